@@ -1,0 +1,1 @@
+"""pokayoke: mistake-proofing for AI agent tool calls."""

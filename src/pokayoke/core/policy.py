@@ -1,0 +1,198 @@
+"""What a guard is allowed to do: values only, every default is the safe one.
+
+The YAML file maps one to one onto these structures (`runtime/config.py` reads it), and the
+published JSON Schema is generated from them. Unknown keys are errors.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from pokayoke.core.call import CorrectionKind
+
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0.0)]
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all option values."""
+
+
+class IntakePolicy(_Options):
+    """How argument texts are read."""
+
+    max_chars: Positive = 200_000
+    """Longest argument text that is looked at, in characters."""
+    max_depth: Annotated[int, Meta(ge=1, le=200)] = 64
+    """Deepest nesting of an argument text."""
+
+
+class ToolOutputPolicy(_Options):
+    """What a tool's answer has to fulfil where its contract does not say otherwise."""
+
+    max_chars: Positive = 200_000
+    """Longest output, in characters (a cap of four times as many bytes comes first)."""
+    require_content_type: str = "application/json"
+    """Media type a wire response must carry."""
+    schema: Literal["strict", "declared"] = "strict"
+    """`strict`: a tool defined in code must declare its output; `declared`: it may go without."""
+
+
+class ValidationPolicy(_Options):
+    """What is validated on the way in and out."""
+
+    intake: IntakePolicy = IntakePolicy()
+    tool_output: ToolOutputPolicy = ToolOutputPolicy()
+
+
+class CorrectionPolicy(_Options):
+    """Which classes of correction may run, per effect."""
+
+    read: tuple[CorrectionKind, ...] = ("equivalent", "declared", "likely")
+    write: tuple[CorrectionKind, ...] = ("equivalent", "declared")
+
+
+class ConfidencePolicy(_Options):
+    """When a call is too uncertain to run."""
+
+    threshold: Share = 0.6
+    """A confidence strictly below this is refused with a clarification."""
+
+
+class SafeModePolicy(_Options):
+    """What happens after an output that must not be used."""
+
+    on_invalid_output: Literal["skip_writes", "fail_closed", "human_review"] = "skip_writes"
+    last_known_good_seconds: Annotated[float, Meta(ge=0.0)] = 900.0
+    """Oldest valid read output that may stand in, in seconds; 0 switches it off."""
+
+
+class ExecutionPolicy(_Options):
+    """How tools are run."""
+
+    timeout: Seconds = 30.0
+    """Deadline of an async tool whose contract does not say, in seconds."""
+    concurrency: Positive = 5
+    """Calls of one batch that run at the same time."""
+    max_lost_workers: Positive = 32
+    """Worker threads that may hang past their deadline before sync tools with one are refused."""
+
+
+class RetryPolicy(_Options):
+    """Exponential backoff for transient failures that had no effect."""
+
+    retries: Annotated[int, Meta(ge=0, le=20)] = 2
+    initial: Annotated[float, Meta(ge=0.0)] = 1.0
+    factor: Annotated[float, Meta(ge=1.0)] = 2.0
+    cap: Annotated[float, Meta(ge=0.0)] = 60.0
+    jitter: Share = 0.25
+    """Share by which a delay is spread to both sides."""
+
+
+class BudgetPolicy(_Options):
+    """Limits per run; None is no limit."""
+
+    rounds: Positive | None = None
+    calls: Positive | None = None
+    seconds: Seconds | None = None
+    tokens: Positive | None = None
+
+
+class LoopPolicy(_Options):
+    """When a run stops trying."""
+
+    bad_rounds_per_turn: Positive = 12
+    """Bad rounds in one turn after which only a final answer is allowed."""
+    identical_failures: Positive = 3
+    """Equal calls (tool and arguments) that fail this often in a row are refused."""
+
+
+class LimitPolicy(_Options):
+    """One limit on calls or on the sum of an argument."""
+
+    tool: str = "*"
+    """Tool name, or `*` for all tools together."""
+    per: Literal["run", "user", "tool", "day"] = "run"
+    """What is counted together: a run, a principal, a tool, or a tool and UTC day."""
+    calls: Annotated[int, Meta(ge=0)] | None = None
+    amount: Annotated[float, Meta(ge=0.0)] | None = None
+    """Highest sum of the argument named by `field`."""
+    field: str | None = None
+
+
+class AccessPolicy(_Options):
+    """Who may call what. Empty means no restriction."""
+
+    allow: tuple[str, ...] = ()
+    """If not empty, only these tools exist."""
+    deny: tuple[str, ...] = ()
+    roles: dict[str, tuple[str, ...]] = {}
+    """Tool name to the roles of which the principal must hold one."""
+
+
+class ApprovalPolicy(_Options):
+    """Which calls a person has to approve."""
+
+    tools: tuple[str, ...] = ()
+    """Tools that always ask, beside those whose contract says so."""
+    effects: tuple[Literal["write", "destructive"], ...] = ()
+    """Effects that always ask."""
+    expires_seconds: Seconds = 86_400.0
+
+
+class ContextPolicy(_Options):
+    """How much of a result goes into the conversation."""
+
+    offload_chars: Positive = 20_000
+    """A valid output above this is kept aside; the model gets a preview and a handle."""
+    preview_chars: Positive = 1_500
+
+
+class TracePolicy(_Options):
+    """What is written down, and where."""
+
+    path: str | None = None
+    """JSON Lines file; None keeps only the ring in memory."""
+    payloads: Literal["redacted", "hash", "off"] = "redacted"
+    max_payload_chars: Annotated[int, Meta(ge=0)] = 4_000
+    """A longer payload is recorded as its hash and length."""
+    max_bytes: Positive = 50_000_000
+    """Size at which the file is rotated."""
+    backups: Annotated[int, Meta(ge=0)] = 3
+    ring: Positive = 1_000
+    """Events kept in memory per run."""
+    redact_fields: tuple[str, ...] = ()
+    """Field names whose values are never written, beside the built-in ones."""
+    redact_patterns: tuple[str, ...] = ()
+    """Regular expressions whose matches are never written, beside the built-in ones."""
+
+
+class AlertPolicy(_Options):
+    """What is reported without being asked."""
+
+    invalid_output_spike: bool = True
+
+
+class Policy(_Options):
+    """Everything a guard may be told. `Policy()` is the safe default."""
+
+    mode: Literal["enforce", "monitor"] = "enforce"
+    """`monitor` records what would be refused and lets it run."""
+    validation: ValidationPolicy = ValidationPolicy()
+    corrections: CorrectionPolicy = CorrectionPolicy()
+    confidence: ConfidencePolicy = ConfidencePolicy()
+    access: AccessPolicy = AccessPolicy()
+    approvals: ApprovalPolicy = ApprovalPolicy()
+    limits: tuple[LimitPolicy, ...] = ()
+    budgets: BudgetPolicy = BudgetPolicy()
+    loop: LoopPolicy = LoopPolicy()
+    execution: ExecutionPolicy = ExecutionPolicy()
+    retry: RetryPolicy = RetryPolicy()
+    safe_mode: SafeModePolicy = SafeModePolicy()
+    context: ContextPolicy = ContextPolicy()
+    trace: TracePolicy = TracePolicy()
+    alerts: AlertPolicy = AlertPolicy()

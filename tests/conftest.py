@@ -1,0 +1,26 @@
+"""Fixtures every test may use."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("short", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("full", max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("full" if os.environ.get("POKAYOKE_FULL") else "short")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with the measurement data, named by POKAYOKE_SHARED; skips where it is absent."""
+    folder = os.environ.get("POKAYOKE_SHARED")
+    if not folder or not (Path(folder) / "data").is_dir():
+        pytest.skip("the measurement data is not here: set POKAYOKE_SHARED to its folder")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def full() -> bool:
+    """True when long checks run at full size (POKAYOKE_FULL=1)."""
+    return bool(os.environ.get("POKAYOKE_FULL"))
