@@ -1,0 +1,162 @@
+"""JSON Schema as the one description of what goes into and comes out of a tool.
+
+`compile_schema` is called at registration and is allowed to take its time; `Schema.is_valid` is
+called on every call and is the bound C method of the validator itself. The rules that refuse a
+schema before it is compiled are in `core/schema_safety.py`, the sentences about an invalid value
+in `core/schema_problems.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jsonschema_rs
+
+from pokayoke.core.schema_problems import MAX_DEPTH, Problem, describe, unusable
+from pokayoke.core.schema_safety import Draft, SchemaMap, inspect_schema
+from pokayoke.core.schema_sealed import is_sealed
+from pokayoke.errors import ContractError
+
+__all__ = ["MAX_DEPTH", "Draft", "Problem", "Schema", "compile_schema"]
+
+_VALIDATORS: dict[str, Callable[..., jsonschema_rs.Validator]] = {
+    "draft4": jsonschema_rs.Draft4Validator,
+    "draft6": jsonschema_rs.Draft6Validator,
+    "draft7": jsonschema_rs.Draft7Validator,
+    "2019-09": jsonschema_rs.Draft201909Validator,
+    "2020-12": jsonschema_rs.Draft202012Validator,
+}
+
+_DRAFT_NUMBERS: dict[str, int] = {
+    "draft4": jsonschema_rs.Draft4,
+    "draft6": jsonschema_rs.Draft6,
+    "draft7": jsonschema_rs.Draft7,
+    "2019-09": jsonschema_rs.Draft201909,
+    "2020-12": jsonschema_rs.Draft202012,
+}
+
+
+class Schema:
+    """A compiled schema. Made by `compile_schema`; safe to share between threads.
+
+    Attributes:
+        raw: a private copy of the schema as it was given; nobody may change it.
+        draft: the dialect it is read in, such as `2020-12`.
+        is_valid: the validator's own method: `is_valid(value) -> bool`. It raises `ValueError` for
+            a value that is not JSON (a surrogate, an object, a key that is no string), and it
+            must not be given a value nested deeper than `MAX_DEPTH`; use it for values that
+            came out of the strict parser, and `accepts` for all others.
+        unknown_formats: format names this library does not know. They are annotations: the
+            specification says so, and vendors' `format: "int32"` must not break a tool.
+    """
+
+    __slots__ = ("_map", "_validator", "draft", "is_valid", "raw", "unknown_formats")
+
+    def __init__(self, validator: jsonschema_rs.Validator, schema_map: SchemaMap) -> None:
+        """Keep the compiled validator beside the facts found while inspecting."""
+        self._validator = validator
+        self._map = schema_map
+        self.raw: dict[str, Any] | bool = schema_map.root
+        self.draft: Draft = schema_map.draft
+        self.unknown_formats: tuple[str, ...] = schema_map.unknown_formats
+        self.is_valid: Callable[[Any], bool] = validator.is_valid
+
+    def __repr__(self) -> str:
+        """Name the draft; the schema itself may be long."""
+        return f"<Schema {self.draft}>"
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether any Python value is valid; False for what is no JSON value at all.
+
+        Fails closed: deep nesting, non-finite numbers and every exception of the validator are False.
+        """
+        if unusable(value) is not None:
+            return False
+        try:
+            return self.is_valid(value)
+        except Exception:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
+            return False
+
+    def problems(self, value: Any) -> tuple[Problem, ...]:
+        """Return everything that is wrong with a value, in the order of the schema; () if valid.
+
+        At most `schema_problems.MAX_PROBLEMS`, and never none for a value that `accepts` refuses.
+        """
+        broken = unusable(value)
+        if broken is not None:
+            return (broken,)
+        try:
+            return describe(self._validator.iter_errors(value), value, self._map)
+        except Exception as exc:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
+            return (Problem("", "json", "a JSON value", "", f"the value cannot be validated: {exc}", {}),)
+
+    def admits_nothing_missing(self, value: Any) -> bool:
+        """Return whether the schema proves that nothing was lost after this value.
+
+        True only if the value is valid and no value that goes on where this one ends (one more
+        property or item, at the top or anywhere along its last path) could be valid too. Then a
+        text that ends after this value, its closers missing, can only have meant this value.
+        What the proof does not understand makes it False. A number at the very end of a text may
+        itself be cut: that is for the reader to decide.
+        """
+        return self.accepts(value) and is_sealed(value, self._map)
+
+
+def compile_schema(
+    schema: dict[str, Any] | bool,
+    *,
+    where: str = "schema",
+    formats: bool = True,
+    resources: Mapping[str, Any] | None = None,
+    draft: Draft | None = None,
+) -> Schema:
+    """Check a schema and compile it. No socket is opened and no file is read.
+
+    Args:
+        schema: a JSON Schema; `$schema` chooses the dialect.
+        where: what the schema belongs to, for messages, such as `input schema of 'pay'`.
+        formats: True asserts the formats the library knows; False makes all of them annotations.
+        resources: documents that `$ref` may reach, by absolute URI. Nothing else is ever fetched.
+        draft: the dialect where `$schema` is absent; 2020-12 if not given.
+
+    Raises:
+        ContractError: the schema is not a schema, refers to something that was not handed in,
+            loops or explodes, is too large or too deep, or has a pattern the linear engine refuses.
+    """
+    schema_map = inspect_schema(schema, where=where, resources=resources or {}, draft=draft)
+    options: dict[str, Any] = {
+        "validate_formats": formats,
+        "ignore_unknown_formats": True,
+        "pattern_options": jsonschema_rs.RegexOptions(),
+        "offline": True,
+    }
+    try:
+        if resources:
+            options["registry"] = jsonschema_rs.Registry(
+                list(schema_map.resources.items()),
+                draft=_DRAFT_NUMBERS[schema_map.draft],
+                retriever=_refuse,
+            )
+        validator = _VALIDATORS[schema_map.draft](schema_map.root, **options)
+    except Exception as exc:
+        raise ContractError(_reason(where, exc)) from None
+    return Schema(validator, schema_map)
+
+
+def _refuse(uri: str) -> Any:
+    """Answer a request for a document nobody handed in: never."""
+    raise LookupError(f"{uri} was not handed in")
+
+
+def _reason(where: str, exc: Exception) -> str:
+    """Say why a schema does not compile and what to do about it."""
+    text = str(getattr(exc, "message", "") or exc)[:300]
+    if '"regex"' in text:
+        return (
+            f"{where}: the pattern {text.removesuffix(' is not a ' + chr(34) + 'regex' + chr(34))} cannot run on "
+            "the linear-time engine (look-around, back-references and huge repetitions are refused). "
+            "Write it without them, or check it in an invariant."
+        )
+    path = "".join(f"/{part}" for part in getattr(exc, "instance_path", ()))
+    return f"{where}: not a valid JSON Schema{' at ' + path if path else ''}: {text}"
