@@ -1,0 +1,72 @@
+# Everything a clone needs: `make demo`, `make test`. Nothing is installed by hand.
+# Each target builds the virtual environment it needs from a hashed lock file, once per change of it.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+RUN = $(BIN)/python
+PIP = $(RUN) -m pip --disable-pip-version-check -qq
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check bench conformance docs reference reference-check lock format clean python
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
+
+demo: $(VENV)/.runtime ## the same faulty model, unguarded and guarded, on a real database
+	$(BIN)/pokayoke demo $(ARGS)
+
+test: $(VENV)/.test ## every test that needs only this clone
+	$(RUN) -m pytest -m "not conformance" $(ARGS)
+
+check: $(VENV)/.dev ## lint, format, types, import direction, generated pages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(RUN) -m tools.reference --check
+
+bench: $(VENV)/.dev ## measured ratios with their bounds (ARGS=--json for machines)
+	$(RUN) -m bench $(ARGS)
+
+conformance: $(VENV)/.dev ## what needs the measurement data (POKAYOKE_SHARED=folder; POKAYOKE_FULL=1 for full size)
+	@test -n "$(POKAYOKE_SHARED)" && test -d "$(POKAYOKE_SHARED)/data" || { \
+	  echo "make conformance needs the measurement data: make conformance POKAYOKE_SHARED=/path/to/it" >&2; exit 2; }
+	POKAYOKE_SHARED="$(abspath $(POKAYOKE_SHARED))" $(RUN) -m pytest -m conformance $(ARGS)
+
+reference: $(VENV)/.dev ## write docs/reference from the code
+	$(RUN) -m tools.reference
+
+docs: reference ## regenerate the reference and run every block of the documentation
+	$(RUN) -m pytest tests/project/test_docs.py $(ARGS)
+
+format: $(VENV)/.dev ## apply the formatter and the safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The three locks agree with each other: the smaller ones are cut out of the largest.
+COMPILE = uv pip compile pyproject.toml --universal --generate-hashes --python-version 3.11 --no-header --quiet --group build
+lock: ## rewrite requirements/*.lock (needs uv on the PATH)
+	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 2; }
+	$(COMPILE) --group test --group check --group bench -o requirements/dev.lock $(ARGS)
+	$(COMPILE) --group test -c requirements/dev.lock -o requirements/test.lock --no-annotate
+	$(COMPILE) -c requirements/dev.lock -o requirements/runtime.lock --no-annotate
+
+clean: ## remove the virtual environment and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov dist build
+
+# One stamp per lock: the environment follows when the lock, the project file or the interpreter changes.
+$(VENV)/.%: requirements/%.lock pyproject.toml
+	@$(MAKE) --no-print-directory python
+	@echo "installing requirements/$*.lock into $(VENV)" >&2
+	@$(PIP) install --require-hashes -r requirements/$*.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# A clone that was moved, or an interpreter that was upgraded, leaves an environment that cannot start.
+python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v[:2] >= (3, 11) else "pokayoke needs Python 3.11 or newer, and $(PYTHON) is %d.%d. Name another one: make test PYTHON=python3.12" % v[:2])'
+	@$(RUN) -c 'import pip' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)

@@ -1,0 +1,79 @@
+"""Every finding code is documented where it is made, once, and means one thing."""
+
+import ast
+import re
+
+import pytest
+from source import MODULES, module_of, name, tree
+
+
+def tables() -> dict[str, dict[str, str]]:
+    """Module name to its CODES table, read from the source so that nothing has to be imported."""
+    found: dict[str, dict[str, str]] = {}
+    for path in MODULES:
+        for node in tree(path).body:
+            target = (
+                node.target
+                if isinstance(node, ast.AnnAssign)
+                else node.targets[0]
+                if isinstance(node, ast.Assign)
+                else None
+            )
+            if isinstance(target, ast.Name) and target.id == "CODES" and node.value is not None:
+                found[module_of(path)] = ast.literal_eval(node.value)
+    return found
+
+
+TABLES = tables()
+DOCUMENTED = {code: text for table in TABLES.values() for code, text in table.items()}
+
+
+def made_in(node: ast.AST) -> list[tuple[str, int]]:
+    """The codes written as constants in calls of Finding, also inside a conditional expression."""
+    made: list[tuple[str, int]] = []
+    for call in ast.walk(node):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Finding"):
+            continue
+        given = [word.value for word in call.keywords if word.arg == "code"] + call.args[:1]
+        for value in given:
+            made += [
+                (c.value, c.lineno) for c in ast.walk(value) if isinstance(c, ast.Constant) and isinstance(c.value, str)
+            ]
+    return made
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_every_code_that_is_made_is_documented(path):
+    """A code given to Finding stands in some CODES table."""
+    assert [f"line {line}: {code}" for code, line in made_in(tree(path)) if code not in DOCUMENTED] == []
+
+
+@pytest.mark.parametrize("module", sorted(TABLES))
+def test_every_documented_code_is_made_somewhere(module):
+    """A code in a CODES table is written in the package at least once outside the tables."""
+    used: set[str] = set()
+    for path in MODULES:
+        constants = [n.value for n in ast.walk(tree(path)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        keys = set(TABLES.get(module_of(path), {}))
+        # A code in its own module counts when it is written twice: once in the table, once where it is made.
+        used |= {text for text in set(constants) if text not in keys or constants.count(text) > 1}
+    assert sorted(set(TABLES[module]) - used) == []
+
+
+@pytest.mark.parametrize("module", sorted(TABLES))
+def test_a_code_is_spelt_and_explained(module):
+    """A code is snake_case and its meaning is one non-empty line."""
+    for code, text in TABLES[module].items():
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", code), code
+        assert text.strip() == text, code
+        assert text, code
+        assert "\n" not in text, code
+
+
+def test_a_code_means_one_thing():
+    """Two modules that document the same code give it the same meaning."""
+    meanings: dict[str, set[str]] = {}
+    for table in TABLES.values():
+        for code, text in table.items():
+            meanings.setdefault(code, set()).add(text)
+    assert {code: texts for code, texts in meanings.items() if len(texts) > 1} == {}

@@ -1,0 +1,145 @@
+"""The habits of the project: sizes, docstrings, one place for each fact."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from source import MODULES, PACKAGE, ROOT, TESTS, name, tree
+
+LINES_PER_FILE = 400
+LINES_PER_FUNCTION = 50  # code lines, docstring not counted; 40 is the aim
+
+
+def functions(node: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function below a node."""
+    return [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Physical lines of a function without its docstring and decorators."""
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    first = function.body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return lines
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_file_stays_small(path):
+    """A file of the package has at most 400 lines."""
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES_PER_FILE
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_function_stays_small(path):
+    """A function of the package has at most 50 lines of code."""
+    long = [
+        f"{f.name} (line {f.lineno}): {code_lines(f)}"
+        for f in functions(tree(path))
+        if code_lines(f) > LINES_PER_FUNCTION
+    ]
+    assert long == []
+
+
+@pytest.mark.parametrize("path", [path for path in TESTS if path.name.startswith("test_")], ids=name)
+def test_a_test_states_its_claim(path):
+    """Every test function has a docstring: a claim that can be false."""
+    assert [f.name for f in functions(tree(path)) if f.name.startswith("test_") and not ast.get_docstring(f)] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_file_holds_no_promise(path):
+    """No file of the package holds a TODO, a stub or a coverage exception."""
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError|pragma: no cover", without_strings(text))
+
+
+def without_strings(text: str) -> str:
+    """Source text with its string constants blanked: `"TODO"` is one of the placeholders we look for in arguments."""
+    return re.sub(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'", '""', text)
+
+
+def test_every_public_name_has_a_docstring():
+    """Each name in `pokayoke.__all__` resolves, is documented, and the list is sorted."""
+    script = (
+        "import pokayoke, typing\n"
+        "assert list(pokayoke.__all__) == sorted(pokayoke.__all__), 'not sorted'\n"
+        "bad = [n for n in pokayoke.__all__ if not n.startswith('__')\n"
+        "       and typing.get_origin(getattr(pokayoke, n)) is None\n"
+        "       and not (getattr(pokayoke, n).__doc__ or '').strip()]\n"
+        "assert not bad, bad\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def project() -> dict:
+    """The project file, parsed."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def locked(lock: str) -> set[str]:
+    """Names of the distributions in a lock file."""
+    text = (ROOT / "requirements" / lock).read_text(encoding="utf-8")
+    return {normal(found) for found in re.findall(r"^([A-Za-z0-9._-]+)(?:\[.*\])?==", text, re.MULTILINE)}
+
+
+def normal(distribution: str) -> str:
+    """A distribution's name in its one comparable spelling (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def asked(requirements: list[str]) -> set[str]:
+    """Names of the distributions in a list of requirements."""
+    return {normal(re.split(r"[\s\[<>=!~;]", requirement)[0]) for requirement in requirements}
+
+
+@pytest.mark.parametrize(
+    ("lock", "groups"),
+    [("runtime.lock", ["build"]), ("test.lock", ["build", "test"]), ("dev.lock", ["build", "test", "check", "bench"])],
+)
+def test_a_lock_holds_what_the_project_asks_for(lock, groups):
+    """Each dependency and each group of the project file is pinned in its lock."""
+    wanted = asked(project()["project"]["dependencies"])
+    for group in groups:
+        wanted |= asked(project()["dependency-groups"][group])
+    assert wanted - locked(lock) == set()
+
+
+def test_the_locks_agree():
+    """A distribution has the same version in every lock."""
+    pins: dict[str, set[str]] = {}
+    for lock in sorted((ROOT / "requirements").glob("*.lock")):
+        for pin in re.findall(r"^([A-Za-z0-9._-]+==\S+)", lock.read_text(encoding="utf-8"), re.MULTILINE):
+            pins.setdefault(pin.split("==")[0], set()).add(pin)
+    assert {one: found for one, found in pins.items() if len(found) > 1} == {}
+
+
+def test_no_file_names_a_package_index():
+    """Where packages come from is the installer's business: no project file names an index or a host."""
+    files = [ROOT / "pyproject.toml", ROOT / "Makefile", ROOT / ".ci" / "run", *(ROOT / "requirements").glob("*.lock")]
+    pattern = re.compile(r"(extra-)?index-url|find-links|trusted-host|https?://[^\s\"')]*(pypi|simple|registry)")
+    assert [
+        f"{name(path)}: {hit.group()}" for path in files for hit in pattern.finditer(path.read_text(encoding="utf-8"))
+    ] == []
+
+
+def test_the_version_stands_in_the_changelog():
+    """The version of the project file has a section in CHANGELOG.md."""
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## {project()['project']['version']}" in changelog
+
+
+def test_the_package_says_it_is_typed():
+    """The package ships the marker that makes its types count for users."""
+    assert (PACKAGE / "py.typed").is_file()
+
+
+def test_the_readme_is_short_and_shows_code_early():
+    """README.md has fewer than 150 lines and its first Python block starts before line 30."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) < 150
+    assert lines.index("```python") + 1 < 30

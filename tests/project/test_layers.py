@@ -1,0 +1,114 @@
+"""Imports point one way, nothing imports in a circle, and importing does nothing."""
+
+import ast
+import json
+import subprocess
+import sys
+
+import pytest
+from source import MODULES, imports, module_of, name, tree
+
+# errors <- core <- stores <- runtime, replay <- adapters, gateway, testing, dropin <- cli
+RANK = {
+    "errors": 0,
+    "core": 1,
+    "stores": 2,
+    "runtime": 3,
+    "replay": 3,
+    "adapters": 4,
+    "gateway": 4,
+    "testing": 4,
+    "dropin": 4,
+    "cli": 5,
+    "__main__": 5,
+}
+SIBLINGS_APART = ({"runtime", "replay"}, {"adapters", "gateway", "testing", "dropin"})
+
+
+def layer(module: str) -> str:
+    """The first component below the package; empty for the front door itself."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_no_module_imports_from_a_layer_above_it(path):
+    """A module imports from its own layer and the layers below; a new top-level module has to take a place."""
+    own = layer(module_of(path))
+    if not own:
+        return
+    wrong = []
+    for module, names, line in imports(tree(path)):
+        if module.split(".")[0] != "pokayoke":
+            continue
+        for target in [layer(module)] if layer(module) else names:
+            other = target if target in RANK else ""  # a public name: the front door
+            apart = any({own, other} <= group and own != other for group in SIBLINGS_APART)
+            if not other and RANK[own] < RANK["cli"] and own != "testing":
+                wrong.append(f"line {line}: imports the front door")
+            elif other and (RANK[other] > RANK[own] or apart):
+                wrong.append(f"line {line}: {own} imports {other}")
+    assert not wrong
+
+
+def test_no_two_modules_import_each_other_in_a_circle():
+    """The graph of imports made at module level has no cycle."""
+    known = {module_of(path): path for path in MODULES}
+    graph: dict[str, set[str]] = {}
+    for module, path in known.items():
+        top = ast.Module(
+            body=[n for n in tree(path).body if isinstance(n, ast.Import | ast.ImportFrom)], type_ignores=[]
+        )
+        targets = {target for target, _, _ in imports(top)}
+        targets |= {f"{target}.{one}" for target, names, _ in imports(top) for one in names}
+        graph[module] = {target for target in targets if target in known} - {module}
+    order: dict[str, int] = {}
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, " -> ".join((*trail, module))
+        if module not in order:
+            for target in sorted(graph[module]):
+                visit(target, (*trail, module))
+            order[module] = len(order)
+
+    for module in sorted(graph):
+        visit(module, ())
+
+
+PROBE = """
+import json, logging, os, socket, sys, threading
+touched = []
+sys.addaudithook(lambda event, args: touched.append(event) if event.startswith(("socket.", "subprocess.")) else None)
+handlers = len(logging.getLogger().handlers)
+import pokayoke
+for public in pokayoke.__all__:
+    getattr(pokayoke, public)
+print(json.dumps({
+    "modules": sorted(sys.modules),
+    "threads": threading.active_count(),
+    "handlers": len(logging.getLogger().handlers) - handlers,
+    "touched": touched,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported() -> dict:
+    """What a fresh interpreter holds after `import pokayoke` and a touch of every public name."""
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True, timeout=60)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "heavy", ["typer", "rich", "ruamel", "pydantic", "apsw", "psycopg", "langchain_core", "mcp", "httpx"]
+)
+def test_importing_loads_nothing_heavy(imported, heavy):
+    """`import pokayoke` does not import what only a command, a config file or an extra needs."""
+    assert not [module for module in imported["modules"] if module.split(".")[0] == heavy]
+
+
+def test_importing_does_nothing(imported):
+    """`import pokayoke` starts no thread, opens no socket, starts no process and sets up no logging."""
+    assert imported["threads"] == 1
+    assert imported["handlers"] == 0
+    assert imported["touched"] == []
