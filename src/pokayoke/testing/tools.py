@@ -1,0 +1,326 @@
+"""Tools that fail the way real ones do, on the calls you choose.
+
+`faulty(tool, faults)` wraps a function or a contract. The first call suffers the first fault, the
+second call the second, and so on; calls beyond the list are left alone. A fault is a name from
+`FAULTS` or a value made by one of the functions in here, where it takes options.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import inspect
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, cast, overload
+
+import msgspec
+
+from pokayoke.core.call import Raw
+from pokayoke.core.contract import Contract
+
+Effect = Literal["first", "last", "never"]
+
+MAINTENANCE_PAGE = (
+    "<!doctype html>\n<html><head><title>Maintenance</title></head>\n<body><h1>We will be back soon</h1></body></html>"
+)
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to fail.
+
+    Args:
+        name: what the log calls it.
+        effect: when the wrapped tool runs: `first` (before anything goes wrong), `last` (after the
+            pause: a late effect) or `never`.
+        seconds: how long the call stands still.
+        error: makes the exception the call ends with, if it ends with one.
+        change: makes what the caller gets out of what the tool returned (None where it never ran).
+    """
+
+    name: str
+    effect: Effect = "first"
+    seconds: float = 0.0
+    error: Callable[[], BaseException] | None = None
+    change: Callable[[Any], Any] | None = None
+
+
+OK = Fault(name="ok")
+"""The call is left alone."""
+
+
+def html_page(page: str = MAINTENANCE_PAGE, *, status: int = 200, effect: Effect = "first") -> Fault:
+    """The answer is a web page, with the status of a success."""
+    return Fault(name="html_page", effect=effect, change=lambda _: Raw(page, "text/html; charset=utf-8", status))
+
+
+def html_field(field: str | None = None, *, page: str = MAINTENANCE_PAGE) -> Fault:
+    """A field of a valid answer holds a web page; the first text field unless one is named."""
+    return Fault(name="html_field", change=lambda result: _with(result, field, str, page))
+
+
+def truncated_json(keep: float = 0.6) -> Fault:
+    """The JSON text of the answer breaks off after a share `keep` (0 to 1) of its characters."""
+    return Fault(name="truncated_json", change=lambda result: _cut(result, keep))
+
+
+def empty_body() -> Fault:
+    """The answer is a success without a body."""
+    return Fault(name="empty_body", change=lambda _: Raw("", "application/json", 200))
+
+
+def error_inside_success(message: str = "upstream timed out") -> Fault:
+    """The answer says `ok` and carries an error beside its data."""
+    return Fault(
+        name="error_inside_success",
+        change=lambda result: {**_fields(result), "ok": True, "error": message},
+    )
+
+
+def drifted_schema(rename: Mapping[str, str] | None = None) -> Fault:
+    """The answer has moved on: fields renamed as given, or all of it one level deeper."""
+    if rename is None:
+        return Fault(name="drifted_schema", change=lambda result: {"api_version": 2, "data": result})
+    names = dict(rename)
+    return Fault(
+        name="drifted_schema",
+        change=lambda result: {names.get(name, name): value for name, value in _fields(result).items()},
+    )
+
+
+def oversized(chars: int = 1_000_000) -> Fault:
+    """The answer is a JSON text of at least `chars` characters."""
+    return Fault(
+        name="oversized",
+        change=lambda result: Raw(
+            json.dumps({"result": _plain(result), "padding": "x" * chars}), "application/json", 200
+        ),
+    )
+
+
+def hang(seconds: float = 60.0, *, effect: Effect = "first") -> Fault:
+    """The call stands still for `seconds`, or until `Faults.release()`; then it goes on as if nothing was."""
+    return Fault(name="hang", effect=effect, seconds=seconds)
+
+
+def raise_before(error: Callable[[], BaseException] = lambda: ConnectionError("connection refused")) -> Fault:
+    """The call raises and the tool never ran."""
+    return Fault(name="raise_before", effect="never", error=error)
+
+
+def raise_after(error: Callable[[], BaseException] = lambda: ConnectionError("connection reset by peer")) -> Fault:
+    """The tool did its work, and then the call raises: the answer was lost."""
+    return Fault(name="raise_after", error=error)
+
+
+def exits(code: int = 1, *, effect: Effect = "never") -> Fault:
+    """The call raises SystemExit, as code written for a command line does."""
+    return Fault(name="exits", effect=effect, error=lambda: SystemExit(code))
+
+
+def generator() -> Fault:
+    """The answer is a generator."""
+    return Fault(name="generator", change=lambda result: (item for item in [result]))
+
+
+def plain_object() -> Fault:
+    """The answer is an object without any rule for serialising it."""
+    return Fault(name="plain_object", change=lambda _: object())
+
+
+def cyclic() -> Fault:
+    """The answer contains itself."""
+    return Fault(name="cyclic", change=_cycle)
+
+
+def nan(field: str | None = None) -> Fault:
+    """A number of the answer is NaN; the first number unless a field is named."""
+    return Fault(name="nan", change=lambda result: _with(result, field, (int, float), float("nan")))
+
+
+FAULTS: Mapping[str, Callable[[], Fault]] = {
+    "cyclic": cyclic,
+    "drifted_schema": drifted_schema,
+    "empty_body": empty_body,
+    "error_inside_success": error_inside_success,
+    "exits": exits,
+    "generator": generator,
+    "hang": hang,
+    "html_field": html_field,
+    "html_page": html_page,
+    "nan": nan,
+    "oversized": oversized,
+    "plain_object": plain_object,
+    "raise_after": raise_after,
+    "raise_before": raise_before,
+    "truncated_json": truncated_json,
+}
+"""Every fault by its name, as it is without options: ready for `pytest.mark.parametrize`."""
+
+
+class Happening(msgspec.Struct, frozen=True):
+    """One call of a faulty tool.
+
+    Args:
+        arguments: what it was called with.
+        fault: name of the fault it suffered, or `ok`.
+        effect: True if the wrapped tool ran to its end.
+    """
+
+    arguments: dict[str, Any]
+    fault: str
+    effect: bool
+
+
+class Faults:
+    """The plan of a faulty tool, and the log of what became of it.
+
+    Args:
+        faults: names or values, in the order of the calls; `ok` leaves a call alone.
+        then: what every later call suffers.
+
+    Attributes:
+        log: one `Happening` per finished call, in the order in which they ended.
+        started: how many calls began.
+
+    Raises:
+        ValueError: a name that is not in `FAULTS`.
+    """
+
+    def __init__(self, faults: Iterable[str | Fault], *, then: str | Fault = OK) -> None:
+        self.log: list[Happening] = []
+        self.started = 0
+        self._plan = [_fault(fault) for fault in faults]
+        self._then = _fault(then)
+        self._released = threading.Event()
+        self._lock = threading.Lock()
+
+    @property
+    def effects(self) -> int:
+        """How often the wrapped tool ran to its end."""
+        return sum(happening.effect for happening in self.log)
+
+    def release(self) -> None:
+        """Let every hanging call of a sync tool go on, now and later."""
+        self._released.set()
+
+    def next(self) -> Fault:
+        """Return the fault of the call that begins now."""
+        with self._lock:
+            self.started += 1
+            return self._plan[self.started - 1] if self.started <= len(self._plan) else self._then
+
+    def pause(self, seconds: float) -> None:
+        """Stand still for `seconds`, or until `release()`."""
+        self._released.wait(seconds)
+
+
+@overload
+def faulty(tool: Contract, faults: Faults | Iterable[str | Fault]) -> Contract: ...
+@overload
+def faulty(tool: Callable[..., Any], faults: Faults | Iterable[str | Fault]) -> Callable[..., Any]: ...
+def faulty(tool: Any, faults: Faults | Iterable[str | Fault]) -> Any:
+    """Wrap a tool so that its calls fail as planned.
+
+    Args:
+        tool: a sync or async function, or a contract with a handler.
+        faults: the faults in the order of the calls, or a `Faults` to read the log from later.
+
+    Returns:
+        The same kind of thing with the same name, signature and documentation.
+
+    Raises:
+        ValueError: the name of a fault is unknown, or the contract has no handler.
+    """
+    plan = faults if isinstance(faults, Faults) else Faults(faults)
+    if isinstance(tool, Contract):
+        if tool.handler is None:
+            raise ValueError(f"{tool.id} has no handler that could fail; wrap the function that is invoked")
+        return dataclasses.replace(tool, handler=faulty(tool.handler, plan))
+    return _async_tool(tool, plan) if inspect.iscoroutinefunction(tool) else _sync_tool(tool, plan)
+
+
+def _sync_tool(tool: Callable[..., Any], plan: Faults) -> Callable[..., Any]:
+    @functools.wraps(tool)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        fault, result, ran = plan.next(), None, False
+        try:
+            if fault.effect == "first":
+                result, ran = tool(*args, **kwargs), True
+            plan.pause(fault.seconds)
+            if fault.effect == "last":
+                result, ran = tool(*args, **kwargs), True
+            return _ending(fault, result)
+        finally:
+            plan.log.append(Happening(_named(tool, args, kwargs), fault.name, ran))
+
+    return call
+
+
+def _async_tool(tool: Callable[..., Any], plan: Faults) -> Callable[..., Any]:
+    @functools.wraps(tool)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        fault, result, ran = plan.next(), None, False
+        try:
+            if fault.effect == "first":
+                result, ran = await tool(*args, **kwargs), True
+            await asyncio.sleep(fault.seconds)
+            if fault.effect == "last":
+                result, ran = await tool(*args, **kwargs), True
+            return _ending(fault, result)
+        finally:
+            plan.log.append(Happening(_named(tool, args, kwargs), fault.name, ran))
+
+    return call
+
+
+def _ending(fault: Fault, result: Any) -> Any:
+    if fault.error is not None:
+        raise fault.error()
+    return fault.change(result) if fault.change is not None else result
+
+
+def _fault(fault: str | Fault) -> Fault:
+    if isinstance(fault, Fault):
+        return fault
+    if fault == "ok":
+        return OK
+    if fault not in FAULTS:
+        raise ValueError(f"no fault is called {fault!r}; there are: ok, {', '.join(FAULTS)}")
+    return FAULTS[fault]()
+
+
+def _named(tool: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    return dict(inspect.signature(tool).bind_partial(*args, **kwargs).arguments) if args else dict(kwargs)
+
+
+def _plain(result: Any) -> Any:
+    if isinstance(result, Raw):
+        return result.body if isinstance(result.body, str) else result.body.decode("utf-8", "replace")
+    return result
+
+
+def _cut(result: Any, keep: float) -> Raw:
+    plain = _plain(result)
+    text = plain if isinstance(plain, str) else json.dumps(plain, default=str)
+    return Raw(text[: max(1, int(len(text) * keep))], "application/json", 200)
+
+
+def _fields(result: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", result) if isinstance(result, dict) else {}
+
+
+def _with(result: Any, field: str | None, kinds: Any, value: Any) -> Any:
+    if not isinstance(result, dict):
+        return value
+    fields = _fields(result)
+    fitting = [name for name, old in fields.items() if isinstance(old, kinds) and not isinstance(old, bool)]
+    return {**fields, field or (fitting[0] if fitting else "value"): value}
+
+
+def _cycle(result: Any) -> Any:
+    answer: dict[str, Any] = {"result": result}
+    answer["self"] = answer
+    return answer
