@@ -1,7 +1,9 @@
 """Fixtures every test may use."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -9,6 +11,23 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("short", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("full", max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("full" if os.environ.get("POKAYOKE_FULL") else "short")
+
+
+def unavailable(reason: str) -> NoReturn:
+    """End a test whose surroundings are missing: a user's machine skips it, CI fails it.
+
+    Args:
+        reason: what is missing and how to provide it.
+    """
+    if os.environ.get("CI"):
+        pytest.fail(f"CI has to provide this: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def need() -> Callable[[str], NoReturn]:
+    """The function a test calls with a reason when this machine cannot run it."""
+    return unavailable
 
 
 @pytest.fixture(scope="session")
