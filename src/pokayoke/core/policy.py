@@ -53,7 +53,9 @@ class CorrectionPolicy(_Options):
     """Which classes of correction may run, per effect."""
 
     read: tuple[CorrectionKind, ...] = ("equivalent", "declared", "likely")
+    """Classes that may run before a read."""
     write: tuple[CorrectionKind, ...] = ("equivalent", "declared")
+    """Classes that may run before a write or a destructive call."""
 
 
 class ConfidencePolicy(_Options):
@@ -86,9 +88,13 @@ class RetryPolicy(_Options):
     """Exponential backoff for transient failures that had no effect."""
 
     retries: Annotated[int, Meta(ge=0, le=20)] = 2
+    """Times a failed call is started again; 0 switches retries off."""
     initial: Annotated[float, Meta(ge=0.0)] = 1.0
+    """Delay before the first retry, in seconds."""
     factor: Annotated[float, Meta(ge=1.0)] = 2.0
+    """What each further delay is multiplied by."""
     cap: Annotated[float, Meta(ge=0.0)] = 60.0
+    """Longest delay, in seconds."""
     jitter: Share = 0.25
     """Share by which a delay is spread to both sides."""
 
@@ -97,9 +103,13 @@ class BudgetPolicy(_Options):
     """Limits per run; None is no limit."""
 
     rounds: Positive | None = None
+    """Messages of the model that called tools."""
     calls: Positive | None = None
+    """Tool calls."""
     seconds: Seconds | None = None
+    """Time since the run was opened first."""
     tokens: Positive | None = None
+    """Tokens, reported with `run.usage` or estimated."""
 
 
 class LoopPolicy(_Options):
@@ -119,9 +129,11 @@ class LimitPolicy(_Options):
     per: Literal["run", "user", "tool", "day"] = "run"
     """What is counted together: a run, a principal, a tool, or a tool and UTC day."""
     calls: Annotated[int, Meta(ge=0)] | None = None
+    """Highest number of calls."""
     amount: Annotated[float, Meta(ge=0.0)] | None = None
     """Highest sum of the argument named by `field`."""
     field: str | None = None
+    """The argument whose values are summed up."""
 
 
 class AccessPolicy(_Options):
@@ -130,6 +142,7 @@ class AccessPolicy(_Options):
     allow: tuple[str, ...] = ()
     """If not empty, only these tools exist."""
     deny: tuple[str, ...] = ()
+    """Tools that do not exist, whatever else is said."""
     roles: dict[str, tuple[str, ...]] = {}
     """Tool name to the roles of which the principal must hold one."""
 
@@ -142,6 +155,7 @@ class ApprovalPolicy(_Options):
     effects: tuple[Literal["write", "destructive"], ...] = ()
     """Effects that always ask."""
     expires_seconds: Seconds = 86_400.0
+    """How long a question stays open, in seconds; then it is a refusal."""
 
 
 class ContextPolicy(_Options):
@@ -150,6 +164,7 @@ class ContextPolicy(_Options):
     offload_chars: Positive = 20_000
     """A valid output above this is kept aside; the model gets a preview and a handle."""
     preview_chars: Positive = 1_500
+    """Length of that preview, in characters."""
 
 
 class TracePolicy(_Options):
@@ -158,11 +173,13 @@ class TracePolicy(_Options):
     path: str | None = None
     """JSON Lines file; None keeps only the ring in memory."""
     payloads: Literal["redacted", "hash", "off"] = "redacted"
+    """What of arguments and results is recorded: redacted text, only a hash, or nothing."""
     max_payload_chars: Annotated[int, Meta(ge=0)] = 4_000
     """A longer payload is recorded as its hash and length."""
     max_bytes: Positive = 50_000_000
     """Size at which the file is rotated."""
     backups: Annotated[int, Meta(ge=0)] = 3
+    """Rotated files that are kept."""
     ring: Positive = 1_000
     """Events kept in memory per run."""
     redact_fields: tuple[str, ...] = ()
@@ -175,6 +192,7 @@ class AlertPolicy(_Options):
     """What is reported without being asked."""
 
     invalid_output_spike: bool = True
+    """Report when the rate of invalid outputs jumps."""
 
 
 class Policy(_Options):
@@ -188,6 +206,7 @@ class Policy(_Options):
     access: AccessPolicy = AccessPolicy()
     approvals: ApprovalPolicy = ApprovalPolicy()
     limits: tuple[LimitPolicy, ...] = ()
+    """Limits on calls and amounts; see `LimitPolicy` below."""
     budgets: BudgetPolicy = BudgetPolicy()
     loop: LoopPolicy = LoopPolicy()
     execution: ExecutionPolicy = ExecutionPolicy()

@@ -1,0 +1,1 @@
+"""Commands of the project itself; nothing in here is shipped."""

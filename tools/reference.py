@@ -1,0 +1,267 @@
+"""Write docs/reference from the code: public API, configuration, finding codes, commands.
+
+`python -m tools.reference` writes the pages; `--check` writes nothing and exits 1 if one is out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import enum
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+import pokayoke
+from pokayoke.core import policy
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = ROOT / "docs" / "reference"
+NOTE = "<!-- Generated from the code by `make reference`. Edit the docstrings instead. -->\n\n"
+
+
+def cell(text: object) -> str:
+    """Text that fits into one cell of a table."""
+    return re.sub(r"\s+", " ", str(text)).replace("|", "\\|").strip()
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "".join(f"| {' | '.join(map(cell, line))} |\n" for line in lines)
+
+
+# ---------------------------------------------------------------- finding codes
+
+
+def modules() -> Iterator[ModuleType]:
+    """Every module of the package that makes findings, in the order of their names."""
+    for found in pkgutil.walk_packages(pokayoke.__path__, "pokayoke."):
+        if found.name.split(".")[-1] != "__main__":
+            yield importlib.import_module(found.name)
+
+
+def findings_page() -> str:
+    """The page of finding codes, from the CODES tables."""
+    rows: dict[str, tuple[str, set[str]]] = {}
+    for module in modules():
+        for code, meaning in vars(module).get("CODES", {}).items():
+            rows.setdefault(code, (meaning, set()))[1].add(module.__name__.removeprefix("pokayoke."))
+    body = table(
+        ("code", "meaning", "made in"),
+        [(f"`{code}`", meaning, ", ".join(sorted(where))) for code, (meaning, where) in sorted(rows.items())],
+    )
+    return f"# Finding codes\n\n{NOTE}A code is stable: programs may compare it.\n\n{body}"
+
+
+# ---------------------------------------------------------------- configuration
+
+
+def field_notes(struct: type) -> dict[str, str]:
+    """The documentation strings that stand under the fields of a class."""
+    body = ast.parse(inspect.getsource(struct)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    notes: dict[str, str] = {}
+    for field, after in zip(body.body, body.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            notes[field.target.id] = inspect.cleandoc(str(after.value.value))
+    return notes
+
+
+def type_text(kind: Any) -> str:
+    """A type as a reader of a configuration file needs it."""
+    metas = [m for m in getattr(kind, "__metadata__", ()) if isinstance(m, msgspec.Meta)]
+    if metas:
+        limits = [f"{sign} {getattr(m, name)}" for m in metas for name, sign in SIGNS if getattr(m, name) is not None]
+        return f"{type_text(kind.__origin__)}, {' and '.join(limits)}"
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return " or ".join(f"`{value}`" for value in arguments)
+    if origin is tuple:
+        return f"list of {type_text(arguments[0])}"
+    if origin is dict:
+        return f"mapping of {type_text(arguments[0])} to {type_text(arguments[1])}"
+    if arguments:
+        return " or ".join("nothing" if one is type(None) else type_text(one) for one in arguments)
+    return {str: "text", int: "integer", float: "number", bool: "true or false"}.get(kind, f"`{kind.__name__}`")
+
+
+SIGNS = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below"))
+
+
+def option_rows(struct: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str, str, str, str]]:
+    """One row per key below a structure: key, type, default, meaning."""
+    notes = field_notes(struct)
+    hints = typing.get_type_hints(struct, include_extras=True)
+    for field in msgspec.structs.fields(struct):
+        kind, key = hints[field.name], f"{path}{field.encode_name}"
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            yield from option_rows(kind, f"{key}.")
+            continue
+        default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default  # type: ignore[operator]
+        shown = msgspec.json.encode(default).decode() if default is not None else "none"
+        yield f"`{key}`", type_text(kind), f"`{shown}`", notes.get(field.name, "")
+
+
+def config_page() -> str:
+    """The page of configuration keys, from the policy structures."""
+    intro = (
+        "Every key of `pokayoke.yaml`, its default, and what it means.\n"
+        "No file means every default; unknown and duplicate keys are errors.\n\n"
+    )
+    body = table(("key", "type", "default", "meaning"), list(option_rows(policy.Policy)))
+    extra = ""
+    for struct in (policy.LimitPolicy,):
+        rows = list(option_rows(struct))
+        extra += f"\n## {struct.__name__}\n\n{inspect.getdoc(struct)}\n\n"
+        extra += table(("key", "type", "default", "meaning"), rows)
+    return f"# Configuration\n\n{NOTE}{intro}{body}{extra}"
+
+
+# ---------------------------------------------------------------- public API
+
+
+def signature(found: Any) -> str:
+    """The signature of something callable, without addresses of objects."""
+    try:
+        text = str(inspect.signature(found))
+    except (TypeError, ValueError):
+        return ""
+    text = re.sub(r"<([\w.]+) object at 0x[0-9a-f]+>", r"<\1>", text)
+    return re.sub(r"\b(?:collections\.abc|typing|pokayoke(?:\.\w+)+)\.", "", text)
+
+
+def doc(found: Any) -> str:
+    """A docstring whose Google sections became Markdown."""
+    text = inspect.getdoc(found) or ""
+    lines: list[str] = []
+    for line in text.splitlines():
+        section = re.fullmatch(r"(Args|Returns|Raises|Attributes|Yields|Example|Examples|Note):", line)
+        entry = re.match(r"^ {4}([\w*, ]+(?: \([^)]*\))?): (.*)$", line)
+        if section:
+            lines += ["", f"**{section.group(1)}**", ""]
+        elif entry:
+            lines.append(f"- `{entry.group(1)}`: {entry.group(2)}")
+        else:
+            lines.append(re.sub(r"^ {4,}", "  ", line))
+    return "\n".join(lines).strip()
+
+
+def members(found: type) -> Iterator[tuple[str, Any]]:
+    """The documented public methods and properties that a class defines itself."""
+    for base in reversed(found.__mro__[:-1]):
+        if base.__module__.startswith("pokayoke"):
+            for name, member in vars(base).items():
+                if not name.startswith("_") and getattr(found, name, None) is not None:
+                    yield name, member
+
+
+def class_entry(name: str, found: type) -> str:
+    """The entry of a class."""
+    kind = "exception" if issubclass(found, BaseException) else "class"
+    text = f"## {name}\n\n*{kind}*\n\n{doc(found)}\n"
+    notes = field_notes(found) if not issubclass(found, enum.Enum) and "Args" not in (found.__doc__ or "") else {}
+    if notes:
+        text += "\n" + "".join(f"- `{field}`: {cell(note)}\n" for field, note in notes.items())
+    for member, value in dict(members(found)).items():
+        function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+        if isinstance(value, property):
+            text += f"\n### {name}.{member}\n\n{doc(value)}\n"
+        elif inspect.isfunction(function):
+            text += f"\n### {name}.{member}\n\n```text\n{member}{signature(function)}\n```\n\n{doc(function)}\n"
+    return text
+
+
+def entry(name: str, found: Any) -> str:
+    """The entry of one public name."""
+    if inspect.isclass(found):
+        return class_entry(name, found)
+    if inspect.ismodule(found):
+        return f"## {name}\n\n*module*\n\n{doc(found)}\n"
+    if callable(found) and typing.get_origin(found) is None:
+        return f"## {name}\n\n```text\n{name}{signature(found)}\n```\n\n{doc(found)}\n"
+    values = ", ".join(f"`{one}`" for one in typing.get_args(found)) or f"`{found!r}`"
+    return f"## {name}\n\n*values*: {values}\n"
+
+
+def api_page() -> str:
+    """The page of the public API, from `pokayoke.__all__`."""
+    entries = "\n".join(entry(name, getattr(pokayoke, name)) for name in sorted(pokayoke.__all__, key=str.lower))
+    return f"# API\n\n{NOTE}Everything that can be imported from `pokayoke`.\n\n{entries}"
+
+
+# ---------------------------------------------------------------- commands
+
+
+def command_text(command: Any, name: str) -> Iterator[str]:
+    """The help of one command and of those below it."""
+    yield f"## {name}\n\n{inspect.cleandoc(command.help or '')}\n"
+    rows: list[tuple[str, ...]] = []
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False) or parameter.name == "help":
+            continue
+        names = ", ".join([*parameter.opts, *parameter.secondary_opts])
+        label = names if names.startswith("-") else (parameter.metavar or names.upper())
+        default = parameter.default if isinstance(parameter.default, str | int | float) else ""
+        rows.append((f"`{label}`", str(default), getattr(parameter, "help", None) or ""))
+    if rows:
+        yield table(("argument", "default", "meaning"), rows)
+    for below in sorted(getattr(command, "commands", {}).values(), key=lambda one: one.name):
+        yield from command_text(below, f"{name} {below.name}")
+
+
+def cli_page() -> str:
+    """The page of commands, from the command line itself."""
+    import typer.main  # noqa: PLC0415 - only this page needs it
+
+    from pokayoke.cli import app  # noqa: PLC0415 - only this page needs it
+
+    text = "\n".join(command_text(typer.main.get_command(app), "pokayoke"))
+    return f"# Commands\n\n{NOTE}{text}"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "api.md": api_page,
+    "cli.md": cli_page,
+    "config.md": config_page,
+    "findings.md": findings_page,
+}
+
+
+def main() -> int:
+    """Write or check the pages; 1 if a page is out of date."""
+    parser = argparse.ArgumentParser(prog="python -m tools.reference", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is out of date")
+    check = parser.parse_args().check
+    TARGET.mkdir(parents=True, exist_ok=True)
+    stale = 0
+    for name, build in PAGES.items():
+        text = re.sub(r"\n{3,}", "\n\n", build()).rstrip() + "\n"
+        page = TARGET / name
+        if page.exists() and page.read_text(encoding="utf-8") == text:
+            continue
+        stale += 1
+        if check:
+            print(f"docs/reference/{name} is out of date: run make reference", file=sys.stderr)
+        else:
+            page.write_text(text, encoding="utf-8")
+            print(f"wrote docs/reference/{name}", file=sys.stderr)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
