@@ -22,7 +22,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Base of all option values."""
 
 
-class IntakePolicy(_Options, frozen=True):
+class IntakePolicy(_Options, frozen=True, kw_only=True):
     """How argument texts are read."""
 
     max_chars: Positive = 200_000
@@ -31,7 +31,7 @@ class IntakePolicy(_Options, frozen=True):
     """Deepest nesting of an argument text."""
 
 
-class ToolOutputPolicy(_Options, frozen=True):
+class ToolOutputPolicy(_Options, frozen=True, kw_only=True):
     """What a tool's answer has to fulfil where its contract does not say otherwise."""
 
     max_chars: Positive = 200_000
@@ -42,14 +42,14 @@ class ToolOutputPolicy(_Options, frozen=True):
     """`strict`: a tool defined in code must declare its output; `declared`: it may go without."""
 
 
-class ValidationPolicy(_Options, frozen=True):
+class ValidationPolicy(_Options, frozen=True, kw_only=True):
     """What is validated on the way in and out."""
 
     intake: IntakePolicy = IntakePolicy()
     tool_output: ToolOutputPolicy = ToolOutputPolicy()
 
 
-class CorrectionPolicy(_Options, frozen=True):
+class CorrectionPolicy(_Options, frozen=True, kw_only=True):
     """Which classes of correction may run, per effect."""
 
     read: tuple[CorrectionKind, ...] = ("equivalent", "declared", "likely")
@@ -58,14 +58,14 @@ class CorrectionPolicy(_Options, frozen=True):
     """Classes that may run before a write or a destructive call."""
 
 
-class ConfidencePolicy(_Options, frozen=True):
+class ConfidencePolicy(_Options, frozen=True, kw_only=True):
     """When a call is too uncertain to run."""
 
     threshold: Share = 0.6
     """A confidence strictly below this is refused with a clarification."""
 
 
-class SafeModePolicy(_Options, frozen=True):
+class SafeModePolicy(_Options, frozen=True, kw_only=True):
     """What happens after an output that must not be used."""
 
     on_invalid_output: Literal["skip_writes", "fail_closed", "human_review"] = "skip_writes"
@@ -73,7 +73,7 @@ class SafeModePolicy(_Options, frozen=True):
     """Oldest valid read output that may stand in, in seconds; 0 switches it off."""
 
 
-class ExecutionPolicy(_Options, frozen=True):
+class ExecutionPolicy(_Options, frozen=True, kw_only=True):
     """How tools are run."""
 
     timeout: Seconds = 30.0
@@ -84,7 +84,7 @@ class ExecutionPolicy(_Options, frozen=True):
     """Worker threads that may hang past their deadline before sync tools with one are refused."""
 
 
-class RetryPolicy(_Options, frozen=True):
+class RetryPolicy(_Options, frozen=True, kw_only=True):
     """Exponential backoff for transient failures that had no effect."""
 
     retries: Annotated[int, Meta(ge=0, le=20)] = 2
@@ -99,7 +99,7 @@ class RetryPolicy(_Options, frozen=True):
     """Share by which a delay is spread to both sides."""
 
 
-class BudgetPolicy(_Options, frozen=True):
+class BudgetPolicy(_Options, frozen=True, kw_only=True):
     """Limits per run; None is no limit."""
 
     rounds: Positive | None = None
@@ -112,7 +112,7 @@ class BudgetPolicy(_Options, frozen=True):
     """Tokens, reported with `run.usage` or estimated."""
 
 
-class LoopPolicy(_Options, frozen=True):
+class LoopPolicy(_Options, frozen=True, kw_only=True):
     """When a run stops trying."""
 
     bad_rounds_per_turn: Positive = 12
@@ -121,7 +121,7 @@ class LoopPolicy(_Options, frozen=True):
     """Equal calls (tool and arguments) that fail this often in a row are refused."""
 
 
-class LimitPolicy(_Options, frozen=True):
+class LimitPolicy(_Options, frozen=True, kw_only=True):
     """One limit on calls or on the sum of an argument."""
 
     tool: str = "*"
@@ -136,7 +136,7 @@ class LimitPolicy(_Options, frozen=True):
     """The argument whose values are summed up."""
 
 
-class AccessPolicy(_Options, frozen=True):
+class AccessPolicy(_Options, frozen=True, kw_only=True):
     """Who may call what. Empty means no restriction."""
 
     allow: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ class AccessPolicy(_Options, frozen=True):
     """Tool name to the roles of which the principal must hold one."""
 
 
-class ApprovalPolicy(_Options, frozen=True):
+class ApprovalPolicy(_Options, frozen=True, kw_only=True):
     """Which calls a person has to approve."""
 
     tools: tuple[str, ...] = ()
@@ -158,7 +158,7 @@ class ApprovalPolicy(_Options, frozen=True):
     """How long a question stays open, in seconds; then it is a refusal."""
 
 
-class ContextPolicy(_Options, frozen=True):
+class ContextPolicy(_Options, frozen=True, kw_only=True):
     """How much of a result goes into the conversation."""
 
     offload_chars: Positive = 20_000
@@ -167,7 +167,7 @@ class ContextPolicy(_Options, frozen=True):
     """Length of that preview, in characters."""
 
 
-class TracePolicy(_Options, frozen=True):
+class TracePolicy(_Options, frozen=True, kw_only=True):
     """What is written down, and where."""
 
     path: str | None = None
@@ -188,14 +188,14 @@ class TracePolicy(_Options, frozen=True):
     """Regular expressions whose matches are never written, beside the built-in ones."""
 
 
-class AlertPolicy(_Options, frozen=True):
+class AlertPolicy(_Options, frozen=True, kw_only=True):
     """What is reported without being asked."""
 
     invalid_output_spike: bool = True
     """Report when the rate of invalid outputs jumps."""
 
 
-class Policy(_Options, frozen=True):
+class Policy(_Options, frozen=True, kw_only=True):
     """Everything a guard may be told. `Policy()` is the safe default."""
 
     mode: Literal["enforce", "monitor"] = "enforce"
