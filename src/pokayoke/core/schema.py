@@ -9,24 +9,19 @@ in `core/schema_problems.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jsonschema_rs
 
-from pokayoke.core.schema_problems import MAX_DEPTH, Problem, describe, unusable
-from pokayoke.core.schema_safety import Draft, SchemaMap, inspect_schema
+from pokayoke.core.schema_explain import describe
+from pokayoke.core.schema_map import Draft, SchemaMap
+from pokayoke.core.schema_problems import MAX_DEPTH, Problem, problem_of, unusable
+from pokayoke.core.schema_safety import VALIDATORS, inspect_schema
 from pokayoke.core.schema_sealed import is_sealed
 from pokayoke.errors import ContractError
 
 __all__ = ["MAX_DEPTH", "Draft", "Problem", "Schema", "compile_schema"]
-
-_VALIDATORS: dict[str, Callable[..., jsonschema_rs.Validator]] = {
-    "draft4": jsonschema_rs.Draft4Validator,
-    "draft6": jsonschema_rs.Draft6Validator,
-    "draft7": jsonschema_rs.Draft7Validator,
-    "2019-09": jsonschema_rs.Draft201909Validator,
-    "2020-12": jsonschema_rs.Draft202012Validator,
-}
 
 _DRAFT_NUMBERS: dict[str, int] = {
     "draft4": jsonschema_rs.Draft4,
@@ -51,16 +46,21 @@ class Schema:
             specification says so, and vendors' `format: "int32"` must not break a tool.
     """
 
-    __slots__ = ("_map", "_validator", "draft", "is_valid", "raw", "unknown_formats")
+    __slots__ = ("_compile", "_map", "draft", "is_valid", "raw", "unknown_formats")
 
-    def __init__(self, validator: jsonschema_rs.Validator, schema_map: SchemaMap) -> None:
-        """Keep the compiled validator beside the facts found while inspecting."""
-        self._validator = validator
+    def __init__(
+        self,
+        schema_map: SchemaMap,
+        is_valid: Callable[[Any], bool],
+        compile_lone: Callable[[Any], jsonschema_rs.Validator],
+    ) -> None:
+        """Keep the validator's method beside the facts found while inspecting."""
         self._map = schema_map
+        self._compile = compile_lone
         self.raw: dict[str, Any] | bool = schema_map.root
         self.draft: Draft = schema_map.draft
         self.unknown_formats: tuple[str, ...] = schema_map.unknown_formats
-        self.is_valid: Callable[[Any], bool] = validator.is_valid
+        self.is_valid = is_valid
 
     def __repr__(self) -> str:
         """Name the draft; the schema itself may be long."""
@@ -87,9 +87,11 @@ class Schema:
         if broken is not None:
             return (broken,)
         try:
-            return describe(self._validator.iter_errors(value), value, self._map)
-        except Exception as exc:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
-            return (Problem("", "json", "a JSON value", "", f"the value cannot be validated: {exc}", {}),)
+            if self.is_valid(value):
+                return ()
+        except Exception:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
+            return (problem_of("", "json", "a value that can be validated", value, {}, self.raw),)
+        return describe(value, self._map, self._compile)
 
     def admits_nothing_missing(self, value: Any) -> bool:
         """Return whether the schema proves that nothing was lost after this value.
@@ -125,23 +127,25 @@ def compile_schema(
             loops or explodes, is too large or too deep, or has a pattern the linear engine refuses.
     """
     schema_map = inspect_schema(schema, where=where, resources=resources or {}, draft=draft)
+    validator = VALIDATORS[schema_map.draft]
     options: dict[str, Any] = {
         "validate_formats": formats,
         "ignore_unknown_formats": True,
         "pattern_options": jsonschema_rs.RegexOptions(),
         "offline": True,
     }
+    registry: dict[str, Any] = {}
     try:
-        if resources:
-            options["registry"] = jsonschema_rs.Registry(
+        if schema_map.resources:
+            registry["registry"] = jsonschema_rs.Registry(
                 list(schema_map.resources.items()),
                 draft=_DRAFT_NUMBERS[schema_map.draft],
                 retriever=_refuse,
             )
-        validator = _VALIDATORS[schema_map.draft](schema_map.root, **options)
-    except Exception as exc:
+        compiled = validator(schema_map.root, **options, **registry)
+    except Exception as exc:  # noqa: BLE001 - whatever the compiler says, the schema cannot be kept
         raise ContractError(_reason(where, exc)) from None
-    return Schema(validator, schema_map)
+    return Schema(schema_map, compiled.is_valid, partial(validator, **options))
 
 
 def _refuse(uri: str) -> Any:

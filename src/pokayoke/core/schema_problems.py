@@ -1,17 +1,18 @@
-"""Sentences about an invalid value: where, what was expected, what came."""
+"""Sentences about an invalid value: where, what was expected, what came.
+
+`core/schema_explain.py` finds the problems; here is what one of them is, and what is no JSON value.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from itertools import islice
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
-import jsonschema_rs
 import msgspec
 import orjson
 
-from pokayoke.core.schema_safety import SchemaMap
+from pokayoke.core.call import NO_DATA
 
 MAX_DEPTH = 250
 """Deepest value a validator is given; beyond it the C stack of a small thread may end."""
@@ -28,7 +29,13 @@ class Problem(msgspec.Struct, frozen=True):
         expected: what the schema wants, in words, shortened.
         got: what came, as short JSON text.
         message: one sentence with all of it.
-        data: details for later rooms, see `describe`.
+        data: JSON values for later rooms. `missing`: the name of an absent required property.
+            `unexpected`: names that are not allowed. `allowed`: the names (required, unexpected)
+            or values (enum, const) that are. `types`: the expected types. `limit`: the bound that
+            was missed. `pattern`, `format`: what the text has to fit. Inside a union also
+            `variant` (index of the branch explained), `variants` (how many there are) and `tied`
+            (True if another branch fits equally well, so nothing may be concluded from this one).
+        schema: the subschema that was broken, as registered; nobody may change it.
     """
 
     at: str
@@ -36,52 +43,75 @@ class Problem(msgspec.Struct, frozen=True):
     expected: str
     got: str
     message: str
-    data: Mapping[str, Any]
+    data: Mapping[str, Any] = NO_DATA
+    schema: dict[str, Any] | bool = True
 
 
-def pointer(parts: Iterable[str | int]) -> str:
-    """Return the JSON pointer (RFC 6901) for a path of keys and indexes."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+def escape(part: str | int) -> str:
+    """Return one step of a JSON pointer (RFC 6901), with its slash."""
+    return "/" + str(part).replace("~", "~0").replace("/", "~1")
 
 
 def short(value: Any, limit: int = 60) -> str:
     """Return a value as JSON text of at most `limit` characters."""
+    if isinstance(value, str):
+        value = value[: limit + 1]
+    elif isinstance(value, dict | list) and len(cast(list[Any], value)) > limit:
+        value = dict(list(cast(dict[Any, Any], value).items())[:limit]) if isinstance(value, dict) else value[:limit]
     try:
         text = orjson.dumps(value).decode()
-    except (TypeError, ValueError):
-        text = repr(value)
+    except (TypeError, ValueError, RecursionError):
+        text = ascii(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def unusable(value: Any) -> Problem | None:
-    """Return the problem of a value no validator may be given, or None."""
-    stack: list[tuple[Any, int]] = [(value, 0)]
+    """Return the problem of a value no validator may be given, or None.
+
+    Numbers that are not finite belong to no JSON type, so bounds would let them pass; nesting
+    beyond `MAX_DEPTH` can end the process.
+    """
+    stack: list[tuple[Any, str, int]] = [(value, "", 0)]
     while stack:
-        item, depth = stack.pop()
-        if depth > MAX_DEPTH:
-            return Problem("", "json", f"at most {MAX_DEPTH} levels", "more", "the value is nested too deeply", {})
-        if isinstance(item, float) and not math.isfinite(item):
-            return Problem("", "json", "a finite number", repr(item), f"{item!r} is not a JSON number", {})
+        item, at, depth = stack.pop()
+        wrong = ""
         if isinstance(item, dict):
-            stack.extend((child, depth + 1) for child in item.values())
+            if depth >= MAX_DEPTH:
+                wrong = f"at most {MAX_DEPTH} levels of nesting"
+            for key, child in cast(dict[Any, Any], item).items():
+                if not _is_text(key):
+                    wrong = "an object with text as keys"
+                    break
+                stack.append((child, at + escape(key), depth + 1))
         elif isinstance(item, list):
-            stack.extend((child, depth + 1) for child in item)
+            if depth >= MAX_DEPTH:
+                wrong = f"at most {MAX_DEPTH} levels of nesting"
+            stack.extend((child, f"{at}/{i}", depth + 1) for i, child in enumerate(cast(list[Any], item)))
+        elif isinstance(item, float):
+            wrong = "" if math.isfinite(item) else "a finite number"
+        elif isinstance(item, str):
+            wrong = "" if _is_text(item) else "text without lone surrogates"
+        elif item is not None and not isinstance(item, int):
+            wrong = "a JSON value"
+        if wrong:
+            return problem_of(at, "json", wrong, item, {}, True)
     return None
 
 
-def describe(
-    errors: Iterable[jsonschema_rs.ValidationError], value: Any, schema_map: SchemaMap
-) -> tuple[Problem, ...]:
-    """Turn the validator's errors into problems."""
-    return tuple(_problem(error) for error in islice(errors, MAX_PROBLEMS))
+def _is_text(key: object) -> bool:
+    if not isinstance(key, str):
+        return False
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
-def _problem(error: jsonschema_rs.ValidationError) -> Problem:
-    at = pointer(error.instance_path)
-    kind = error.kind
-    got = short(error.instance)
-    data: dict[str, Any] = {}
-    for name, key in (("property", "missing"), ("unexpected", "unexpected"), ("options", "allowed"), ("types", "types"), ("limit", "limit")):
-        if hasattr(kind, name):
-            data[key] = getattr(kind, name)
-    return Problem(at, kind.name, error.message, got, f"{at or 'value'}: {error.message}", data)
+def problem_of(
+    at: str, keyword: str, expected: str, value: Any, data: Mapping[str, Any], schema: dict[str, Any] | bool
+) -> Problem:
+    """Return a problem with its sentence."""
+    got = short(value)
+    place = at or "the value"
+    return Problem(at, keyword, expected, got, f"{place}: expected {expected}, got {got}", data, schema)

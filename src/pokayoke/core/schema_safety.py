@@ -1,75 +1,323 @@
-"""What a schema must fulfil before it is compiled: bounded, self-contained, ending."""
+"""What a schema must fulfil before it is compiled: self-contained, bounded, ending.
+
+The fault table this answers to: exponential `$ref`/`allOf` schemas, loops of `$ref`, remote and
+`file:` references. The validator memoises recursive references, so a schema that recurses while it
+consumes input costs linear time; what it does not recurse over is evaluated path by path, and the
+number of such paths is bounded here.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Literal, cast
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, cast
+from urllib.parse import unquote, urljoin
 
-import msgspec
+import jsonschema_rs
 
+from pokayoke.core.schema_map import (
+    IN_PLACE_LISTS,
+    IN_PLACE_MAPS,
+    IN_PLACE_ONE,
+    LEGACY,
+    Draft,
+    SchemaMap,
+    subschemas,
+)
 from pokayoke.errors import ContractError
 
-Draft = Literal["draft4", "draft6", "draft7", "2019-09", "2020-12"]
-
-MAX_SCHEMA_NODES = 100_000
+MAX_SCHEMA_VALUES = 100_000
+"""Most JSON values in one schema and the documents handed in with it."""
 MAX_SCHEMA_DEPTH = 128
+"""Deepest nesting of a schema document."""
+MAX_CHAIN = 300
+"""Longest chain of subschemas, `$ref` followed, that does not come back to itself."""
+MAX_PATHS = 20_000
+"""Most ways by which one place of a value may be reached (each costs some 20 ns per call)."""
 
-_DRAFTS: dict[str, Draft] = {
-    "http://json-schema.org/draft-04/schema": "draft4",
-    "http://json-schema.org/draft-06/schema": "draft6",
-    "http://json-schema.org/draft-07/schema": "draft7",
-    "http://json-schema.org/schema": "draft7",
-    "https://json-schema.org/draft/2019-09/schema": "2019-09",
-    "https://json-schema.org/draft/2020-12/schema": "2020-12",
+VALIDATORS: dict[Draft, Callable[..., jsonschema_rs.Validator]] = {
+    "draft4": jsonschema_rs.Draft4Validator,
+    "draft6": jsonschema_rs.Draft6Validator,
+    "draft7": jsonschema_rs.Draft7Validator,
+    "2019-09": jsonschema_rs.Draft201909Validator,
+    "2020-12": jsonschema_rs.Draft202012Validator,
 }
 
-
-class SchemaMap(msgspec.Struct, frozen=True):
-    """A schema and the facts about it that later rooms need."""
-
-    root: dict[str, Any] | bool
-    draft: Draft
-    resources: dict[str, Any]
-    unknown_formats: tuple[str, ...] = ()
+_DRAFTS: dict[str, Draft] = {
+    "json-schema.org/draft-04/schema": "draft4",
+    "json-schema.org/draft-06/schema": "draft6",
+    "json-schema.org/draft-07/schema": "draft7",
+    "json-schema.org/draft/2019-09/schema": "2019-09",
+    "json-schema.org/draft/2020-12/schema": "2020-12",
+}
+_BUNDLED = ("http://json-schema.org/draft-0", "https://json-schema.org/draft/")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def inspect_schema(
     schema: dict[str, Any] | bool, *, where: str, resources: Mapping[str, Any], draft: Draft | None
 ) -> SchemaMap:
-    """Copy a schema, refusing what is no JSON or out of bounds."""
-    if not isinstance(cast(object, schema), dict | bool):
-        raise ContractError(f"{where}: a JSON Schema is a dict or a bool, not {type(schema).__name__}")
-    budget = [MAX_SCHEMA_NODES]
-    root = copy_json(schema, where, budget, 0)
-    named = str(root.get("$schema", "")).rstrip("#") if isinstance(root, dict) else ""
-    return SchemaMap(
-        root=root,
-        draft=_DRAFTS.get(named, draft or "2020-12"),
-        resources={uri: copy_json(document, uri, budget, 0) for uri, document in resources.items()},
-    )
-
-
-def copy_json(value: Any, where: str, budget: list[int], depth: int) -> Any:
-    """Return a private copy of a JSON value.
+    """Copy a schema and the documents it may refer to, and follow every reference.
 
     Raises:
-        ContractError: it is too large, too deep, or holds something that is not JSON.
+        ContractError: it is no JSON, out of bounds, refers to something absent, loops or explodes.
     """
-    budget[0] -= 1
-    if budget[0] < 0 or depth > MAX_SCHEMA_DEPTH:
-        raise ContractError(
-            f"{where}: the schema has more than {MAX_SCHEMA_NODES} values or {MAX_SCHEMA_DEPTH} levels"
+    if not isinstance(cast(object, schema), dict | bool):
+        raise ContractError(f"{where}: a JSON Schema is a dict or a bool, not {type(schema).__name__}")
+    return _Inspector(where, schema, resources, draft).run()
+
+
+class _Inspector:
+    """The work of `inspect_schema`; lives for one call."""
+
+    def __init__(
+        self, where: str, schema: dict[str, Any] | bool, resources: Mapping[str, Any], draft: Draft | None
+    ) -> None:
+        self.where = where
+        self.budget = MAX_SCHEMA_VALUES
+        self.root = self.copy(schema, 0)
+        self.resources = {uri.removesuffix("#"): self.copy(document, 0) for uri, document in resources.items()}
+        self.draft: Draft = draft_of(self.root) or draft or "2020-12"
+        self.documents: dict[str, Any] = {}  # base URI -> schema resource
+        self.anchors: dict[tuple[str, str], Any] = {}
+        self.used: dict[str, Any] = {}  # the documents handed in that something refers to
+        self.nodes: list[dict[str, Any]] = []
+        self.bases: dict[int, str] = {}  # id of a schema object -> its base URI
+        self.alone: set[int] = set()  # ids of schema objects whose $ref overrides what is beside it
+        self.targets: dict[int, Any] = {}  # id of a schema object -> what its $ref points to
+        self.paths: dict[int, int] = {}
+        self.refs: list[tuple[dict[str, Any], str, str]] = []
+
+    def run(self) -> SchemaMap:
+        """Index, resolve, and look for loops and explosions."""
+        self.documents[""] = self.root
+        self.dialect(self.root)
+        self.index(self.root, "", self.draft)
+        while self.refs:  # resolving may index more: targets below keywords no draft knows
+            node, keyword, reference = self.refs.pop()
+            target = self.resolve(node, reference)
+            if keyword == "$ref" or id(node) not in self.targets:
+                self.targets[id(node)] = target
+        self.must_end()
+        self.weigh(self.root, set(), 0)
+        return SchemaMap(
+            root=self.root,
+            draft=self.draft,
+            resources=self.used,
+            targets=self.targets,
+            alone=self.alone,
+            unknown_formats=tuple(sorted(unknown_formats(self.root, self.draft))),
         )
-    if isinstance(value, dict):
-        copied: dict[str, Any] = {}
-        for key, item in cast(dict[Any, Any], value).items():
-            if not isinstance(key, str):
-                raise ContractError(f"{where}: the key {key!r} is not a string")
-            copied[key] = copy_json(item, where, budget, depth + 1)
-        return copied
-    if isinstance(value, list | tuple):
-        return [copy_json(item, where, budget, depth + 1) for item in cast(list[Any], value)]
-    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    raise ContractError(f"{where}: {value!r} is not a JSON value")
+
+    def fail(self, why: str) -> ContractError:
+        """Return the error that names the schema."""
+        return ContractError(f"{self.where}: {why}")
+
+    def copy(self, value: Any, depth: int) -> Any:
+        """Return a private copy of a JSON value, or refuse it."""
+        self.budget -= 1
+        if self.budget < 0:
+            raise self.fail(f"the schema has more than {MAX_SCHEMA_VALUES} values")
+        if depth > MAX_SCHEMA_DEPTH:
+            raise self.fail(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
+        if isinstance(value, dict):
+            copied: dict[str, Any] = {}
+            for key, item in cast(dict[Any, Any], value).items():
+                if not isinstance(key, str):
+                    raise self.fail(f"the key {key!r} is not a string")
+                copied[key] = self.copy(item, depth + 1)
+            return copied
+        if isinstance(value, list | tuple):
+            copies: list[Any] = []
+            for item in cast(list[Any], value):
+                copies.append(self.copy(item, depth + 1))  # noqa: PERF401 - a comprehension doubles the frames
+            return copies
+        if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+            return value
+        raise self.fail(f"{value!r} is not a JSON value")
+
+    def index(self, node: Any, base: str, draft: Draft) -> None:
+        """Note the base URI, the anchors and the references of a schema and of all below it."""
+        if not isinstance(node, dict) or id(node) in self.bases:
+            return
+        schema = cast(dict[str, Any], node)
+        if draft in LEGACY and "$ref" in schema:
+            self.alone.add(id(schema))
+        else:
+            base = self.identify(schema, base, draft)
+        self.bases[id(schema)] = base
+        self.nodes.append(schema)
+        for keyword in _REFERENCES:
+            reference = schema.get(keyword)
+            if isinstance(reference, str):
+                self.refs.append((schema, keyword, reference))
+        for _, child in subschemas(schema):
+            self.index(child, base, draft)
+
+    def identify(self, schema: dict[str, Any], base: str, draft: Draft) -> str:
+        """Note the names a schema gives itself; return the base URI for what is in it."""
+        own = schema.get("id" if draft == "draft4" else "$id")
+        if isinstance(own, str):
+            if own.startswith("#"):
+                self.anchors[base, own[1:]] = schema
+            else:
+                base = _join(base, own).partition("#")[0]
+                self.documents[base] = schema
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            name = schema.get(keyword)
+            if isinstance(name, str):
+                self.anchors[base, name] = schema
+        return base
+
+    def resolve(self, node: dict[str, Any], reference: str) -> Any:
+        """Return what a reference points to; True for a dialect's own meta-schema.
+
+        Raises:
+            ContractError: it points to nothing that was handed in.
+        """
+        base, _, fragment = _join(self.bases[id(node)], reference).partition("#")
+        document = self.document(base)
+        if document is None:
+            if base.startswith(_BUNDLED):
+                return True
+            raise self.fail(
+                f"$ref {reference!r} points outside the schema. Nothing is ever fetched: put the target under $defs, "
+                "or hand the document in as schemas={uri: document}."
+            )
+        if fragment and not fragment.startswith("/"):
+            if (base, fragment) not in self.anchors:
+                raise self.fail(f"$ref {reference!r}: there is no anchor {fragment!r}")
+            return self.anchors[base, fragment]
+        target: Any = document
+        base = self.bases.get(id(target), base)
+        for part in fragment.split("/")[1:]:
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            try:
+                target = target[int(key)] if isinstance(target, list) else target[key]
+            except (KeyError, IndexError, ValueError, TypeError):
+                raise self.fail(f"$ref {reference!r} points to nothing") from None
+            base = self.bases.get(id(target), base)
+        self.index(target, base, self.draft)
+        return target
+
+    def dialect(self, document: Any) -> None:
+        """Refuse a `$schema` that nobody knows: what its keywords mean would be a guess."""
+        uri = cast(dict[str, Any], document).get("$schema") if isinstance(document, dict) else None
+        if uri is not None and draft_of(document) is None and self.document(str(uri).removesuffix("#")) is None:
+            raise self.fail(f"the dialect $schema {uri!r} is unknown. Use one of: {', '.join(_DRAFTS)}")
+
+    def document(self, uri: str) -> Any:
+        """Return the schema resource with a URI; one that was handed in is indexed on first use."""
+        if uri not in self.documents and uri in self.resources:
+            document = self.documents[uri] = self.used[uri] = self.resources[uri]
+            self.dialect(document)
+            self.index(document, uri, draft_of(document) or self.draft)
+        return self.documents.get(uri)
+
+    def must_end(self) -> None:
+        """Refuse a cycle of subschemas that all look at the same value: it consumes nothing."""
+        done: set[int] = set()
+        for start in self.nodes:
+            path: dict[int, Iterator[Any]] = {}
+            pending: list[dict[str, Any]] = [start]
+            while pending:
+                node = pending[-1]
+                if id(node) in done:
+                    pending.pop()
+                    continue
+                if id(node) not in path:
+                    path[id(node)] = (child for place, child in self.edges(node) if place == "here")
+                child = next(path[id(node)], None)
+                if child is None:
+                    done.add(id(node))
+                    path.pop(id(pending.pop()))
+                elif id(child) in path:
+                    raise self.fail("a $ref leads back to itself without consuming any input, so it never ends")
+                elif isinstance(child, dict):
+                    pending.append(cast(dict[str, Any], child))
+
+    def weigh(self, node: Any, open_nodes: set[int], depth: int) -> int:
+        """Return on how many paths one place of a value is evaluated, at most, from here on.
+
+        Branches that look at the same value add up; of named properties the heaviest counts, since
+        each is another place; wildcards (items, pattern properties) may all meet at one place.
+        A way back to a schema in `open_nodes` counts once: the validator remembers those.
+        """
+        if not isinstance(node, dict) or id(node) in open_nodes:
+            return 1
+        known = self.paths.get(id(node))
+        if known is not None:
+            return known
+        if depth > MAX_CHAIN:
+            raise self.fail(f"a chain of more than {MAX_CHAIN} subschemas")
+        open_nodes.add(id(node))
+        total, widest = 1, 0
+        for place, child in self.edges(cast(dict[str, Any], node)):
+            weight = self.weigh(child, open_nodes, depth + 1)
+            if place == "named":
+                widest = max(widest, weight)
+            else:
+                total += weight
+        open_nodes.discard(id(node))
+        if total + widest > MAX_PATHS:
+            raise self.fail(
+                f"one place of a value would be checked on more than {MAX_PATHS} paths: $ref and allOf/anyOf multiply"
+            )
+        self.paths[id(node)] = total + widest
+        return total + widest
+
+    def edges(self, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Yield (place, subschema): `here` looks at the same value, the others at a part of it."""
+        if id(schema) in self.targets:
+            yield "here", self.targets[id(schema)]
+            if id(schema) in self.alone:
+                return
+        for keyword, child in subschemas(schema):
+            if keyword in ("$defs", "definitions"):
+                continue
+            if keyword in IN_PLACE_ONE or keyword in IN_PLACE_LISTS or keyword in IN_PLACE_MAPS:
+                yield "here", child
+            else:
+                yield "named" if keyword in ("properties", "prefixItems") else "wild", child
+
+
+def draft_of(schema: Any) -> Draft | None:
+    """Return the dialect that `$schema` names, or None."""
+    if not isinstance(schema, dict):
+        return None
+    named = cast(dict[str, Any], schema).get("$schema")
+    if not isinstance(named, str):
+        return None
+    return _DRAFTS.get(named.removesuffix("#").partition("://")[2])
+
+
+def unknown_formats(schema: Any, draft: Draft) -> set[str]:
+    """Return the names of formats that the validator does not assert."""
+    found: set[str] = set()
+    stack = [schema]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            name = cast(dict[str, Any], node).get("format")
+            if isinstance(name, str) and not _known_format(name, draft):
+                found.add(name)
+            stack.extend(child for _, child in subschemas(cast(dict[str, Any], node)))
+    return found
+
+
+@lru_cache(maxsize=512)
+def _known_format(name: str, draft: Draft) -> bool:
+    """Ask the validator itself: it refuses to compile an unknown name when told to."""
+    try:
+        VALIDATORS[draft]({"format": name}, validate_formats=True, ignore_unknown_formats=False, offline=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _join(base: str, reference: str) -> str:
+    """Resolve a URI reference (RFC 3986); also for `urn:` bases, which urljoin does not know."""
+    if reference.startswith("#") or not reference:
+        return base.partition("#")[0] + reference
+    return urljoin(base, reference)

@@ -1,0 +1,394 @@
+"""Why a value breaks its schema: everything at once, in linear time.
+
+The validator decides whether a value is valid; this module says why it is not. It walks schema and
+value side by side itself, because the validator's own error list copies the value into every error
+and follows every branch of a union again and again (14 levels of a two-way recursive union take it
+seconds). Here every pair of subschema and place is looked at once, and the work is bounded. Single
+keywords are asked of the validator, so both agree on what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import jsonschema_rs
+import msgspec
+
+from pokayoke.core.schema_map import Draft, SchemaMap
+from pokayoke.core.schema_problems import MAX_PROBLEMS, Problem, escape, problem_of, short
+
+_MAX_STEPS = 200_000
+_MAX_LEVELS = 150
+_VERSIONS: dict[Draft, int] = {"draft4": 4, "draft6": 6, "draft7": 7, "2019-09": 8, "2020-12": 9}
+
+Check = Callable[[dict[str, Any]], jsonschema_rs.Validator]
+
+
+def describe(value: Any, schema_map: SchemaMap, check: Check) -> tuple[Problem, ...]:
+    """Return what is wrong with a value that the validator refused; at least one problem.
+
+    Args:
+        value: a value that `unusable` has nothing against.
+        schema_map: the schema it breaks.
+        check: compiles a schema of one keyword in the dialect of the whole.
+    """
+    found = Explainer(schema_map, check).explain(schema_map.root, value, "", 0)
+    if not found:  # a keyword this module does not follow, such as a reference that depends on the caller
+        return (problem_of("", "schema", "a value the schema allows", value, {}, schema_map.root),)
+    return tuple(found[:MAX_PROBLEMS])
+
+
+class Explainer:
+    """One explanation. Every pair of subschema and place is explained once."""
+
+    def __init__(self, schema_map: SchemaMap, check: Check) -> None:
+        """Take the schema and the compiler for single keywords."""
+        self.map = schema_map
+        self.check = check
+        self.version = _VERSIONS[schema_map.draft]
+        self.steps = _MAX_STEPS
+        self.memo: dict[tuple[int, str], list[Problem]] = {}
+        self.checks: dict[tuple[int, str], jsonschema_rs.Validator] = {}
+
+    def explain(self, schema: Any, value: Any, at: str, level: int) -> list[Problem]:
+        """Return the problems of a value at a place with a subschema; empty if there are none."""
+        if schema is False:
+            return [problem_of(at, "false", "nothing here", value, {}, False)]
+        if not isinstance(schema, dict):
+            return []
+        node = cast(dict[str, Any], schema)
+        key = (id(node), at)
+        known = self.memo.get(key)
+        if known is not None:
+            return known
+        self.steps -= 1
+        if self.steps < 0 or level > _MAX_LEVELS:
+            return []
+        found = self.memo[key] = list[Problem]()
+        if id(node) in self.map.targets:
+            found += self.explain(self.map.targets[id(node)], value, at, level + 1)
+            if id(node) in self.map.alone:
+                return found
+        for keyword, argument in node.items():
+            since, until, rule = _RULES.get(keyword, _NO_RULE)
+            if since <= self.version <= until and len(found) < MAX_PROBLEMS:
+                found.extend(rule(self, _Place(node, keyword, argument, value, at, level + 1)))
+        return found
+
+    def fails(self, place: _Place, keyword: str, argument: Any, value: Any) -> bool:
+        """Return whether one keyword, asked alone, refuses a value."""
+        key = (id(place.node), f"{keyword} {argument}" if keyword == "pattern" else keyword)
+        validator = self.checks.get(key)
+        if validator is None:
+            lone = {keyword: argument}
+            if self.version == 4 and keyword in ("minimum", "maximum"):  # noqa: PLR2004 - draft 4
+                flag = "exclusiveM" + keyword[1:]
+                lone[flag] = place.node.get(flag, False)
+            validator = self.checks[key] = self.check(lone)
+        return not validator.is_valid(value)
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """A keyword of a subschema, held against a value."""
+
+    node: dict[str, Any]
+    keyword: str
+    argument: Any
+    value: Any
+    at: str
+    level: int
+
+    def problem(self, expected: str, got: Any = None, **data: Any) -> Problem:
+        value = self.value if got is None else got
+        return problem_of(self.at, self.keyword, expected, value, data, self.node)
+
+
+Found = Iterator[Problem]
+Rule = Callable[[Explainer, _Place], Found]
+
+
+def _assertion(run: Explainer, place: _Place) -> Found:
+    """One keyword that looks at the value alone."""
+    if run.fails(place, place.keyword, place.argument, place.value):
+        expected, data = _wording(place.keyword, place.argument, place.node)
+        yield place.problem(expected, **data)
+
+
+def _wording(keyword: str, argument: Any, node: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return what an assertion expects, in words, and its data."""
+    if keyword == "type":
+        types: list[str] = [argument] if isinstance(argument, str) else argument
+        return " or ".join(types), {"types": types}
+    if keyword in ("enum", "const"):
+        allowed: list[Any] = argument if keyword == "enum" else [argument]
+        return _one_of(allowed), {"allowed": allowed}
+    if keyword in ("pattern", "format"):
+        words = "text matching the pattern" if keyword == "pattern" else "the format"
+        return f"{words} {short(argument, 80)}", {keyword: argument}
+    if keyword == "uniqueItems":
+        return "items that all differ", {}
+    words = _BOUNDS[keyword]
+    if keyword in ("minimum", "maximum") and node.get("exclusiveM" + keyword[1:]) is True:
+        words = _BOUNDS["exclusiveM" + keyword[1:]]
+    return words.format(short(argument)), {"limit": argument}
+
+
+_BOUNDS = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "minProperties": "at least {} properties",
+    "maxProperties": "at most {} properties",
+}
+
+
+def _one_of(values: list[Any]) -> str:
+    """Name the allowed values, as many as stay readable."""
+    shown = [short(value, 40) for value in values[:12]]
+    more = f" (and {len(values) - 12} more)" if len(values) > 12 else ""  # noqa: PLR2004 - as above
+    return (f"one of {', '.join(shown)}" if len(values) != 1 else shown[0]) + more
+
+
+def _required(_run: Explainer, place: _Place) -> Found:
+    if isinstance(place.value, dict):
+        for name in place.argument:
+            if name not in place.value:
+                yield _missing(place, name)
+
+
+def _missing(place: _Place, name: str) -> Problem:
+    return problem_of(
+        place.at,
+        "required",
+        f"the property {short(name)}",
+        list(place.value),
+        {"missing": name, "allowed": list(place.node.get("properties", {}))},
+        place.node,
+    )
+
+
+def _properties(run: Explainer, place: _Place) -> Found:
+    if isinstance(place.value, dict):
+        for name, schema in place.argument.items():
+            if name in place.value:
+                yield from run.explain(schema, place.value[name], place.at + escape(name), place.level)
+
+
+def _pattern_properties(run: Explainer, place: _Place) -> Found:
+    if isinstance(place.value, dict):
+        for pattern, schema in place.argument.items():
+            for name, item in place.value.items():
+                if not run.fails(place, "pattern", pattern, name):
+                    yield from run.explain(schema, item, place.at + escape(name), place.level)
+
+
+def _extra_names(run: Explainer, place: _Place) -> list[str]:
+    """Return the names that neither properties nor patternProperties beside this keyword speak of."""
+    named: dict[str, Any] = place.node.get("properties", {})
+    patterns: dict[str, Any] = place.node.get("patternProperties", {})
+    return [
+        name
+        for name in place.value
+        if name not in named and all(run.fails(place, "pattern", pattern, name) for pattern in patterns)
+    ]
+
+
+def _additional_properties(run: Explainer, place: _Place) -> Found:
+    if isinstance(place.value, dict) and place.argument is not True:
+        yield from _leftover_names(run, place, _extra_names(run, place))
+
+
+def _leftover_names(run: Explainer, place: _Place, names: list[str]) -> Found:
+    """Hold the schema of the remaining properties against them."""
+    if place.argument is not False:
+        for name in names:
+            yield from run.explain(place.argument, place.value[name], place.at + escape(name), place.level)
+    elif names:
+        allowed = list(place.node.get("properties", {}))
+        expected = f"no property beside {', '.join(short(name) for name in allowed[:12])}" if allowed else "no property"
+        if len(allowed) > 12:  # noqa: PLR2004 - as many as stay readable
+            expected += f" (and {len(allowed) - 12} more)"
+        yield place.problem(expected, names, unexpected=names, allowed=allowed)
+
+
+def _unevaluated_properties(run: Explainer, place: _Place) -> Found:
+    if isinstance(place.value, dict) and place.argument is not True:
+        seen = _seen(run, place.node, place.value, place.at, place.level, top=True)
+        yield from _leftover_names(run, place, [name for name in place.value if name not in seen])
+
+
+def _seen(run: Explainer, schema: Any, value: dict[str, Any], at: str, level: int, *, top: bool = False) -> set[str]:
+    """Return the property names that a subschema and what it applies in place have evaluated."""
+    if not isinstance(schema, dict) or level > _MAX_LEVELS:
+        return set()
+    node = cast(dict[str, Any], schema)
+    seen = {name for name in node.get("properties", {}) if name in value}
+    place = _Place(node, "", None, value, at, level)
+    if "patternProperties" in node or "additionalProperties" in node:
+        extra = _extra_names(run, place)
+        seen |= set(value) if "additionalProperties" in node else set(value) - set(extra)
+    if "unevaluatedProperties" in node and not top:
+        seen |= set(value)
+    inside = [*node.get("allOf", ()), *node.get("anyOf", ()), *node.get("oneOf", ())]
+    inside += [schema for name, schema in node.get("dependentSchemas", {}).items() if name in value]
+    if id(node) in run.map.targets:
+        inside.append(run.map.targets[id(node)])
+    if "if" in node:
+        holds = not run.explain(node["if"], value, at, level)
+        inside += [node["if"], node.get("then", True)] if holds else [node.get("else", True)]
+    for branch in inside:
+        if not run.explain(branch, value, at, level):
+            seen |= _seen(run, branch, value, at, level + 1)
+    return seen
+
+
+def _property_names(run: Explainer, place: _Place) -> Found:
+    if isinstance(place.value, dict):
+        for name in place.value:
+            wrong = run.explain(place.argument, name, f"{place.at}{escape(name)}/ name", place.level)
+            if wrong:
+                yield place.problem(f"property names that are {wrong[0].expected}", name, unexpected=[name])
+
+
+def _items(run: Explainer, place: _Place) -> Found:
+    if not isinstance(place.value, list):
+        return
+    values = cast(list[Any], place.value)
+    if isinstance(place.argument, list):  # up to 2019-09, a list of schemas for the first items
+        schemas, start = cast(list[Any], place.argument), 0
+    elif place.keyword == "prefixItems":
+        schemas, start = place.argument, 0
+    else:
+        if place.keyword == "additionalItems" and not isinstance(place.node.get("items"), list):
+            return
+        before = place.node.get("items" if place.keyword == "additionalItems" else "prefixItems", ())
+        start = len(before)
+        schemas = [place.argument] * (len(values) - start)
+    for index, (schema, item) in enumerate(zip(schemas, values[start:], strict=False), start):
+        yield from run.explain(schema, item, f"{place.at}/{index}", place.level)
+
+
+def _contains(run: Explainer, place: _Place) -> Found:
+    if not isinstance(place.value, list):
+        return
+    values = cast(list[Any], place.value)
+    fitting = sum(
+        not run.explain(place.argument, item, f"{place.at}/{i}", place.level) for i, item in enumerate(values)
+    )
+    least, most = place.node.get("minContains", 1), place.node.get("maxContains", len(values))
+    if fitting < least:
+        yield place.problem(f"at least {least} items of the wanted kind", limit=least)
+    elif fitting > most:
+        yield place.problem(f"at most {most} items of the wanted kind", limit=most)
+
+
+def _dependent(run: Explainer, place: _Place) -> Found:
+    """Cover dependentRequired, dependentSchemas and the older dependencies, which mixed both."""
+    if not isinstance(place.value, dict):
+        return
+    for name, wanted in place.argument.items():
+        if name not in place.value:
+            continue
+        if isinstance(wanted, list):
+            yield from (_missing(place, other) for other in cast(list[str], wanted) if other not in place.value)
+        else:
+            yield from run.explain(wanted, place.value, place.at, place.level)
+
+
+def _all_of(run: Explainer, place: _Place) -> Found:
+    for schema in place.argument:
+        yield from run.explain(schema, place.value, place.at, place.level)
+
+
+def _not(run: Explainer, place: _Place) -> Found:
+    if not run.explain(place.argument, place.value, place.at, place.level):
+        yield place.problem(f"a value that does not fit {short(place.argument, 80)}")
+
+
+def _condition(run: Explainer, place: _Place) -> Found:
+    holds = not run.explain(place.argument, place.value, place.at, place.level)
+    yield from run.explain(place.node.get("then" if holds else "else", True), place.value, place.at, place.level)
+
+
+def _union(run: Explainer, place: _Place) -> Found:
+    """Explain anyOf and oneOf by the branch that comes closest."""
+    branches = [run.explain(schema, place.value, place.at, place.level) for schema in place.argument]
+    fitting = [index for index, found in enumerate(branches) if not found]
+    if len(fitting) == 1 or (fitting and place.keyword == "anyOf"):
+        return
+    if fitting:
+        yield place.problem(
+            f"a value that fits exactly one of {len(branches)} variants, not {len(fitting)}", matching=fitting
+        )
+        return
+    distances = [_distance(found, place.at) for found in branches]
+    best = min(range(len(branches)), key=distances.__getitem__)
+    if distances[best][0]:
+        yield _none_fits(place, [problem for found in branches for problem in found if problem.at == place.at])
+        return
+    tied = distances.count(distances[best]) > 1
+    for problem in branches[best]:
+        data = {"variant": best, "variants": len(branches), **problem.data}
+        data["tied"] = tied or bool(problem.data.get("tied"))
+        yield msgspec.structs.replace(problem, data=data)
+
+
+def _distance(found: list[Problem], at: str) -> tuple[int, int, int]:
+    """Return how far a branch is from fitting: another kind of value, another variant, or slips in it."""
+    kinds = sum(problem.at == at and problem.keyword in ("type", "enum", "const", "false") for problem in found)
+    below = at.count("/") + 1
+    tags = sum(problem.keyword in ("enum", "const") and problem.at.count("/") == below for problem in found)
+    return kinds, tags, len(found)
+
+
+def _none_fits(place: _Place, problems: list[Problem]) -> Problem:
+    """Return one problem for a value that is of no branch's kind."""
+    expected = list(dict.fromkeys(problem.expected for problem in problems if problem.keyword != "false"))
+    data: dict[str, Any] = {"variants": len(place.argument)}
+    for name in ("types", "allowed"):
+        merged = [item for problem in problems for item in problem.data.get(name, ())]
+        if merged:
+            data[name] = [item for index, item in enumerate(merged) if item not in merged[:index]]
+    return place.problem(" or ".join(expected[:6]) or "another value", **data)
+
+
+_ANY = (4, 9)
+_RULES: dict[str, tuple[int, int, Rule]] = {
+    **{keyword: (*_ANY, _assertion) for keyword in ("type", "enum", "pattern", "format", "uniqueItems")},
+    **{keyword: (*_ANY, _assertion) for keyword in _BOUNDS if not keyword.startswith("exclusive")},
+    "const": (6, 9, _assertion),
+    "exclusiveMinimum": (6, 9, _assertion),
+    "exclusiveMaximum": (6, 9, _assertion),
+    "required": (*_ANY, _required),
+    "properties": (*_ANY, _properties),
+    "patternProperties": (*_ANY, _pattern_properties),
+    "additionalProperties": (*_ANY, _additional_properties),
+    "propertyNames": (6, 9, _property_names),
+    "unevaluatedProperties": (8, 9, _unevaluated_properties),
+    "items": (*_ANY, _items),
+    "additionalItems": (4, 8, _items),
+    "prefixItems": (9, 9, _items),
+    "contains": (6, 9, _contains),
+    "dependencies": (4, 7, _dependent),
+    "dependentRequired": (8, 9, _dependent),
+    "dependentSchemas": (8, 9, _dependent),
+    "allOf": (*_ANY, _all_of),
+    "anyOf": (*_ANY, _union),
+    "oneOf": (*_ANY, _union),
+    "not": (*_ANY, _not),
+    "if": (7, 9, _condition),
+}
+
+
+def _nothing(_run: Explainer, _place: _Place) -> Found:
+    return iter(())
+
+
+_NO_RULE: tuple[int, int, Rule] = (9, 0, _nothing)

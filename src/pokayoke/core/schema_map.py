@@ -1,0 +1,63 @@
+"""Where subschemas stand in a schema, and the facts about one schema that later rooms need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, cast
+
+import msgspec
+
+Draft = Literal["draft4", "draft6", "draft7", "2019-09", "2020-12"]
+
+LEGACY: tuple[Draft, ...] = ("draft4", "draft6", "draft7")
+"""Dialects in which `$ref` overrides everything beside it."""
+
+IN_PLACE_ONE = frozenset({"not", "if", "then", "else"})
+IN_PLACE_LISTS = frozenset({"allOf", "anyOf", "oneOf"})
+IN_PLACE_MAPS = frozenset({"dependentSchemas", "dependencies"})
+_ONE = IN_PLACE_ONE | {
+    "additionalProperties",
+    "additionalItems",
+    "contains",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+}
+_LISTS = IN_PLACE_LISTS | {"prefixItems"}
+_MAPS = IN_PLACE_MAPS | {"properties", "patternProperties", "$defs", "definitions"}
+
+
+class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
+    """A schema, copied and followed.
+
+    Attributes:
+        root: the schema; nobody changes it.
+        draft: the dialect it is read in.
+        resources: the documents handed in that something refers to, by URI.
+        targets: id of a schema object (alive as long as this) to what its `$ref` points to.
+        alone: ids of schema objects whose `$ref` overrides everything beside it (draft 7 and older).
+        unknown_formats: format names that are annotations only.
+    """
+
+    root: dict[str, Any] | bool
+    draft: Draft
+    resources: dict[str, Any]
+    targets: dict[int, Any]
+    alone: set[int]
+    unknown_formats: tuple[str, ...]
+
+
+def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield (keyword, subschema) for everything in a schema that is itself a schema."""
+    for keyword, value in schema.items():
+        if keyword in _ONE:
+            yield keyword, value
+        elif keyword in _LISTS or (keyword == "items" and isinstance(value, list)):
+            if isinstance(value, list):
+                for child in cast(list[Any], value):
+                    yield keyword, child
+        elif keyword == "items":
+            yield keyword, value
+        elif keyword in _MAPS and isinstance(value, dict):
+            for child in cast(dict[str, Any], value).values():
+                yield keyword, child
