@@ -1,0 +1,64 @@
+"""What the model is told about the tools, in each provider's shape and alphabet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from pokayoke.core.contract import Contract
+from pokayoke.core.names import Wire, wire_name
+from pokayoke.errors import ContractError
+
+
+def definitions(contracts: Iterable[Contract], format: Wire = "openai") -> list[dict[str, Any]]:  # noqa: A002 - the published name
+    """Return tool definitions to put into a request.
+
+    Args:
+        contracts: the tools to offer.
+        format: `openai` (chat completions), `anthropic` (messages), or `mcp` (tools/list entries).
+
+    Raises:
+        ContractError: the format is unknown, or two tools get the same name in it.
+    """
+    if format not in ("openai", "anthropic", "mcp"):
+        raise ContractError(f"unknown format {format!r}: use openai, anthropic or mcp")
+    made: dict[str, dict[str, Any]] = {}
+    for contract in contracts:
+        name = wire_name(contract.name, format)
+        if name in made:
+            raise ContractError(f"two tools are called {name!r} in the format {format}. Rename one of them")
+        made[name] = _SHAPES[format](name, contract)
+    return list(made.values())
+
+
+def _openai(name: str, contract: Contract) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": name, "parameters": contract.model_schema}
+    if contract.description:
+        function["description"] = contract.description
+    return {"type": "function", "function": function}
+
+
+def _anthropic(name: str, contract: Contract) -> dict[str, Any]:
+    definition: dict[str, Any] = {"name": name, "input_schema": contract.model_schema}
+    if contract.description:
+        definition["description"] = contract.description
+    return definition
+
+
+def _mcp(name: str, contract: Contract) -> dict[str, Any]:
+    definition: dict[str, Any] = {"name": name, "inputSchema": contract.model_schema}
+    if contract.description:
+        definition["description"] = contract.description
+    output = contract.output_schema
+    if isinstance(output, dict) and cast(dict[str, Any], output).get("type") == "object":  # MCP allows no other root
+        definition["outputSchema"] = output
+    definition["annotations"] = {
+        "readOnlyHint": contract.effect == "read",
+        "destructiveHint": contract.effect == "destructive",
+        "idempotentHint": contract.idempotent,
+        "openWorldHint": contract.open_world,
+    }
+    return definition
+
+
+_SHAPES = {"openai": _openai, "anthropic": _anthropic, "mcp": _mcp}

@@ -1,0 +1,104 @@
+"""Tool names: which may be registered, how they look to a provider, which spellings are the same name.
+
+What may be registered follows Unicode Technical Standard 39 ("highly restrictive", without its
+data tables): a name must be one that cannot be mistaken for another on the screen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from typing import Literal
+
+Wire = Literal["openai", "anthropic", "mcp"]
+
+_ALPHABETS: dict[Wire, tuple[re.Pattern[str], int]] = {
+    "openai": (re.compile(r"[^A-Za-z0-9_-]"), 64),
+    "anthropic": (re.compile(r"[^A-Za-z0-9_-]"), 64),
+    "mcp": (re.compile(r"[^A-Za-z0-9_.-]"), 128),
+}
+_SEPARATORS = re.compile(r"[\s._:/-]+")
+# Where text that belongs to a call's markup begins: no tool is called `get_user</name>` or `get_user"}`.
+_MARKUP = re.compile(r"[<>\"'`{(\[|\\,;=]")
+# What harnesses and models write in front of a name.
+_WRAPPERS = ("functions", "function", "tools", "tool", "multi_tool_use", "default_api", "mcp")
+_TOGETHER = (
+    {"LATIN", "CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO"},
+    {"LATIN", "CJK", "HANGUL"},
+)
+_MAX_NAME = 128
+# Letters of other scripts that look like a Latin one; a name made of these alone is a Latin word in disguise.
+_LOOKALIKES = frozenset("аеорсухіјѕһԁԛԝӏвкмнтАВЕКМНОРСТХІЈЅԌԚԜοανρυικωχΑΒΕΖΗΙΚΜΝΟΡΤΥΧ")
+
+
+def refused(name: object) -> str | None:
+    """Return why a name may not be registered, or None.
+
+    Refused are blank and overlong names, invisible and control characters, spellings that another
+    spelling displays as (full width, combining accents left apart), and mixed or imitated scripts.
+    """
+    if not isinstance(name, str) or not name.strip():
+        return "it is blank"
+    if name.isascii() and name.isprintable() and name.strip() == name and len(name) <= _MAX_NAME:
+        return None
+    if len(name) > _MAX_NAME:
+        return f"it has more than {_MAX_NAME} characters"
+    if name.strip() != name or any(character.isspace() and character != " " for character in name):
+        return "it has white space around it, or white space that is no plain space"
+    for character in name:
+        if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Mn", "Me"):
+            return f"U+{ord(character):04X} is invisible or combines with its neighbour"
+    if unicodedata.normalize("NFKC", name) != name:
+        return f"it displays like {unicodedata.normalize('NFKC', name)!r}"
+    return _imitation(name)
+
+
+def _imitation(name: str) -> str | None:
+    """Return why the letters of a name can be taken for others, or None."""
+    letters = [character for character in name if character.isalpha()]
+    scripts = {unicodedata.name(letter, "UNKNOWN").partition(" ")[0] for letter in letters}
+    if len(scripts) > 1 and not any(scripts <= together for together in _TOGETHER):
+        return f"it mixes scripts: {', '.join(sorted(scripts))}"
+    if letters and all(letter in _LOOKALIKES for letter in letters):
+        return "all its letters look like Latin ones and none is"
+    return None
+
+
+def wire_name(name: str, wire: Wire) -> str:
+    """Return the name a provider accepts; the same one every time, so it can be mapped back.
+
+    A name that loses letters (another script) or length keeps eight digits of its hash instead.
+    """
+    alphabet, length = _ALPHABETS[wire]
+    mapped = alphabet.sub("_", name)
+    if name.isascii() and len(mapped) <= length:
+        return mapped
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{mapped[: length - 9].strip('_') or 'tool'}_{digest}"
+
+
+def key(name: str) -> str:
+    """Return what is left of a name when case and separators carry no meaning."""
+    return _SEPARATORS.sub("", name).lower()
+
+
+def candidates(called: str, prefixes: tuple[str, ...]) -> list[str]:
+    """Return the names a called name may be a spelling of: without markup, without known prefixes."""
+    bare = called.strip().lstrip("\"'`<").strip()
+    found: list[str] = []
+    for text in (called.strip(), bare, _MARKUP.split(bare, maxsplit=1)[0].strip()):
+        while text and text not in found:
+            found.append(text)
+            text = _without_prefix(text, prefixes)  # noqa: PLW2901 - a name may carry two of them
+    return found
+
+
+def _without_prefix(name: str, prefixes: tuple[str, ...]) -> str:
+    """Return a name without one wrapper or server prefix, or ""."""
+    lowered = name.lower()
+    for prefix in (*_WRAPPERS, *prefixes):
+        rest = name[len(prefix) :]
+        if lowered.startswith(prefix.lower()) and re.match(r"__|[./:]", rest):
+            return rest.lstrip("_./:")
+    return ""
