@@ -9,6 +9,7 @@
         CallRefused            pokayoke stopped the call before the tool ran
         ToolFailed             the tool ran and failed, or nobody can know whether it did
         ToolOutputInvalid      the tool answered with something that must not be used
+      ToolError                raised by a tool's author: its text is meant for the model
       PathEscape               a path would leave its roots (also a ValueError)
       StoreError               a store cannot be opened or is not what it claims to be
       UsageError               the API was used in a way that cannot work
@@ -76,8 +77,25 @@ class ToolOutputInvalid(OutcomeError):  # noqa: N818 - the name seed documents a
     """The tool's answer broke its contract and must not be used."""
 
 
+class ToolError(PokayokeError):
+    """Raise this inside a tool to tell the model, in its own words, why the tool cannot do it.
+
+    The text reaches the model; the text of any other exception never does (it may hold secrets or
+    somebody's instructions). List it in `no_effect_errors` if it proves that nothing happened.
+    """
+
+
 class PathEscape(PokayokeError, ValueError):  # noqa: N818 - the name says what happened
-    """A path is malformed or would leave the roots it is confined to."""
+    """A path is malformed or would leave the roots it is confined to.
+
+    Attributes:
+        finding: the `Finding` that says which rule was broken and what to send instead.
+    """
+
+    def __init__(self, message: str, finding: Any = None) -> None:
+        """Keep the finding beside the message."""
+        super().__init__(message)
+        self.finding = finding
 
 
 class StoreError(PokayokeError):

@@ -1,0 +1,271 @@
+"""May this call start now? Mode, latch, limits, approval and claim, decided in one act.
+
+What enters is a request and everything the store holds about it; what leaves is an answer and what
+the store must keep. A store calls `admit` while nobody else can change what it handed in, so there
+is no gap between the check and the claim (reference: ledger specification, finding 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+from pokayoke.core.call import Effect, Finding
+from pokayoke.core.canonical import digest
+from pokayoke.core.ledger import EXECUTE, Answer, Claim, Record, claim
+from pokayoke.core.policy import LimitPolicy
+from pokayoke.core.state import RunState, blocked
+
+CODES: dict[str, str] = {
+    "quota_exceeded": "a limit on calls or amounts is used up",
+    "awaiting_approval": "a person has to approve this call first",
+    "approval_denied": "a person has denied this call",
+    "approval_expired": "nobody decided in time; the call needs a new approval",
+}
+
+ApprovalStatus = Literal["waiting", "approved", "denied", "expired"]
+
+
+class Charge(msgspec.Struct, frozen=True):
+    """What one call takes from one limit.
+
+    Args:
+        counter: what is counted together, such as `day:transfer:2026-11-21`.
+        calls: highest number of calls, or None.
+        amount: highest sum, or None.
+        value: this call's part of the sum.
+    """
+
+    counter: str
+    calls: int | None
+    amount: float | None
+    value: float
+
+
+class Used(msgspec.Struct, frozen=True):
+    """What a limit has given out so far."""
+
+    calls: int = 0
+    amount: float = 0.0
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """A question to a person, bound to one call by a fingerprint of tool, version and arguments.
+
+    Args:
+        id: short id to approve or deny by.
+        fingerprint: what exactly was asked; an edited call has another one.
+        tool: the tool's name.
+        contract: `name@version`.
+        arguments: what the tool would receive, as the person should see it.
+        run_id: the run that asked.
+        asked_at: wall-clock second.
+        expires_at: wall-clock second after which the question is void.
+        status: waiting, approved, denied or expired.
+        kind: `call` before a call; `output` to review an invalid output.
+        by: who decided.
+        reason: why.
+        decided_at: wall-clock second of the decision.
+    """
+
+    id: str
+    fingerprint: str
+    tool: str
+    contract: str
+    arguments: Any
+    run_id: str
+    asked_at: float
+    expires_at: float
+    status: ApprovalStatus = "waiting"
+    kind: Literal["call", "output"] = "call"
+    by: str | None = None
+    reason: str | None = None
+    decided_at: float | None = None
+
+    def at(self, now: float) -> Approval:
+        """This approval as it stands at `now`: expired if nobody decided in time."""
+        if self.status in ("waiting", "approved") and now >= self.expires_at:
+            return msgspec.structs.replace(self, status="expired")
+        return self
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Everything an admission needs to know about a call.
+
+    Args:
+        run_id: the run.
+        tool: the tool's name.
+        effect: what the tool does.
+        sources: tools whose output a write declares to build on; None is all.
+        now: wall-clock second.
+        claim: the ledger claim; None for reads, which are never ledgered.
+        charges: what it takes from which limits.
+        approval: the question to ask first, or None.
+    """
+
+    run_id: str
+    tool: str
+    effect: Effect
+    sources: tuple[str, ...] | None
+    now: float
+    claim: Claim | None = None
+    charges: tuple[Charge, ...] = ()
+    approval: Approval | None = None
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What a store holds about a request, read while nobody else can change it."""
+
+    run: RunState
+    record: Record | None = None
+    used: Mapping[str, Used] = {}
+    approval: Approval | None = None
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The answer, and what the store must keep from now on (None: unchanged)."""
+
+    answer: Answer
+    record: Record | None = None
+    used: Mapping[str, Used] = {}
+    approval: Approval | None = None
+
+
+def admit(request: Request, held: Held) -> Kept:
+    """Decide in one act. The cheap and the final reasons come first; the claim comes last."""
+    if finding := blocked(held.run, request.effect, request.sources):
+        return Kept(Answer("refuse", finding))
+    wish = request.claim
+    if wish is not None and held.record is not None:
+        # A repetition is answered from the ledger: it takes nothing from a limit and asks nobody,
+        # unless the record allows a new attempt.
+        record, answer = claim(held.record, wish)
+        if answer.kind != "execute":
+            return Kept(answer, record)
+    question = _question(request, held.approval)
+    if question is not None:
+        return question
+    if refusal := _over_limit(request, held.used):
+        return Kept(Answer("refuse", refusal))
+    used = {c.counter: _charged(held.used.get(c.counter, Used()), c) for c in request.charges}
+    if wish is None:
+        return Kept(EXECUTE, used=used)
+    record, answer = claim(held.record, wish)
+    return Kept(answer, record, used)
+
+
+def _question(request: Request, known: Approval | None) -> Kept | None:
+    asked = request.approval
+    if asked is None:
+        return None
+    if known is None:
+        return Kept(Answer("pending", _awaiting(asked), approval=asked.id), approval=asked)
+    known = known.at(request.now)
+    if known.status == "approved":
+        return None
+    if known.status == "waiting":
+        return Kept(Answer("pending", _awaiting(known), approval=known.id))
+    if known.status == "denied":
+        return Kept(Answer("refuse", _denied(known), approval=known.id))
+    # The old question is void; asking anew replaces it, so that this refusal is not for ever.
+    return Kept(Answer("refuse", _expired(known), approval=asked.id), approval=asked)
+
+
+def _awaiting(approval: Approval) -> Finding:
+    return Finding(
+        code="awaiting_approval",
+        blame="policy",
+        message=f"{approval.tool} needs approval {approval.id}",
+        hint=f"{approval.tool} waits for a person's approval. Nothing was executed. Do not send it again now.",
+        data={"approval": approval.id},
+    )
+
+
+def _denied(approval: Approval) -> Finding:
+    return Finding(
+        code="approval_denied",
+        blame="policy",
+        message=f"{approval.tool} was denied by {approval.by or 'a person'}: {approval.reason or 'no reason given'}",
+        hint=f"A person has denied this call of {approval.tool}. Do not send it again; tell the user.",
+        data={"approval": approval.id},
+    )
+
+
+def _expired(approval: Approval) -> Finding:
+    return Finding(
+        code="approval_expired",
+        blame="policy",
+        message=f"approval {approval.id} of {approval.tool} expired without a decision",
+        hint=f"Nobody approved this call of {approval.tool} in time. Nothing was executed. Tell the user.",
+        data={"approval": approval.id},
+    )
+
+
+def _over_limit(request: Request, used: Mapping[str, Used]) -> Finding | None:
+    for charge in request.charges:
+        so_far = used.get(charge.counter, Used())
+        after = _charged(so_far, charge)
+        if charge.calls is not None and after.calls > charge.calls:
+            return _exceeded(request.tool, charge, "calls", so_far.calls, charge.calls)
+        if charge.amount is not None and after.amount > charge.amount:
+            return _exceeded(request.tool, charge, "amount", so_far.amount, charge.amount)
+    return None
+
+
+def _charged(used: Used, charge: Charge) -> Used:
+    return Used(used.calls + 1, used.amount + charge.value)
+
+
+def _exceeded(tool: str, charge: Charge, what: str, used: float, allowed: float) -> Finding:
+    return Finding(
+        code="quota_exceeded",
+        blame="policy",
+        message=f"{tool} would pass the limit of {allowed:g} ({what}) of {charge.counter!r}; {used:g} used so far",
+        hint=f"A limit for {tool} is used up. Nothing was executed. Do not send it again; tell the user.",
+        data={"limit": what, "used": used, "allowed": allowed},
+    )
+
+
+def charges(
+    limits: tuple[LimitPolicy, ...],
+    arguments: Mapping[str, Any],
+    *,
+    tool: str,
+    run_id: str,
+    user: str | None,
+    now: float,
+) -> tuple[Charge, ...]:
+    """Return what a call takes from each of `limits` (those that name its tool or `*`)."""
+    return tuple(
+        Charge(
+            _counter(limit, tool=tool, run_id=run_id, user=user, now=now),
+            limit.calls,
+            limit.amount,
+            _amount(limit, arguments),
+        )
+        for limit in limits
+    )
+
+
+def _counter(limit: LimitPolicy, *, tool: str, run_id: str, user: str | None, now: float) -> str:
+    if limit.per == "run":
+        return f"run:{limit.tool}:{run_id}"
+    if limit.per == "user":
+        return f"user:{limit.tool}:{user or ''}"
+    if limit.per == "day":
+        return f"day:{limit.tool}:{datetime.fromtimestamp(now, UTC):%Y-%m-%d}"
+    return f"tool:{tool}"
+
+
+def _amount(limit: LimitPolicy, arguments: Mapping[str, Any]) -> float:
+    """The limited argument's size. A negative amount counts as its size: it must not buy room."""
+    value = arguments.get(limit.field) if limit.field else None
+    return abs(float(value)) if isinstance(value, (int, float)) else 0.0
+
+
+def fingerprint(contract: str, scope: tuple[str, str], args_hash: str, occurrence: int) -> str:
+    """What exactly a person approves: tool and version, scope, all arguments, which repetition."""
+    return digest("\x00".join((contract, *scope, args_hash, str(occurrence))).encode())

@@ -1,0 +1,78 @@
+"""One spelling per value: RFC 8785, with integers beyond 2^53 in full decimal digits.
+
+What enters is a JSON value that has been proven plain and finite; what leaves is bytes that are
+equal exactly when two values mean the same (1 and 1.0 are one value, key order does not count).
+RFC 8785 would round integers that a double cannot hold; two different order numbers must never
+become one key, so their digits are kept (`reference: design, ledger keys`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, cast
+
+import msgspec
+import orjson
+import rfc8785
+
+_SORTED = orjson.OPT_SORT_KEYS
+# Between these bounds the shortest digits of a fractional double are written alike by orjson and by
+# ECMAScript (RFC 8785, section 3.2.2.3); outside, the exponent is spelt differently.
+_SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-3, 1e15
+_LARGEST_NATIVE = 2**63
+
+
+def dump(value: Any) -> bytes:
+    """Return compact JSON with sorted keys; integers of any size are exact."""
+    try:
+        return orjson.dumps(value, option=_SORTED)
+    except TypeError:
+        return msgspec.json.encode(value, order="deterministic")
+
+
+def canonical(value: Any, dumped: bytes | None = None) -> bytes:
+    """Return the canonical bytes of `value`.
+
+    Args:
+        value: a plain JSON value (dict, list, str, int, float, bool, None).
+        dumped: `dump(value)` if the caller has it already; it is returned unchanged when it is
+            canonical as it stands, which is nearly always.
+    """
+    if _is_plain(value):
+        return dump(value) if dumped is None else dumped
+    return _encode(value)
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of `data` as 64 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _is_plain(value: Any) -> bool:
+    """True if the sorted dump of `value` is canonical already."""
+    kind: type[Any] = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return -_LARGEST_NATIVE < value < _LARGEST_NATIVE
+    if kind is float:
+        return bool(_SMALLEST_PLAIN < abs(value) < _LARGEST_PLAIN and not value.is_integer())
+    if kind is dict:
+        # RFC 8785 sorts by UTF-16 code units: only ASCII keys are sure to sort alike.
+        return all(key.isascii() and _is_plain(item) for key, item in value.items())
+    return all(map(_is_plain, value))
+
+
+def _encode(value: Any) -> bytes:
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        ordered = sorted(members, key=lambda key: key.encode("utf-16-be"))
+        return b"{%s}" % b",".join(orjson.dumps(key) + b":" + _encode(members[key]) for key in ordered)
+    if isinstance(value, (list, tuple)):
+        return b"[%s]" % b",".join(_encode(item) for item in cast("list[Any]", value))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return b"%d" % value
+    if isinstance(value, float) and value.is_integer():
+        # 1e20 and 10**20 are one value, and the digits of a whole double are exact.
+        return b"%d" % int(value)
+    return rfc8785.dumps(value)

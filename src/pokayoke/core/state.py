@@ -1,0 +1,212 @@
+"""One ladder per run: normal, safe_mode, final_answer, stopped. It never rises by itself.
+
+Beside the ladder stands the latch: a taint per tool and identity arguments whose last output must
+not be used. The effective mode is the lowest of both. What enters is a state and what happened;
+what leaves is a new state. The state is what survives a restart; it is written when it worsens.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+
+from pokayoke.core.call import Effect, Finding, Mode, StopReason
+
+CODES: dict[str, str] = {
+    "run_stopped": "the run has stopped; no tool runs any more",
+    "tools_off": "only a final answer is allowed in this turn; no tool runs",
+    "writes_off": "the run is in safe mode: reads go on, writes are refused",
+    "latched": "an earlier tool output must not be used, so writes are refused",
+    "repeated_failure": "the same call failed several times in a row and is not run again",
+    "budget_exhausted": "a budget of the run (rounds, calls, seconds, tokens) is used up",
+}
+
+_LADDER: Final[tuple[Mode, ...]] = ("normal", "safe_mode", "final_answer", "stopped")
+_RANK: Final[dict[Mode, int]] = {mode: rank for rank, mode in enumerate(_LADDER)}
+
+
+class Taint(msgspec.Struct, frozen=True):
+    """An output that must not be used.
+
+    Args:
+        tool: the tool it came from.
+        identity: digest of that tool's identity arguments.
+        step: the step of the run in which it came.
+        reason: what was wrong with it.
+    """
+
+    tool: str
+    identity: str
+    step: int
+    reason: str
+
+
+class RunState(msgspec.Struct, frozen=True):
+    """What a run must not forget, also across a restart.
+
+    Args:
+        run_id: the run.
+        mode: its place on the ladder.
+        stop_reason: why it left `normal`.
+        taints: the latch; empty means that it is open.
+        step: the last step that was counted.
+        turn: number of turns begun.
+        rounds: rounds (batches) so far.
+        calls: tool calls so far.
+        tokens: tokens so far.
+        started: wall-clock time of the run's first opening, seconds since the epoch.
+    """
+
+    run_id: str
+    mode: Mode = "normal"
+    stop_reason: StopReason | None = None
+    taints: tuple[Taint, ...] = ()
+    step: int = 0
+    turn: int = 0
+    rounds: int = 0
+    calls: int = 0
+    tokens: int = 0
+    started: float = 0.0
+
+    @property
+    def effective_mode(self) -> Mode:
+        """The lowest of the ladder and the latch."""
+        if self.taints and self.mode == "normal":
+            return "safe_mode"
+        return self.mode
+
+
+def worsen(state: RunState, mode: Mode, reason: StopReason) -> RunState:
+    """Step down the ladder. A mode at or above the present one changes nothing."""
+    if _RANK[mode] <= _RANK[state.mode]:
+        return state
+    return msgspec.structs.replace(state, mode=mode, stop_reason=reason)
+
+
+def begin_turn(state: RunState) -> RunState:
+    """Begin the user's next turn: `final_answer` ends; taints, totals and `stopped` stay."""
+    if state.mode == "final_answer":
+        return msgspec.structs.replace(state, mode="normal", stop_reason=None, turn=state.turn + 1)
+    return msgspec.structs.replace(state, turn=state.turn + 1)
+
+
+def latch(state: RunState, taint: Taint) -> RunState:
+    """Close the latch for one tool and its identity arguments; a newer taint replaces the older."""
+    kept = tuple(t for t in state.taints if (t.tool, t.identity) != (taint.tool, taint.identity))
+    return msgspec.structs.replace(state, taints=(*kept, taint))
+
+
+def unlatch(state: RunState, tool: str, identity: str | None = None) -> RunState:
+    """Open the latch for one tool (and one identity): a valid output came, or a person said so."""
+    kept = tuple(t for t in state.taints if t.tool != tool or identity not in (None, t.identity))
+    return state if len(kept) == len(state.taints) else msgspec.structs.replace(state, taints=kept)
+
+
+def blocked(state: RunState, effect: Effect, sources: tuple[str, ...] | None) -> Finding | None:
+    """Say why a call of this effect may not run now, or None if it may.
+
+    Args:
+        state: the run's state.
+        effect: what the tool does.
+        sources: tools whose output a write declares to build on; None means all.
+    """
+    if state.mode == "normal" and not state.taints:
+        return None
+    if state.mode == "stopped":
+        return Finding(
+            code="run_stopped",
+            blame="policy",
+            message=f"the run has stopped ({state.stop_reason}); no tool runs any more",
+            hint="This run has stopped. Do not call tools; tell the user what was and was not done.",
+        )
+    if state.mode == "final_answer":
+        return Finding(
+            code="tools_off",
+            blame="policy",
+            message=f"only a final answer is allowed ({state.stop_reason})",
+            hint="Tools are off for this turn. Answer the user directly and say what could not be done.",
+        )
+    if effect == "read":
+        return None
+    return _write_blocked(state, sources)
+
+
+def _write_blocked(state: RunState, sources: tuple[str, ...] | None) -> Finding | None:
+    if state.mode == "safe_mode":
+        return Finding(
+            code="writes_off",
+            blame="policy",
+            message=f"safe mode ({state.stop_reason}): writes are refused",
+            hint="Writes are off in this run. You may still read; tell the user what was not written.",
+        )
+    relevant = [t for t in state.taints if sources is None or t.tool in sources]
+    if not relevant:
+        return None
+    taint = relevant[0]
+    return Finding(
+        code="latched",
+        blame="tool",
+        message=f"{taint.tool} answered with unusable output in step {taint.step} ({taint.reason})",
+        hint=(
+            f"Nothing was written: the last output of {taint.tool} was unusable. "
+            f"Call {taint.tool} again with the same arguments; writes are possible after a valid output. "
+            "If it stays unusable, tell the user."
+        ),
+        data={"tool": taint.tool, "step": taint.step},
+    )
+
+
+class Repeats:
+    """Counts equal calls that fail in a row. Bounded: the oldest signature is forgotten first."""
+
+    def __init__(self, size: int = 256) -> None:
+        """Keep at most `size` signatures."""
+        self._size = size
+        self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def count(self, tool: str, signature: str) -> int:
+        """How often this very call failed since it (or its tool) last succeeded."""
+        return self._counts.get((tool, signature), 0)
+
+    def failed(self, tool: str, signature: str) -> None:
+        """Note a failure that was the model's or the tool's doing."""
+        key = (tool, signature)
+        self._counts[key] = self._counts.pop(key, 0) + 1
+        if len(self._counts) > self._size:
+            self._counts.popitem(last=False)
+
+    def succeeded(self, tool: str) -> None:
+        """Forget the failures of a tool that just did its work."""
+        if self._counts:
+            for key in [key for key in self._counts if key[0] == tool]:
+                del self._counts[key]
+
+    def clear(self) -> None:
+        """Forget everything: a new turn began."""
+        self._counts.clear()
+
+
+def repeated(tool: str, count: int) -> Finding:
+    """The finding for a call that has failed `count` times in a row without a change."""
+    return Finding(
+        code="repeated_failure",
+        message=f"{tool} was called {count} times in a row with the same arguments and failed each time",
+        hint=(
+            f"This exact call of {tool} has failed {count} times. Do not send it again: change the arguments, "
+            "use another tool, or tell the user what is missing."
+        ),
+        data={"count": count},
+    )
+
+
+def over_budget(kind: str, used: float, allowed: float) -> Finding:
+    """The finding for a budget that is used up."""
+    return Finding(
+        code="budget_exhausted",
+        blame="policy",
+        message=f"the run's budget of {allowed:g} {kind} is used up ({used:g} used)",
+        hint="The budget of this run is used up. Answer the user now and say what was not done.",
+        data={"budget": kind, "used": used, "allowed": allowed},
+    )

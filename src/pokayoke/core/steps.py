@@ -1,0 +1,122 @@
+"""The few steps that need the world. The hallway yields them; a driver performs and answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from pokayoke.core.admission import Approval, Request
+from pokayoke.core.contract import Contract
+from pokayoke.core.ledger import Settlement
+from pokayoke.core.state import RunState
+
+
+class Compute(msgspec.Struct, frozen=True):
+    """Run a pure function that calls users' code, where it can be cut at the deadline.
+
+    Answered with `Returned`, `Raised` or `TimedOut`.
+    """
+
+    function: Callable[[], Any]
+    timeout: float | None
+
+
+class Locate(msgspec.Struct, frozen=True):
+    """Resolve path arguments inside their roots, without a race.
+
+    Answered with a mapping of argument name to confined path(s), or a Finding.
+    """
+
+    contract: Contract
+    arguments: dict[str, Any]
+
+
+class Admit(msgspec.Struct, frozen=True):
+    """Ask for admission; `core/admission.py` decides inside the store. Answered with an `Answer`."""
+
+    request: Request
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """Put a question to the person behind the callback. Answered with True, False or None (later)."""
+
+    approval: Approval
+
+
+class Invoke(msgspec.Struct, frozen=True):
+    """Run the tool once. Answered with a pair: `Returned`, `Raised` or `TimedOut`, and the seconds it took."""
+
+    contract: Contract
+    arguments: dict[str, Any]
+    located: dict[str, Any] | None
+    timeout: float | None
+    key: str | None
+    attempt: int
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Wait before a retry: `seconds`, spread by `jitter` (a share) to both sides."""
+
+    seconds: float
+    jitter: float
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """Report what became of a claimed write. Answered with None or a Finding (not recorded)."""
+
+    settlement: Settlement
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Change the run's state, and keep it where a restart finds it.
+
+    `review` is a question to a person that goes with the change, or None. Answered with the states
+    before and after.
+    """
+
+    change: Callable[[RunState], RunState]
+    review: Approval | None = None
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """Keep a large text aside. Answered with the handle by which the model can page through it."""
+
+    text: str
+
+
+class Emit(msgspec.Struct, frozen=True):
+    """Write a trace event. Nothing is answered."""
+
+    event: dict[str, Any]
+
+
+Step = Compute | Locate | Admit | Ask | Invoke | Wait | Settle | Mark | Keep | Emit
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """The function came back with a value."""
+
+    value: Any
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """The function raised. `error` is the exception itself; its text never reaches the model unseen."""
+
+    error: BaseException
+
+
+class TimedOut(msgspec.Struct, frozen=True):
+    """The deadline passed first. Whatever still runs is not listened to for this call."""
+
+    seconds: float
+
+
+class NotStarted(msgspec.Struct, frozen=True):
+    """The function was never started, so nothing can have happened."""
+
+    reason: str
+
+
+Reaction = Returned | Raised | TimedOut | NotStarted

@@ -1,0 +1,98 @@
+"""Canonical bytes: one spelling per value."""
+
+import json
+
+import pytest
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.core.canonical import canonical, digest, dump
+
+SMALL = st.integers(min_value=-(2**53) + 1, max_value=2**53 - 1)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+SCALARS = st.none() | st.booleans() | SMALL | FLOATS | TEXT
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4))
+
+
+@given(VALUES)
+def test_equals_rfc_8785_where_that_is_defined(value):
+    """For values without large whole numbers the bytes are those of RFC 8785."""
+    if _has_large_whole(value):
+        return
+    assert canonical(value) == rfc8785.dumps(value)
+
+
+def _has_large_whole(value):
+    if isinstance(value, dict):
+        return any(map(_has_large_whole, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_large_whole, value))
+    return isinstance(value, float) and value.is_integer() and abs(value) >= 2**53
+
+
+@given(VALUES)
+def test_the_dump_handed_in_changes_nothing(value):
+    """Passing the sorted dump is only a shortcut: the bytes are the same."""
+    assert canonical(value, dump(value)) == canonical(value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, 1.0),
+        (0, -0.0),
+        ({"a": 1, "b": 2}, {"b": 2.0, "a": 1}),
+        (10**20, 1e20),
+        ([1e3], [1000]),
+    ],
+)
+def test_equal_values_have_one_spelling(one, other):
+    """Values that mean the same have the same bytes."""
+    assert canonical(one) == canonical(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (2**53, 2**53 + 1),
+        (2**64, 2**64 + 1),
+        (1, "1"),
+        (1, True),
+        ("\u00e9", "e\u0301"),
+        (None, "null"),
+        ([1, 2], [2, 1]),
+    ],
+)
+def test_different_values_have_different_bytes(one, other):
+    """Values that differ never share their bytes; integers of any size keep every digit."""
+    assert canonical(one) != canonical(other)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"\U0001f600": 1, "\ufb33": 2}, '{"\U0001f600":1,"\ufb33":2}'),
+        (123456789012345678901234567890, "123456789012345678901234567890"),
+        ({"n": -(2**70)}, '{"n":-1180591620717411303424}'),
+        (1e-7, "1e-7"),
+        (5e-324, "5e-324"),
+        (True, "true"),
+        ((1, "a"), '[1,"a"]'),
+    ],
+)
+def test_known_spellings(value, text):
+    """Keys sort by UTF-16 code units, integers keep all digits, small doubles follow ECMAScript."""
+    assert canonical(value) == text.encode()
+
+
+def test_dump_is_plain_json_with_sorted_keys():
+    """The dump of a big integer is exact, and its keys are sorted."""
+    assert json.loads(dump({"b": 2**80, "a": 1})) == {"a": 1, "b": 2**80}
+    assert dump({"b": 2**80, "a": 1}).startswith(b'{"a"')
+
+
+def test_digest_is_sha_256():
+    """The digest of nothing is the well-known SHA-256 of nothing."""
+    assert digest(b"") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

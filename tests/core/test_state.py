@@ -1,0 +1,138 @@
+"""The ladder, the latch, and equal calls that fail."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.core.state import (
+    Repeats,
+    RunState,
+    Taint,
+    begin_turn,
+    blocked,
+    latch,
+    over_budget,
+    repeated,
+    unlatch,
+    worsen,
+)
+
+MODES = ("normal", "safe_mode", "final_answer", "stopped")
+TAINT = Taint("profile", "id-1", 3, "content-type text/html")
+
+
+@given(st.lists(st.sampled_from(MODES), max_size=8))
+def test_the_ladder_never_rises_by_itself(modes):
+    """Whatever is asked for in whatever order, the mode is the lowest that was ever asked for."""
+    state = RunState("r")
+    for mode in modes:
+        state = worsen(state, mode, "tool_failure")
+    assert MODES.index(state.mode) == max(map(MODES.index, modes), default=0)
+
+
+def test_the_first_reason_on_a_rung_stays():
+    """Worsening to the same mode keeps the reason that came first."""
+    state = worsen(RunState("r"), "stopped", "invalid_tool_output")
+    assert worsen(state, "stopped", "kill_switch").stop_reason == "invalid_tool_output"
+
+
+@pytest.mark.parametrize(
+    ("mode", "after"),
+    [("normal", "normal"), ("safe_mode", "safe_mode"), ("final_answer", "normal"), ("stopped", "stopped")],
+)
+def test_a_turn_ends_only_the_final_answer(mode, after):
+    """The user's next text lifts `final_answer` and nothing else."""
+    state = begin_turn(worsen(latch(RunState("r"), TAINT), mode, "loop_detected"))
+    assert (state.mode, state.turn, state.taints) == (after, 1, (TAINT,))
+
+
+@pytest.mark.parametrize(
+    ("mode", "effect", "code"),
+    [
+        ("normal", "read", None),
+        ("normal", "write", None),
+        ("safe_mode", "read", None),
+        ("safe_mode", "write", "writes_off"),
+        ("safe_mode", "destructive", "writes_off"),
+        ("final_answer", "read", "tools_off"),
+        ("final_answer", "write", "tools_off"),
+        ("stopped", "read", "run_stopped"),
+        ("stopped", "destructive", "run_stopped"),
+    ],
+)
+def test_what_each_mode_lets_through(mode, effect, code):
+    """Each rung of the ladder refuses exactly what it says, with its own code."""
+    finding = blocked(worsen(RunState("r"), mode, "kill_switch"), effect, None)
+    assert (finding.code if finding else None) == code
+
+
+@pytest.mark.parametrize(
+    ("effect", "sources", "code"),
+    [
+        ("read", None, None),
+        ("write", None, "latched"),
+        ("destructive", None, "latched"),
+        ("write", ("profile",), "latched"),
+        ("write", ("profile", "other"), "latched"),
+        ("write", ("other",), None),
+        ("write", (), None),
+    ],
+)
+def test_the_latch_stops_writes_that_may_build_on_the_output(effect, sources, code):
+    """A closed latch refuses writes, except those that declare to build on other tools."""
+    finding = blocked(latch(RunState("r"), TAINT), effect, sources)
+    assert (finding.code if finding else None) == code
+
+
+def test_the_latch_opens_only_for_its_own_tool_and_identity():
+    """A valid output of another tool or about something else does not open the latch."""
+    state = latch(RunState("r"), TAINT)
+    assert unlatch(state, "other", "id-1") is state
+    assert unlatch(state, "profile", "id-2") is state
+    assert unlatch(state, "profile", "id-1").taints == ()
+    assert unlatch(state, "profile").taints == ()
+
+
+def test_a_newer_taint_replaces_the_older_of_the_same_thing():
+    """One tool and identity holds one taint, however often it fails."""
+    state = latch(latch(RunState("r"), TAINT), Taint("profile", "id-1", 4, "again"))
+    assert [taint.step for taint in state.taints] == [4]
+    assert len(latch(state, Taint("profile", "id-2", 5, "x")).taints) == 2
+
+
+def test_the_effective_mode_is_the_lowest_of_ladder_and_latch():
+    """A closed latch means reads only, and never hides a lower rung."""
+    tainted = latch(RunState("r"), TAINT)
+    assert tainted.effective_mode == "safe_mode"
+    assert worsen(tainted, "final_answer", "loop_detected").effective_mode == "final_answer"
+    assert RunState("r").effective_mode == "normal"
+
+
+def test_repeats_count_only_this_very_call():
+    """Another signature or another tool has its own count; success clears the tool's own ones."""
+    repeats = Repeats()
+    repeats.succeeded("a")
+    repeats.failed("a", "x")
+    repeats.failed("a", "x")
+    repeats.failed("a", "y")
+    repeats.failed("b", "x")
+    assert [repeats.count(*key) for key in (("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"))] == [2, 1, 1, 0]
+    repeats.succeeded("a")
+    assert [repeats.count("a", "x"), repeats.count("b", "x")] == [0, 1]
+    repeats.clear()
+    assert repeats.count("b", "x") == 0
+
+
+def test_repeats_are_bounded():
+    """However many different calls fail, only the newest signatures are kept."""
+    repeats = Repeats(size=3)
+    for number in range(10):
+        repeats.failed("a", str(number))
+    assert [repeats.count("a", str(number)) for number in range(10)] == [0] * 7 + [1] * 3
+
+
+def test_findings_for_loops_and_budgets_say_what_to_do():
+    """Both hints are short and tell the model what to do instead."""
+    for finding in (repeated("a", 3), over_budget("calls", 11, 10)):
+        assert finding.hint
+        assert len(finding.hint) < 600
