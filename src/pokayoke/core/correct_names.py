@@ -1,0 +1,78 @@
+"""Field names: another spelling of a name the schema knows, or a typo of one.
+
+Letter case and separators carry no meaning (`userId` is `user_id`; catalogue names are read the
+same way), so exactly one match of that kind is an *equivalent* correction. A typo is *likely*: one
+slip in one word of at least five letters, digits untouched, no other field within reach, and the
+field it means absent. Antonyms (`min_price`, `max_price`), numbered fields (`line1`, `line2`) and
+short words (`from`, `form`) are therefore never renamed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rapidfuzz.distance import OSA
+
+from pokayoke.core.call import CorrectionKind
+
+_SPACERS = re.compile(r"[^0-9A-Za-z]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_MAX_NAME = 64
+_SHORTEST = 5
+_LONG = 9
+_NEAR = 3
+
+
+def nearest_field(wrong: str, fields: Iterable[str], present: Iterable[str]) -> tuple[str, CorrectionKind] | None:
+    """Return the one field a wrong name can mean and how sure that is, or None.
+
+    Args:
+        wrong: the name the model wrote.
+        fields: the names the schema knows.
+        present: the names the object already has; none of them can be meant.
+    """
+    known = [field for field in fields if field != wrong]
+    taken = set(present)
+    plain = _plain(wrong)
+    if not plain or len(wrong) > _MAX_NAME:
+        return None
+    alike = [field for field in known if _plain(field) == plain]
+    if alike:
+        return (alike[0], "equivalent") if len(alike) == 1 and alike[0] not in taken else None
+    near = [field for field in known if OSA.distance(plain, _plain(field), score_cutoff=_NEAR) <= _NEAR]
+    slips = [field for field in near if field not in taken and _is_slip(wrong, field)]
+    if len(slips) != 1:
+        return None
+    meant = slips[0]
+    own = OSA.distance(plain, _plain(meant))
+    rivals = [field for field in near if field != meant and OSA.distance(plain, _plain(field)) <= own + 1]
+    return None if rivals else (meant, "likely")
+
+
+def _is_slip(wrong: str, field: str) -> bool:
+    """Return whether two names differ by one slip in one word (two in a word of nine letters or more)."""
+    one, other = _plain(wrong), _plain(field)
+    if _digits(one) != _digits(other):
+        return False
+    words = _words(field)
+    typed = _words(wrong)
+    if len(words) == len(typed):
+        pairs = [(a, b) for a, b in zip(typed, words, strict=True) if a != b]
+        if len(pairs) != 1:
+            return False
+        one, other = pairs[0]
+    if min(len(one), len(other)) < _SHORTEST - 1 or max(len(one), len(other)) < _SHORTEST:
+        return False
+    return OSA.distance(one, other) <= (2 if min(len(one), len(other)) >= _LONG else 1)
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _SPACERS.split(name) if word]
+
+
+def _plain(name: str) -> str:
+    return "".join(_words(name))
+
+
+def _digits(text: str) -> str:
+    return "".join(filter(str.isdecimal, text))

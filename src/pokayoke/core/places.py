@@ -1,0 +1,238 @@
+"""Where a value stands in a schema: paths, copies along a path, and what a schema says about a place.
+
+What a schema says is gathered generously (every branch of a union counts), because nothing is
+decided here: a value proposed from these facts is used only if the validator accepts it and no
+other proposal is accepted too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from pokayoke.core.schema import Schema
+
+Path = tuple[str, ...]
+Node = dict[str, Any]
+
+_MAX_NODES = 200
+_LISTS = ("allOf", "anyOf", "oneOf")
+_ONE = ("then", "else")
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a schema says about one place.
+
+    Attributes:
+        nodes: the subschemas that may apply there, references followed.
+        types: the JSON types that may stand there; empty if nothing is said.
+        choices: the values of `enum` and `const`.
+        formats: the asserted or annotated `format` names.
+        properties: names of the declared properties of an object there.
+        required: names of properties that some subschema requires there.
+    """
+
+    nodes: tuple[Node, ...]
+    types: frozenset[str]
+    choices: tuple[Any, ...]
+    formats: frozenset[str]
+    properties: tuple[str, ...]
+    required: frozenset[str]
+
+
+def split(pointer: str) -> Path:
+    """Return the steps of a JSON pointer (RFC 6901); "" is the whole."""
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
+
+
+def join(path: Iterable[str]) -> str:
+    """Return the JSON pointer of a path."""
+    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in path)
+
+
+def spoken(path: Sequence[str], root: str) -> str:
+    """Return a path as people write it, such as `items[2].size`; the name of the root if it is empty."""
+    if not path:
+        return root
+    text = ""
+    for step in path:
+        part = f"[{step}]" if step.isdecimal() and text else f".{step}"
+        text += part if len(part) <= 60 else part[:59] + "…"  # noqa: PLR2004 - a name, not a novel
+    return text.removeprefix(".")
+
+
+def look_up(value: Any, path: Path) -> Any:
+    """Return the value at a path.
+
+    Raises:
+        LookupError: there is nothing.
+    """
+    for step in path:
+        if isinstance(value, dict):
+            value = cast(dict[str, Any], value)[step]
+        elif isinstance(value, list) and step.isdecimal():
+            value = cast(list[Any], value)[int(step)]
+        else:
+            raise LookupError(step)
+    return value
+
+
+def replaced(value: Any, path: Path, new: Any) -> Any:
+    """Return a copy in which the value at a path is another; everything else is shared, nothing is changed.
+
+    Raises:
+        LookupError: there is nothing at the path.
+    """
+    if not path:
+        return new
+    step, rest = path[0], path[1:]
+    inner = replaced(look_up(value, (step,)), rest, new)
+    if isinstance(value, list):
+        items = cast(list[Any], value)
+        return [*items[: int(step)], inner, *items[int(step) + 1 :]]
+    return {**value, step: inner}
+
+
+def without(value: Any, path: Path) -> Any:
+    """Return a copy without the property a path leads to."""
+    parent = cast(dict[str, Any], look_up(value, path[:-1]))
+    return replaced(value, path[:-1], {key: item for key, item in parent.items() if key != path[-1]})
+
+
+def renamed(value: Any, path: Path, name: str) -> Any:
+    """Return a copy in which the property a path leads to has another name, at the same position."""
+    parent = cast(dict[str, Any], look_up(value, path[:-1]))
+    return replaced(value, path[:-1], {name if key == path[-1] else key: item for key, item in parent.items()})
+
+
+def facts_at(schema: Schema, path: Path) -> Facts:
+    """Return what a schema may say about the place a path leads to."""
+    nodes = _spread([schema.raw], schema.raw)
+    for step in path:
+        nodes = _spread(_children(nodes, step), schema.raw)
+    return _facts(nodes)
+
+
+def schema_facts(raw: dict[str, Any] | bool, path: Path) -> Facts | None:
+    """Return what an uncompiled schema may say about a place, or None if it does not know the place.
+
+    Args:
+        raw: the schema.
+        path: steps from the root; `*` stands for any item of a list.
+    """
+    nodes = _spread([raw], raw)
+    for step in path:
+        children = _children(nodes, "0" if step == "*" else step)
+        nodes = _spread(children, raw)
+        if not any(child is not False for child in children):
+            return None
+    return _facts(nodes)
+
+
+def item_facts(schema: Schema, facts: Facts) -> Facts:
+    """Return what a schema may say about the items of an array at a place."""
+    return _facts(_spread(_children(facts.nodes, "0"), schema.raw))
+
+
+def json_types(value: Any) -> frozenset[str]:
+    """Return the JSON Schema types a JSON value belongs to; a whole float is an integer too."""
+    if isinstance(value, bool):
+        return frozenset({"boolean"})
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return frozenset({"integer", "number"})
+    names = {str: "string", dict: "object", list: "array", float: "number", type(None): "null"}
+    return frozenset({names.get(type(value), "")})
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are equal; 1 and 1.0 are, True and 1 are not."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        left, right = cast(dict[str, Any], one), cast(dict[str, Any], other)
+        return left.keys() == right.keys() and all(same(item, right[key]) for key, item in left.items())
+    if isinstance(one, list) and isinstance(other, list):
+        first, second = cast(list[Any], one), cast(list[Any], other)
+        return len(first) == len(second) and all(map(same, first, second))
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+def _facts(nodes: Sequence[Node]) -> Facts:
+    types: set[str] = set()
+    choices: list[Any] = []
+    formats: set[str] = set()
+    properties: dict[str, None] = {}
+    required: set[str] = set()
+    for node in nodes:
+        named = node.get("type")
+        types.update([named] if isinstance(named, str) else named or ())
+        found = [*node.get("enum", ()), *([node["const"]] if "const" in node else ())]
+        choices.extend(found)
+        if named is None:
+            types.update(*(json_types(item) for item in found))
+        if isinstance(node.get("format"), str):
+            formats.add(node["format"])
+        properties.update(dict.fromkeys(cast(Mapping[str, Any], node.get("properties", {}))))
+        if isinstance(node.get("required"), list):
+            required.update(node["required"])
+    return Facts(
+        nodes=tuple(nodes),
+        types=frozenset(types),
+        choices=tuple(choices),
+        formats=frozenset(formats),
+        properties=tuple(properties),
+        required=frozenset(required),
+    )
+
+
+def _spread(schemas: Iterable[Any], root: Any) -> list[Node]:
+    """Follow references and in-place combinations; every subschema once, at most `_MAX_NODES`."""
+    found: list[Node] = []
+    seen: set[int] = set()
+    queue = deque(schemas)
+    while queue and len(found) < _MAX_NODES:
+        node = queue.popleft()
+        if not isinstance(node, dict) or id(cast(object, node)) in seen:
+            continue
+        schema = cast(Node, node)
+        seen.add(id(schema))
+        found.append(schema)
+        if isinstance(schema.get("$ref"), str):
+            queue.append(_target(schema["$ref"], root))
+        for keyword in _LISTS:
+            queue.extend(schema.get(keyword, ()))
+        queue.extend(schema[keyword] for keyword in _ONE if keyword in schema)
+        queue.extend(cast(dict[str, Any], schema.get("dependentSchemas", {})).values())
+    return found
+
+
+def _target(reference: str, root: Any) -> Any:
+    """Return what a local reference points to; None for all others (then nothing is proposed there)."""
+    if not reference.startswith("#/") and reference != "#":
+        return None
+    try:
+        return look_up(root, split(unquote(reference[1:])))
+    except (LookupError, ValueError):
+        return None
+
+
+def _children(nodes: Iterable[Node], step: str) -> list[Any]:
+    """Return the subschemas that may apply to one property or item."""
+    found: list[Any] = []
+    for node in nodes:
+        named = cast(dict[str, Any], node.get("properties", {}))
+        if step in named:
+            found.append(named[step])
+        else:
+            found.extend(cast(dict[str, Any], node.get("patternProperties", {})).values())
+            found.extend(node[key] for key in ("additionalProperties", "unevaluatedProperties") if key in node)
+        if step.isdecimal():
+            listed = node.get("prefixItems", node.get("items"))
+            rows = cast(list[Any], listed) if isinstance(listed, list) else []
+            if int(step) < len(rows):
+                found.append(rows[int(step)])
+            else:
+                found.extend(node[key] for key in ("items", "additionalItems", "unevaluatedItems") if key in node)
+    return found
