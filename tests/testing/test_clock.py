@@ -8,14 +8,14 @@ from pokayoke.testing import FrozenClock
 def test_it_stands_still():
     """Without being told, no time passes."""
     clock = FrozenClock(100.0, monotonic=5.0)
-    assert [(clock.time(), clock.monotonic()) for _ in range(2)] == [(100.0, 5.0)] * 2
+    assert [(clock.now(), clock.monotonic()) for _ in range(2)] == [(100.0, 5.0)] * 2
 
 
 def test_both_clocks_move_together():
     """Advancing moves the wall clock and the monotonic clock by the same amount."""
     clock = FrozenClock(100.0, monotonic=5.0)
     clock.advance(2.5)
-    assert (clock.time(), clock.monotonic()) == (102.5, 7.5)
+    assert (clock.now(), clock.monotonic()) == (102.5, 7.5)
 
 
 def test_the_monotonic_clock_never_goes_back():
@@ -24,7 +24,7 @@ def test_the_monotonic_clock_never_goes_back():
     with pytest.raises(ValueError, match="set_back"):
         clock.advance(-1)
     clock.set_back(60)
-    assert (clock.time(), clock.monotonic()) == (40.0, 5.0)
+    assert (clock.now(), clock.monotonic()) == (40.0, 5.0)
 
 
 async def test_sleeping_takes_no_time():
@@ -32,5 +32,5 @@ async def test_sleeping_takes_no_time():
     clock = FrozenClock(0.0, monotonic=0.0)
     clock.sleep(3600)
     await clock.asleep(60)
-    assert clock.time() == clock.monotonic() == 3660
+    assert clock.now() == clock.monotonic() == 3660
     assert clock.slept == [3600, 60]

@@ -6,7 +6,7 @@ import threading
 
 
 class FrozenClock:
-    """A wall clock and a monotonic clock that move together, and only when told.
+    """A wall clock and a monotonic clock that move together, and only when told: `Guard(..., clock=...)`.
 
     Args:
         now: the wall-clock time in seconds since the epoch (2026-01-01 00:00:00 UTC by default).
@@ -22,7 +22,7 @@ class FrozenClock:
         self._monotonic = monotonic
         self._lock = threading.Lock()
 
-    def time(self) -> float:
+    def now(self) -> float:
         """Return the wall-clock time in seconds since the epoch."""
         return self._now
 

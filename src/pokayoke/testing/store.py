@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
 
+from pokayoke.core.admission import Approval, Request
+from pokayoke.core.ledger import Answer, Record, Settlement
+from pokayoke.core.state import RunState
+from pokayoke.stores.base import Store
+
+T = TypeVar("T")
 FailOn = str | Iterable[str] | Mapping[str, Iterable[int]] | Callable[[str, int], bool]
 
 
-class FailingStore:
+class FailingStore(Store):
     """Wraps a store; calls of its methods fail where told, the rest goes through.
 
     Args:
         store: the real one.
         fail_on: which calls fail: the name of a method (every call of it), several names, a mapping
             of a name to the numbers of its calls (1 for the first), or a function
-            `(name, number) -> bool`.
+            `(name, number) -> bool`. An asynchronous method goes by the name of its plain twin.
         after: True lets the store do it first and loses only the answer, as a cut connection does.
         error: makes the exception that is raised.
 
@@ -29,12 +33,13 @@ class FailingStore:
 
     def __init__(
         self,
-        store: Any,
+        store: Store,
         fail_on: FailOn = (),
         *,
         after: bool = False,
         error: Callable[[], BaseException] = lambda: OSError("the store cannot be reached"),
     ) -> None:
+        self.durable = store.durable
         self.calls: list[str] = []
         self.failed: list[str] = []
         self._store = store
@@ -47,33 +52,73 @@ class FailingStore:
         """Change which calls fail from now on; `()` heals the store. Numbers go on counting."""
         self._fails = _rule(rule)
 
+    def admit(self, request: Request) -> Answer:
+        """See `Store.admit`."""
+        return self._do("admit", lambda: self._store.admit(request))
+
+    def settle(self, settlement: Settlement) -> bool:
+        """See `Store.settle`."""
+        return self._do("settle", lambda: self._store.settle(settlement))
+
+    def record(self, key: str) -> Record | None:
+        """See `Store.record`."""
+        return self._do("record", lambda: self._store.record(key))
+
+    def load_run(self, run_id: str) -> RunState | None:
+        """See `Store.load_run`."""
+        return self._do("load_run", lambda: self._store.load_run(run_id))
+
+    def save_run(self, state: RunState) -> None:
+        """See `Store.save_run`."""
+        return self._do("save_run", lambda: self._store.save_run(state))
+
+    def propose(self, approval: Approval) -> None:
+        """See `Store.propose`."""
+        return self._do("propose", lambda: self._store.propose(approval))
+
+    def approvals(self) -> tuple[Approval, ...]:
+        """See `Store.approvals`."""
+        return self._do("approvals", self._store.approvals)
+
+    def decide(self, approval_id: str, *, approved: bool, by: str, reason: str, now: float) -> Approval:
+        """See `Store.decide`."""
+        return self._do(
+            "decide", lambda: self._store.decide(approval_id, approved=approved, by=by, reason=reason, now=now)
+        )
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        return self._do("close", self._store.close)
+
+    async def aadmit(self, request: Request) -> Answer:
+        """See `Store.aadmit`."""
+        return await self._ado("admit", lambda: self._store.aadmit(request))
+
+    async def asettle(self, settlement: Settlement) -> bool:
+        """See `Store.asettle`."""
+        return await self._ado("settle", lambda: self._store.asettle(settlement))
+
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._store, name)
-        if name.startswith("_") or not callable(value):
-            return value
-        return self._awaited(name, value) if inspect.iscoroutinefunction(value) else self._called(name, value)
+        # What only this kind of store has shows through.
+        return getattr(self._store, name)
 
-    def _called(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if not self._due(name):
-                return method(*args, **kwargs)
-            if self._after:
-                method(*args, **kwargs)
+    def _do(self, name: str, act: Callable[[], T]) -> T:
+        due = self._due(name)
+        if due and not self._after:
             raise self._error()
-
-        return call
-
-    def _awaited(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(method)
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            if not self._due(name):
-                return await method(*args, **kwargs)
-            if self._after:
-                await method(*args, **kwargs)
+        result = act()
+        if due:
             raise self._error()
+        return result
 
-        return call
+    async def _ado(self, name: str, act: Callable[[], Awaitable[T]]) -> T:
+        due = self._due(name)
+        if due and not self._after:
+            raise self._error()
+        result = await act()
+        if due:
+            raise self._error()
+        return result
 
     def _due(self, name: str) -> bool:
         with self._lock:
