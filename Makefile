@@ -40,7 +40,8 @@ conformance: $(VENV)/.dev ## what needs the measurement data (POKAYOKE_SHARED=fo
 reference: $(VENV)/.dev ## write docs/reference from the code
 	$(RUN) -m tools.reference
 
-docs: reference ## regenerate the reference and run every block of the documentation
+docs: reference ## regenerate the reference, run every block of the documentation, write what it prints
+	$(RUN) -m tools.examples
 	$(RUN) -m pytest tests/project/test_docs.py $(ARGS)
 
 format: $(VENV)/.dev ## apply the formatter and the safe fixes

@@ -1,6 +1,7 @@
 """Every finding code is documented where it is made, once, and means one thing."""
 
 import ast
+import importlib
 import re
 
 import pytest
@@ -8,20 +9,12 @@ from source import MODULES, module_of, name, tree
 
 
 def tables() -> dict[str, dict[str, str]]:
-    """Module name to its CODES table, read from the source so that nothing has to be imported."""
-    found: dict[str, dict[str, str]] = {}
-    for path in MODULES:
-        for node in tree(path).body:
-            target = (
-                node.target
-                if isinstance(node, ast.AnnAssign)
-                else node.targets[0]
-                if isinstance(node, ast.Assign)
-                else None
-            )
-            if isinstance(target, ast.Name) and target.id == "CODES" and node.value is not None:
-                found[module_of(path)] = ast.literal_eval(node.value)
-    return found
+    """Module name to its CODES table, of the modules that have one of their own."""
+    return {
+        module_of(path): importlib.import_module(module_of(path)).CODES
+        for path in MODULES
+        if re.search(r"^CODES\b.*=", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
 
 
 TABLES = tables()
