@@ -1,0 +1,89 @@
+"""`python -m bench`: print every ratio beside its bound; exit 1 if a required bound is missed."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import math
+import platform
+import sys
+from dataclasses import asdict
+
+from bench import goals, rooms
+from bench.measure import Effort
+
+PARTS = {
+    "call": goals.whole_call,
+    "instructions": goals.instructions,
+    "growth": goals.growth,
+    "rejection": goals.rejection,
+    "reading": goals.reading,
+    "ledger": goals.surcharge,
+    "trace": rooms.trace_event,
+    "peer": goals.peer,
+    "import": goals.importing,
+}
+LIBRARIES = ("orjson", "msgspec", "jiter", "jsonschema-rs", "json-repair", "jsonschema", "langchain-core")
+
+
+def shown(goal: goals.Goal) -> str:
+    if goal.value is None:
+        return f"  {goal.id:4} {goal.title:68}        -  {goal.note}"
+    bound = "" if math.isinf(goal.required) else f"{'<=' if goal.most else '>='} {goal.required:g} ({goal.stretch:g})"
+    mark = "" if math.isinf(goal.required) else "ok" if goal.ok else "MISSED"
+    return f"  {goal.id:4} {goal.title:68} {goal.value:8.2f}  {bound:14} {mark:6}  {goal.note}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of: {', '.join([*PARTS, 'rooms'])}; all if none")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer rounds, no instruction counts, 1,000 calls per room"
+    )
+    parser.add_argument("--loop", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    with goals.in_a_folder() as folder:
+        place = goals.Place(folder)
+        if given.loop:
+            case = goals.loop_case(given.loop[0], place)
+            for _ in range(int(given.loop[1])):
+                case()
+            return 0
+        if unknown := set(given.parts) - {*PARTS, "rooms"}:
+            parser.error(f"no such part: {', '.join(sorted(unknown))}")
+        effort = Effort(rounds=7, seconds=0.006) if given.quick else Effort()
+        chosen = given.parts or [part for part in [*PARTS, "rooms"] if not (given.quick and part == "instructions")]
+        machine = {
+            "python": platform.python_version(),
+            "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        }
+        if not given.json:
+            print(f"python {machine['python']}, " + ", ".join(f"{k} {v}" for k, v in machine["libraries"].items()))
+            print("\nratios of one run, medians of interleaved rounds; required bound (stretch)")
+        found: list[goals.Goal] = []
+        for part in chosen:
+            if part == "rooms":
+                continue
+            for goal in PARTS[part](place, effort):
+                found.append(goal)
+                if not given.json:
+                    print(shown(goal), flush=True)
+        calls = 1_000 if given.quick else 10_000
+        table = rooms.per_room(place, calls) if "rooms" in chosen else []
+    if given.json:
+        rows = [{**asdict(goal), "ok": goal.ok} for goal in found]
+        print(
+            json.dumps({**machine, "goals": rows, "rooms": [asdict(row) for row in table]}).replace("Infinity", "null")
+        )
+    elif table:
+        rooms.print_table(table, calls)
+    missed = [goal for goal in found if not goal.ok]
+    for goal in missed:
+        print(f"missed: {goal.id} {goal.title}: {goal.value:.2f}, required {goal.required:g}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""What the product stands beside: the floor, the common recipe of five guardrails, a peer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import json_repair
+import jsonschema_rs
+import orjson
+from langchain_core.tools import StructuredTool
+from pydantic import BaseModel, ConfigDict, Field
+
+from bench.measure import Case
+from bench.payloads import INPUT, OUTPUT, TOOL
+
+
+def floor(arguments: str, output: str) -> Case:
+    """FLOOR: parse both texts and validate both values; the least that any checked call pays."""
+    argument_bytes, output_bytes = arguments.encode(), output.encode()
+    accepts = jsonschema_rs.Draft202012Validator(INPUT, offline=True).is_valid
+    delivers = jsonschema_rs.Draft202012Validator(OUTPUT, offline=True).is_valid
+
+    def run() -> bool:
+        return accepts(orjson.loads(argument_bytes)) and delivers(orjson.loads(output_bytes))
+
+    assert run()
+    return run
+
+
+def five_guardrails(arguments: str, output: str, root: str, history: list[dict[str, Any]]) -> Case:
+    """The recipe as it is usually written: repair, name check, path check, return check, context count."""
+    known = {TOOL, *(f"other_{number}" for number in range(40))}
+
+    def run() -> str:
+        values = json.loads(json_repair.repair_json(arguments))
+        if TOOL not in known:
+            raise LookupError(TOOL)
+        if not (Path(root) / values["target"]).resolve().is_relative_to(Path(root).resolve()):
+            raise PermissionError(values["target"])
+        result = json.loads(output)
+        try:
+            text = json.dumps(result)
+        except (TypeError, ValueError):
+            text = str(result)
+        if sum(len(str(message)) // 4 for message in history) > 10**12:
+            raise OverflowError
+        return text
+
+    run()
+    return run
+
+
+def repair(text: str) -> Case:
+    """The usual one-liner for damaged arguments."""
+    return lambda: json.loads(json_repair.repair_json(text))
+
+
+def langchain_tool(arguments: str, output: str) -> Case:
+    """A peer's tool with a model of the arguments, invoked with a call as the framework hands it over."""
+
+    class Line(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        line: int
+        text: str = Field(max_length=400)
+        weight: float | None = None
+        done: bool | None = None
+
+    class Arguments(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        customer: str = Field(min_length=1, max_length=64)
+        article: str = Field(pattern="^[A-Z0-9-]+$")
+        count: int = Field(ge=1, le=100)
+        currency: str = Field(pattern="^(CHF|EUR|USD)$")
+        target: str | None = None
+        lines: list[Line] = Field(default=[], max_length=1000)
+
+    def file_report(**_: object) -> str:
+        return output
+
+    tool = StructuredTool.from_function(file_report, name=TOOL, description="File a report.", args_schema=Arguments)
+
+    def run() -> object:
+        return tool.invoke({"name": TOOL, "args": json.loads(arguments), "id": "call_1", "type": "tool_call"})
+
+    assert run().content == output
+    return run

@@ -1,0 +1,35 @@
+"""Instructions per call under valgrind: independent of whatever else the machine does."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+FROM, TO = 10, 60
+
+
+def available() -> bool:
+    return shutil.which("valgrind") is not None
+
+
+def counted(case: str, calls: int) -> int:
+    """All instructions of a process that makes so many calls."""
+    counter = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+    done = subprocess.run(
+        [*counter, sys.executable, "-m", "bench", "--loop", case, str(calls)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    assert found, done.stderr[-500:]
+    return int(found.group(1))
+
+
+def per_call(case: str, begin: int = FROM, end: int = TO) -> float:
+    """Instructions of one call: the difference of two processes, divided."""
+    return (counted(case, end) - counted(case, begin)) / (end - begin)

@@ -1,0 +1,38 @@
+"""One measured ratio and the bounds it is held to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One measured ratio and its bounds.
+
+    Attributes:
+        id: the goal's name.
+        title: what over what.
+        value: the ratio; None if it cannot be measured here.
+        required: the bound that has to hold.
+        stretch: the bound to aim at.
+        most: True if the bound is an upper one.
+        note: absolute figures behind the ratio.
+    """
+
+    id: str
+    title: str
+    value: float | None
+    required: float
+    stretch: float
+    most: bool = True
+    note: str = ""
+
+    @property
+    def ok(self) -> bool:
+        if self.value is None:
+            return True
+        return self.value <= self.required if self.most else self.value >= self.required
+
+
+def us(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} us"

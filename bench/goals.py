@@ -1,0 +1,187 @@
+"""The goals P1 to P14 as far as this part of the product goes, each measured beside its baseline."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pokayoke
+from bench import callgrind
+from bench.baselines import five_guardrails, floor, langchain_tool, repair
+from bench.goal import Goal, us
+from bench.measure import Case, Effort, each, side_by_side
+from bench.payloads import INPUT, OUTPUT, PATH, TOOL, Source, damaged, wrong
+from bench.product import factory
+
+SIZES = {"P2": (200, 1_000), "P1": (1_000, 10_000), "": (10_000, 100_000), "P3": (1_000, 195_000)}
+PATIENT = {"loop": {"bad_rounds_per_turn": 10**9, "identical_failures": 10**9}}
+
+
+@dataclass
+class Place:
+    """A folder with the file that path arguments name, and the payloads of every size."""
+
+    root: str
+    source: Source = field(default_factory=Source)
+
+    def __post_init__(self) -> None:
+        target = Path(self.root, PATH)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text("x")
+
+    def spec(self, output: str, **more: Any) -> dict[str, Any]:
+        return {
+            "name": TOOL, "tool": lambda **_: output, "input_schema": INPUT, "output_schema": OUTPUT,
+            "path_fields": ["target"], "root": self.root, "ledger": None, **more,
+        }  # fmt: skip
+
+    def product(self, arguments: str, output: str, **more: Any) -> Case:
+        guarded = factory(self.spec(output, **more))
+        guarded(arguments)
+        return lambda: guarded(arguments)
+
+
+def whole_call(place: Place, effort: Effort) -> Iterator[Goal]:
+    """P1, P2, P3 and P5: the guarded call over the floor, and the common recipe over the guarded call."""
+    bounds = {"P1": (3.0, 2.2), "P2": (8.0, 5.0), "P3": (3.5, 2.6)}
+    for goal, (few, many) in SIZES.items():
+        arguments, output = place.source.arguments(few), place.source.output(many)
+        cases = {"floor": floor(arguments, output), "ours": place.product(arguments, output)}
+        histories = (20, 200, 2000) if goal == "P1" else ()
+        for messages in histories:
+            cases[f"five {messages}"] = five_guardrails(arguments, output, place.root, place.source.history(messages))
+        got = side_by_side(cases, effort)
+        note = f"{us(got['ours'])} over {us(got['floor'])}"
+        title = f"guarded call, {few / 1000:g} KB / {many / 1000:g} KB, over the floor"
+        required, stretch = bounds.get(goal, (float("inf"), float("inf")))
+        yield Goal(goal or "-", title, got["ours"] / got["floor"], required, stretch, note=note)
+        for messages, required, stretch in zip(histories, (2, 6, 50), (2.5, 8, 65), strict=False):
+            five = got[f"five {messages}"]
+            title = f"five guardrails, history of {messages}, over ours"
+            yield Goal("P5", title, five / got["ours"], required, stretch, most=False, note=us(five))
+
+
+def loop_case(case: str, place: Place) -> Case:
+    """The cases that are counted under callgrind."""
+    arguments, output = place.source.arguments(1_000), place.source.output(10_000)
+    if case == "floor":
+        return floor(arguments, output)
+    if case == "small":
+        return place.product(arguments, place.source.output(1_500))
+    return place.product(arguments, output)
+
+
+def instructions(place: Place, effort: Effort) -> Iterator[Goal]:
+    """P4, and P6 in instructions."""
+    if not callgrind.available():
+        yield Goal("P4", "instructions of a guarded call over the floor", None, 3.0, 2.0, note="valgrind is not here")
+        return
+    ours, least = callgrind.per_call("ours"), callgrind.per_call("floor")
+    note = f"{ours:,.0f} over {least:,.0f} instructions"
+    yield Goal("P4", "instructions of a guarded call, 1 KB / 10 KB, over the floor", ours / least, 3.0, 2.0, note=note)
+    late, early = callgrind.per_call("small", 1_950, 2_050), callgrind.per_call("small", 100, 200)
+    note = f"{late:,.0f} over {early:,.0f} instructions"
+    yield Goal("P6", "instructions of call 2000 over call 150 of one run", late / early, 1.02, 1.0, note=note)
+
+
+def growth(place: Place, effort: Effort) -> Iterator[Goal]:
+    """P6 in time: a long run must not become slower. The median of five runs."""
+    arguments, output = place.source.arguments(1_000), place.source.output(1_500)
+    ratios = []
+    for _ in range(5):
+        times = each(place.product(arguments, output), 2_000)
+        ratios.append(statistics.median(times[1_900:]) / statistics.median(times[100:200]))
+    yield Goal("P6", "call 2000 over call 150 of one run", statistics.median(ratios), 1.10, 1.05, note="time")
+
+
+def rejection(place: Place, effort: Effort) -> Iterator[Goal]:
+    """P7: a refused call over a call that runs and whose output is not looked at."""
+    arguments = place.source.arguments(1_000)
+    bad = wrong(arguments)
+    patient = place.spec("done", output_schema="text", config=PATIENT, attempts=True)
+    refuse, run = factory(patient), place.product(arguments, "done", output_schema="text")
+    refused = refuse(bad)
+    assert refused.status == "refused", refused
+    assert len(refused.findings) >= 4, refused.findings
+    got = side_by_side({"refused": lambda: refuse(bad), "run": run}, effort)
+    note = f"{us(got['refused'])} with {len(refused.findings)} findings, over {us(got['run'])}"
+    yield Goal("P7", "refused call over a call without output", got["refused"] / got["run"], 3.0, 2.0, note=note)
+
+
+def reading(place: Place, effort: Effort) -> Iterator[Goal]:
+    """P8: damaged arguments over the usual one-liner, the worst kind of damage; and growth with length."""
+    schema = pokayoke.Contract.from_schema(TOOL, INPUT, effect="read", output_schema="text").input
+    text = place.source.arguments(1_000)
+    cases: dict[str, Case] = {}
+    for kind, broken in damaged(text).items():
+        read = pokayoke.read_arguments(broken, schema=schema)
+        assert read.grade == "lossless", (kind, read)
+        assert read.value == json.loads(text), kind
+        cases[kind] = lambda broken=broken: pokayoke.read_arguments(broken, schema=schema)
+        cases[f"{kind}, usual"] = repair(broken)
+    got = side_by_side(cases, effort)
+    ratios = {kind: got[kind] / got[f"{kind}, usual"] for kind in damaged(text)}
+    worst = max(ratios, key=lambda kind: ratios[kind])
+    note = ", ".join(f"{kind} {us(got[kind])} ({ratio:.2f})" for kind, ratio in ratios.items())
+    yield Goal("P8", f"reading damaged 1 KB over the usual repair (worst: {worst})", ratios[worst], 1.0, 0.3, note=note)
+    long = damaged(place.source.arguments(100_000))["trailing comma"]
+    short = damaged(text)["trailing comma"]
+    got = side_by_side(
+        {
+            "long": lambda: pokayoke.read_arguments(long, schema=schema),
+            "short": lambda: pokayoke.read_arguments(short, schema=schema),
+        },
+        effort,
+    )
+    per_long, per_short = got["long"] / len(long), got["short"] / len(short)
+    note = f"{per_long * 1e9:.0f} over {per_short * 1e9:.0f} ns per character"
+    yield Goal("P8", "time per character at 100 KB over 1 KB", per_long / per_short, 1.25, 1.0, note=note)
+
+
+def surcharge(place: Place, effort: Effort) -> Iterator[Goal]:
+    """P11: what the memory ledger adds to a call, in percent."""
+    arguments, output = place.source.arguments(1_000), place.source.output(10_000)
+    got = side_by_side(
+        {"read": place.product(arguments, output), "write": place.product(arguments, output, ledger="memory")}, effort
+    )
+    note = f"{us(got['write'])} over {us(got['read'])}"
+    yield Goal("P11", "memory ledger, per cent added", (got["write"] / got["read"] - 1) * 100, 15, 10, note=note)
+
+
+def peer(place: Place, effort: Effort) -> Iterator[Goal]:
+    """P13: a peer's tool over ours, arguments checked, the output only measured."""
+    arguments, output = place.source.arguments(1_000), place.source.output(10_000)
+    fields = {"output_checks": "size_only"}
+    ours = place.product(arguments, output, output_schema="text", path_fields=[], fields=fields)
+    got = side_by_side({"peer": langchain_tool(arguments, output), "ours": ours}, effort)
+    note = f"{us(got['peer'])} over {us(got['ours'])}"
+    title = "langchain-core tool.invoke over a guarded call, argument checks only"
+    yield Goal("P13", title, got["peer"] / got["ours"], 4.0, 10.0, most=False, note=note)
+
+
+TIMED_IMPORT = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+
+
+def importing(place: Place, effort: Effort) -> Iterator[Goal]:
+    """P14: importing the library over importing the reference validator, each in fresh processes."""
+    taken: dict[str, list[float]] = {"pokayoke": [], "jsonschema": []}
+    for _ in range(max(effort.rounds, 5)):
+        for module, times in taken.items():
+            command = [sys.executable, "-c", TIMED_IMPORT.format(module)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ})
+            times.append(float(done.stdout))
+    ours, theirs = (statistics.median(taken[module]) for module in ("pokayoke", "jsonschema"))
+    note = f"{ours * 1e3:.0f} ms over {theirs * 1e3:.0f} ms"
+    yield Goal("P14", "import pokayoke over import jsonschema", ours / theirs, 1.0, 0.6, note=note)
+
+
+def in_a_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="bench-")

@@ -1,0 +1,52 @@
+"""Interleaved rounds and medians."""
+
+from __future__ import annotations
+
+import gc
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Case = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure: rounds, and seconds per case and round."""
+
+    rounds: int = 15
+    seconds: float = 0.012
+
+
+def side_by_side(cases: dict[str, Case], effort: Effort) -> dict[str, float]:
+    """Median seconds per call of each case; in every round each case runs once, in random order."""
+    repeats: dict[str, int] = {}
+    for name, case in cases.items():
+        case()
+        begin = time.perf_counter()
+        for _ in range(5):
+            case()
+        repeats[name] = max(1, round(effort.seconds * 5 / max(time.perf_counter() - begin, 1e-7)))
+    order, taken = random.Random(3), {name: [] for name in cases}
+    gc.collect()
+    for _ in range(effort.rounds):
+        for name in order.sample(list(cases), len(cases)):
+            case, loop = cases[name], range(repeats[name])
+            begin = time.perf_counter()
+            for _ in loop:
+                case()
+            taken[name].append((time.perf_counter() - begin) / len(loop))
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def each(case: Case, calls: int) -> list[float]:
+    """Seconds of every single one of so many calls."""
+    times = []
+    clock = time.perf_counter
+    for _ in range(calls):
+        begin = clock()
+        case()
+        times.append(clock() - begin)
+    return times

@@ -1,0 +1,50 @@
+"""pokayoke as a user sets it up: default policy, trace to a file, a path field, the token counter on."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import pokayoke
+
+Guarded = Callable[[str], pokayoke.Outcome]
+
+
+def factory(spec: dict[str, Any]) -> Guarded:
+    """Build a guarded tool and return the function that takes one call's argument text.
+
+    Args:
+        spec: name, tool(**arguments) -> str, input_schema, output_schema, path_fields, root, and
+            ledger: None for a read (nothing is ledgered), "memory" or a database file for a write.
+    """
+    ledger = spec.get("ledger")
+    contract = pokayoke.Contract.from_schema(
+        spec["name"],
+        spec["input_schema"],
+        output_schema=spec["output_schema"],
+        effect="write" if ledger else "read",
+        handler=spec["tool"],
+        paths=dict.fromkeys(spec["path_fields"], (spec["root"],)),
+        **spec.get("fields", {}),
+    )
+    handle, trace = tempfile.mkstemp(suffix=".jsonl", dir=spec["root"])
+    os.close(handle)
+    config = {"trace": {"path": trace}, **spec.get("config", {})}
+    store = None
+    if ledger and ledger != "memory":
+        store = pokayoke.open_store(f"sqlite:///{ledger}", create=True)
+    run = pokayoke.Guard([contract], config=config, store=store).run(run_id="bench")
+    name, turns, call = spec["name"], itertools.count(), run.call
+    if spec.get("attempts"):  # calls that are meant to be refused: only the last outcome is of interest
+        return lambda text: call(pokayoke.ToolCall("call_1", name, text))
+
+    def guarded(text: str) -> pokayoke.Outcome:
+        # A new occurrence each time: the figure is that of a claim, not that of a replay.
+        outcome = call(pokayoke.ToolCall("call_1", name, text, occurrence=next(turns)))
+        assert outcome.status == "ok", outcome
+        return outcome
+
+    return guarded
