@@ -11,6 +11,7 @@ import sys
 from dataclasses import asdict
 
 from bench import goals, rooms
+from bench.goal import Goal
 from bench.measure import Effort
 
 PARTS = {
@@ -27,7 +28,7 @@ PARTS = {
 LIBRARIES = ("orjson", "msgspec", "jiter", "jsonschema-rs", "json-repair", "jsonschema", "langchain-core")
 
 
-def shown(goal: goals.Goal) -> str:
+def shown(goal: Goal) -> str:
     if goal.value is None:
         return f"  {goal.id:4} {goal.title:68}        -  {goal.note}"
     bound = "" if math.isinf(goal.required) else f"{'<=' if goal.most else '>='} {goal.required:g} ({goal.stretch:g})"
@@ -37,11 +38,9 @@ def shown(goal: goals.Goal) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of: {', '.join([*PARTS, 'rooms'])}; all if none")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join([*PARTS, 'rooms'])}; or all")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer rounds, no instruction counts, 1,000 calls per room"
-    )
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and calls, no instruction counts")
     parser.add_argument("--loop", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     with goals.in_a_folder() as folder:
@@ -62,7 +61,7 @@ def main() -> int:
         if not given.json:
             print(f"python {machine['python']}, " + ", ".join(f"{k} {v}" for k, v in machine["libraries"].items()))
             print("\nratios of one run, medians of interleaved rounds; required bound (stretch)")
-        found: list[goals.Goal] = []
+        found: list[Goal] = []
         for part in chosen:
             if part == "rooms":
                 continue
@@ -74,9 +73,8 @@ def main() -> int:
         table = rooms.per_room(place, calls) if "rooms" in chosen else []
     if given.json:
         rows = [{**asdict(goal), "ok": goal.ok} for goal in found]
-        print(
-            json.dumps({**machine, "goals": rows, "rooms": [asdict(row) for row in table]}).replace("Infinity", "null")
-        )
+        document = {**machine, "goals": rows, "rooms": [asdict(row) for row in table]}
+        print(json.dumps(document).replace("Infinity", "null"))
     elif table:
         rooms.print_table(table, calls)
     missed = [goal for goal in found if not goal.ok]

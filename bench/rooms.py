@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import json_repair
 import orjson
-from pokayoke.core.present import present
-from pokayoke.core.tokens import TokenCounter
 
 import pokayoke
 from bench.goal import Goal, us
@@ -28,7 +26,9 @@ from pokayoke.core.correct import prepare
 from pokayoke.core.intake import read_arguments
 from pokayoke.core.output import check_output
 from pokayoke.core.policy import Policy, TracePolicy
+from pokayoke.core.present import present
 from pokayoke.core.redact import Redactor
+from pokayoke.core.tokens import TokenCounter
 from pokayoke.runtime.locate import locate
 from pokayoke.runtime.trace import Trace
 
