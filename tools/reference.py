@@ -242,6 +242,11 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+def rendered(page: str) -> str:
+    """Return the text of a page as the code has it now."""
+    return re.sub(r"\n{3,}", "\n\n", PAGES[page]()).rstrip() + "\n"
+
+
 def main() -> int:
     """Write or check the pages; 1 if a page is out of date."""
     parser = argparse.ArgumentParser(prog="python -m tools.reference", description=__doc__)
@@ -249,8 +254,8 @@ def main() -> int:
     check = parser.parse_args().check
     TARGET.mkdir(parents=True, exist_ok=True)
     stale = 0
-    for name, build in PAGES.items():
-        text = re.sub(r"\n{3,}", "\n\n", build()).rstrip() + "\n"
+    for name in PAGES:
+        text = rendered(name)
         page = TARGET / name
         if page.exists() and page.read_text(encoding="utf-8") == text:
             continue

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from source import name
+
 from tools.examples import PAGES, SHOWN_ONLY, blocks, outputs, runs
 
 

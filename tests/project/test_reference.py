@@ -1,0 +1,19 @@
+"""The reference is what the code says."""
+
+import pytest
+
+from tools import reference
+
+
+@pytest.mark.parametrize("page", sorted(reference.PAGES))
+def test_a_reference_page_is_up_to_date(page):
+    """A page of docs/reference is what `make reference` would write now."""
+    written = (reference.TARGET / page).read_text(encoding="utf-8")
+    assert written == reference.rendered(page), "run `make reference`"
+
+
+@pytest.mark.parametrize("key", [row[0] for row in reference.option_rows(reference.policy.Policy)])
+def test_every_option_says_what_it_means(key):
+    """Each configuration key has a sentence under its field."""
+    meanings = {row[0]: row[3] for row in reference.option_rows(reference.policy.Policy)}
+    assert meanings[key]
