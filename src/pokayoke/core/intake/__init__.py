@@ -1,0 +1,30 @@
+"""Intake: the text a model wrote -> arguments and calls, graded by what can be proven."""
+
+from pokayoke.core.intake.arguments import from_value, read_arguments
+from pokayoke.core.intake.reading import (
+    CODES,
+    REFUSALS,
+    REPAIRS,
+    Calls,
+    Grade,
+    ReadCall,
+    Reading,
+    finding_for,
+    is_cut,
+)
+from pokayoke.core.intake.texts import read_calls
+
+__all__ = [
+    "CODES",
+    "REFUSALS",
+    "REPAIRS",
+    "Calls",
+    "Grade",
+    "ReadCall",
+    "Reading",
+    "finding_for",
+    "from_value",
+    "is_cut",
+    "read_arguments",
+    "read_calls",
+]

@@ -1,0 +1,115 @@
+"""The second stage: is the text exactly one inserted sign away from strict JSON that fits the schema?
+
+A lost quote, brace, bracket, comma or colon leaves a text that no reader can take at its word, but often
+only one insertion makes it parse and fit. That is evidence, not proof: such a reading is graded `edited`
+and never runs where it could have an effect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+import orjson
+
+from pokayoke.core.intake.patterns import Refusal
+from pokayoke.core.intake.reading import Reading, refused
+from pokayoke.core.schema import Schema
+from pokayoke.core.strict import StrictError, parse
+
+EDITABLE = frozenset(
+    {
+        "extra_closer",
+        "inner_quote",
+        "lost_comma",
+        "lost_quote",
+        "mismatched_closer",
+        "missing_colon",
+        "missing_opener",
+        "several_values",
+        "trailing_text",
+        "unexpected",
+    }
+)
+"""Refusals that one lost sign can cause. Never a cut, a duplicate, a reference or an expression."""
+
+_BUDGET = 2_000_000
+"""Characters parsed at most over all attempts, so that the stage stays at some milliseconds."""
+
+# A sign can only parse where its neighbours allow it; `w` is optional white space.
+_SPOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ('"', re.compile(r"(?<=[{\[:,])|(?<=[{\[:,]\s)|(?=\s*+[,:}\]])")),
+    ("{", re.compile(r'(?<![^\s:,\[])(?=[\s"])')),
+    ("[", re.compile(r"(?<![^\s:,\[])(?=[^,:}])")),
+    ("}", re.compile(r'(?<=["\]}{\w\s])(?=\s*+[,}\]]|\Z)')),
+    ("]", re.compile(r'(?<=["\]}\[\w\s])(?=\s*+[,}\]]|\Z)')),
+    (",", re.compile(r'(?<=["\]}\w\s])(?=[\s"{\[\w-])')),
+    (":", re.compile(r'(?<=["\s])(?=[\s"{\[\w-])')),
+)
+
+
+def suggest(
+    text: str,
+    refusal: Refusal,
+    schema: Schema | None,
+    *,
+    readings: tuple[Any, ...] = (),
+    max_depth: int,
+) -> Reading:
+    """Return the reading that is one inserted sign away if exactly one fits, else the refusal.
+
+    Args:
+        text: the whole text, nothing taken off.
+        refusal: why the first stage refused it.
+        schema: what the value must fit; without one nothing is suggested.
+        readings: what the first stage thinks the text may mean.
+        max_depth: deepest nesting.
+    """
+    fallback = refused(refusal.reason, refusal.position, readings)
+    if schema is None or refusal.reason not in EDITABLE:
+        return fallback
+    found: dict[bytes, Any] = {}
+    spent = 0
+    for candidate in _insertions(text):
+        spent += len(candidate)
+        if spent > _BUDGET:
+            return fallback
+        try:
+            orjson.loads(candidate)  # far cheaper than the strict parser for the many that fail
+            value, dump = parse(candidate, max_depth=max_depth, sort=True)
+        except (orjson.JSONDecodeError, StrictError):
+            continue
+        if isinstance(value, dict) and schema.is_valid(value):
+            found[dump] = value
+            if len(found) > 1:
+                return refused(refusal.reason, refusal.position, tuple(found.values()))
+    for dump, value in found.items():
+        return Reading(
+            grade="edited",
+            value=cast(dict[str, Any], value),
+            repairs=("inserted_sign",),
+            reason="edit_suggested",
+            position=refusal.position,
+            canonical=dump,
+        )
+    return fallback
+
+
+def _insertions(text: str) -> Iterator[str]:
+    """Yield the text with one sign inserted, at every place where it could make the text parse.
+
+    A sign after the place where the strict parser stops cannot help, so no later one is tried.
+    """
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        last = error.pos
+    else:
+        return
+    for sign, spots in _SPOTS:
+        for spot in spots.finditer(text, 0, len(text)):
+            at = spot.start()
+            if at > last:
+                break
+            yield text[:at] + sign + text[at:]

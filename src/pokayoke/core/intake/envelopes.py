@@ -1,0 +1,61 @@
+"""Objects that carry a call: a name beside its arguments, in the spellings models and providers use."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+_NAMES = ("name", "tool", "tool_name", "function", "function_name")
+_ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "tool_input", "kwargs")
+_LABELS = frozenset({"id", "type", "call_id", "tool_call_id", "index", "status"})
+_LISTS = ("tool_calls", "function_calls", "calls")
+
+MISSING: Any = object()
+"""Stands for arguments that are not there at all."""
+
+
+class Envelope(NamedTuple):
+    """One call as an object carries it.
+
+    Attributes:
+        name: the tool name as written.
+        arguments: an object, the text of one, or `MISSING`.
+        foreign: members that are neither name, arguments nor a known label.
+    """
+
+    name: str
+    arguments: Any
+    foreign: tuple[str, ...]
+
+
+def envelopes(value: Any, known: frozenset[str] | None) -> list[Envelope] | None:
+    """Return the calls an object or list carries, in order; None if it carries none.
+
+    Args:
+        value: what was read.
+        known: names of the tools on offer, if known: only with them is a name without arguments a call.
+    """
+    if isinstance(value, list):
+        found = [envelopes(item, known) for item in cast(list[Any], value)]
+        if not any(found):
+            return None
+        return [call for calls in found for call in (calls or [Envelope("", None, ())])]
+    if not isinstance(value, dict):
+        return None
+    members = cast(dict[str, Any], value)
+    for key in _LISTS:
+        if isinstance(members.get(key), list):
+            return envelopes(members[key], known)
+    for key in ("function", "function_call"):
+        if isinstance(members.get(key), dict):
+            return _one(members[key], known, tuple(members.keys() - _LABELS - {key}))
+    return _one(members, known, ())
+
+
+def _one(members: dict[str, Any], known: frozenset[str] | None, foreign: tuple[str, ...]) -> list[Envelope] | None:
+    names = [key for key in _NAMES if isinstance(members.get(key), str)]
+    arguments = [key for key in _ARGUMENTS if key in members]
+    if not names or (not arguments and (known is None or members[names[0]] not in known)):
+        return None
+    used = {names[0], *arguments[:1]}
+    rest = (*foreign, *(key for key in members if key not in used and key not in _LABELS))
+    return [Envelope(members[names[0]], members[arguments[0]] if arguments else MISSING, rest)]

@@ -1,0 +1,70 @@
+"""The tokens of the reader: every pattern is linear (possessive where it repeats)."""
+
+from __future__ import annotations
+
+import re
+
+from pokayoke.core.intake.reading import REFUSALS
+
+_ODD_SPACES = "\x0b\x0c\x85\u00a0\u1680\u180e\u2000-\u200b\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
+_PLAIN = r'[^"\\\x00-\x1f]*+'
+_SCALAR = (
+    rf'(?:"({_PLAIN})"'
+    r"|(-?(?:0|[1-9][0-9]{0,17}+)(?![0-9.eE]))"
+    r"|(-?(?:0|[1-9][0-9]{0,300}+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)"
+    r"|(true|false|null))"
+)
+
+PAIR = re.compile(rf'[ \t\n\r]*+"({_PLAIN})"[ \t\n\r]*+:[ \t\n\r]*+{_SCALAR}[ \t\n\r]*+([,}}])').match
+"""A whole strict member whose value is a scalar, and the sign after it."""
+ITEM = re.compile(rf"[ \t\n\r]*+{_SCALAR}[ \t\n\r]*+([,\]])").match
+"""A whole strict item that is a scalar, and the sign after it."""
+
+SPACE = re.compile(r"[ \t\n\r]*+").match
+ANY_SPACE = re.compile(rf"[ \t\n\r{_ODD_SPACES}]*+").match
+LINE_COMMENT = re.compile(r"(?://|#)([^\n]*+)").match
+NUMBER_LIKE = re.compile(r"[+-]?\.?[0-9][0-9A-Za-z_.+-]*+").match
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?").fullmatch
+WORD = re.compile(r"-?[^\W\d][\w$]*+").match
+KEY_WORD = re.compile(r"[A-Za-z_$][\w$]*+").match
+
+CHUNK = {
+    '"': re.compile(_PLAIN).match,
+    "'": re.compile(r"[^'\\\x00-\x1f]*+").match,
+    "”": re.compile(r'[^”“"\\\x00-\x1f]*+').match,
+    "’": re.compile(r"[^’‘'\\\x00-\x1f]*+").match,
+}
+"""Closing quote -> the run of plain characters before the next sign that matters."""
+CLOSING = {'"': '"', "'": "'", "“": "”", "‘": "’"}
+
+NEXT_PAIR = re.compile(rf'[ \t\r]*+\n[ \t\n\r]*+"{_PLAIN}"[ \t\n\r]*+:').match
+AFTER_VALUE = re.compile(rf"[ \t\n\r{_ODD_SPACES}]*+(?:[,}}\])#]|\Z|//|/\*)").match
+INNER_QUOTED = re.compile(rf'(?<=\w[ (])"(?=[^\s,:{{}}\[\]"])({_PLAIN})(?<=[^\s,:{{}}\[\]])"(?=[.!?;)]? \w)').match
+"""A quoted phrase in the middle of a string: words on both sides, no structural sign next to a quote."""
+
+ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+NEEDLESS_ESCAPES = frozenset("'_$")
+HEX4 = re.compile(r"[0-9A-Fa-f]{4}").match
+PYTHON_ESCAPE = re.compile(r"x([0-9A-Fa-f]{2})|U000([0-9A-Fa-f]{5})").match
+
+WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+PYTHON_WORDS: dict[str, bool | None] = {"True": True, "False": False, "None": None}
+NOT_FINITE = frozenset({"NaN", "nan", "Infinity", "inf", "Inf", "-Infinity", "-inf", "-NaN", "-nan"})
+
+# A comment that stands for something left out, and one that may have swallowed a member.
+LEFT_OUT = re.compile(
+    r"\.\.|…|\b(?:omitted|truncated|remaining|etc|elided|snip|and so on|rest of|the rest|same as|others?)\b",
+    re.IGNORECASE,
+).search
+SWALLOWED = re.compile(r"[\"'`]\s*:|[{}\[\]]").search
+SWALLOWED_BLOCK = re.compile(r"[\"'`]\s*:").search
+
+
+class Refusal(Exception):  # noqa: N818 - the reader's only way out, never seen outside intake
+    """The text cannot be read on; the reason is a name of `REFUSALS`."""
+
+    def __init__(self, reason: str, position: int) -> None:
+        """Keep the reason and the offset."""
+        super().__init__(REFUSALS[reason][1])
+        self.reason = reason
+        self.position = position

@@ -1,0 +1,211 @@
+"""What intake says about a text: a graded reading, and the words for every repair and refusal."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from pokayoke.core.call import Effect, Finding
+from pokayoke.errors import UsageError
+
+Grade = Literal["exact", "lossless", "edited", "ambiguous", "lossy"]
+
+REPAIRS: dict[str, str] = {
+    "byte_order_mark": "a byte order mark before the text was skipped",
+    "call_syntax": "the arguments were written as name(key=value)",
+    "closed_by_schema": "missing closers at the end were added: the schema admits nothing after the last value",
+    "code_fence": "a code fence around the object was taken off",
+    "comment": "comments between the values were skipped",
+    "double_encoded": "the object was written as a JSON string",
+    "empty_text": "an empty text was read as an empty object: the schema requires no property",
+    "equal_duplicate": "a key that repeats with an equal value was read once",
+    "extra_closer": "one closing brace too many was skipped: the schema has no place it could belong to",
+    "extra_escape": "a backslash before a sign that needs none was dropped",
+    "inserted_sign": "one sign was inserted: the only one that makes the text parse and fit the schema",
+    "inner_quotes": "a pair of unescaped quotes inside a string was kept as part of it",
+    "missing_comma": "a comma was added at a line break between a whole value and a quoted key",
+    "opened_by_schema": "a missing first brace was added: the schema admits nothing before the first key",
+    "odd_whitespace": "unusual spaces between the values were skipped",
+    "plus_sign": "a plus sign before a number was dropped",
+    "prose": "sentences around the object were set aside",
+    "python_escape": "an escape of Python's string syntax was read",
+    "python_tuple": "a tuple was read as a list",
+    "python_word": "True, False or None was read as true, false or null",
+    "raw_control_character": "a raw line break or tab inside a closed string was kept",
+    "single_quotes": "strings in single quotes were read",
+    "smart_quotes": "strings in typographic quotes were read",
+    "tags": "tags around the object were taken off",
+    "trailing_comma": "a comma after the last member was skipped",
+    "unquoted_key": "keys without quotes were read",
+}
+"""Name of every repair -> what was done. A repair never changes what the text says."""
+
+REFUSALS: dict[str, tuple[Grade, str]] = {
+    "bad_escape": ("ambiguous", "a backslash stands before a sign where it has no meaning"),
+    "bare_reference": ("lossy", "a name or placeholder stands where a value belongs"),
+    "comment_holds_data": ("ambiguous", "a comment may have swallowed part of the arguments"),
+    "control_character": ("lossy", "there is a raw control character"),
+    "cut_after_colon": ("lossy", "the text ends between a key and its value"),
+    "cut_after_comma": ("lossy", "the text ends after a comma"),
+    "cut_after_opener": ("lossy", "the text ends right after an opening bracket"),
+    "cut_in_comment": ("lossy", "the text ends inside a comment"),
+    "cut_in_escape": ("lossy", "the text ends inside an escape"),
+    "cut_in_key": ("lossy", "the text ends inside a key"),
+    "cut_in_number": ("lossy", "the text ends inside a number"),
+    "cut_in_string": ("lossy", "the text ends inside a string, or a closing quote is missing"),
+    "cut_in_word": ("lossy", "the text ends inside a word"),
+    "cut_message": ("lossy", "the message was cut off by its length limit"),
+    "duplicate_key": ("lossy", "a key appears twice with different values"),
+    "edit_suggested": ("edited", "one missing sign would make the text fit the schema"),
+    "ellipsis": ("lossy", "dots stand where values were left out"),
+    "empty_arguments": ("lossy", "there is no text"),
+    "expression": ("lossy", "a value is an expression instead of a literal"),
+    "extra_closer": ("ambiguous", "there is one closing brace too many"),
+    "inner_quote": ("ambiguous", "an unescaped quote stands inside a string"),
+    "invalid_utf8": ("lossy", "the bytes are not UTF-8"),
+    "line_break_in_key": ("lossy", "there is a line break inside a key"),
+    "lone_surrogate": ("lossy", "there is half of a surrogate pair"),
+    "lost_value": ("lossy", "nothing stands where a value belongs"),
+    "lost_quote": ("lossy", "a quote is missing before this place"),
+    "mismatched_closer": ("lossy", "a closing bracket does not match the one that is open"),
+    "missing_closer": ("ambiguous", "the text ends before its closing bracket"),
+    "missing_colon": ("lossy", "there is no colon after a key"),
+    "lost_comma": ("ambiguous", "there is no comma between two values"),
+    "missing_opener": ("ambiguous", "the text begins inside an object"),
+    "no_object": ("lossy", "there is no JSON object"),
+    "not_an_object": ("lossy", "the text holds a JSON value that is no object"),
+    "not_finite": ("lossy", "a number is NaN, infinite, or too large"),
+    "not_json": ("lossy", "the arguments hold something that is no JSON value"),
+    "not_read": ("lossy", "the text has no form in which calls are written"),
+    "number_too_long": ("lossy", "a number has too many digits"),
+    "odd_number": ("lossy", "a number is not written as JSON writes it"),
+    "positional_arguments": ("lossy", "arguments are given without their names"),
+    "several_values": ("lossy", "there is more than one value"),
+    "too_deep": ("lossy", "the brackets are nested too deep"),
+    "too_long": ("lossy", "the text is too long"),
+    "trailing_comma_in_list": ("ambiguous", "a comma stands at the end of a list, where an item may be lost"),
+    "trailing_text": ("lossy", "there is text around the object that may belong to it"),
+    "unexpected": ("lossy", "there is a sign that belongs to no value"),
+    "unknown_envelope": ("lossy", "beside name and arguments the call has members that belong to neither"),
+}
+"""Name of every refusal -> its grade and what was seen."""
+
+CODES: dict[str, str] = {name: meaning for name, (_, meaning) in REFUSALS.items()}
+
+_CUT = frozenset(
+    """
+    length max_tokens max_output_tokens max_completion_tokens max_new_tokens max_length model_length
+    max_tokens_reached token_limit token_limit_reached context_length context_length_exceeded
+    context_window_exceeded model_context_window_exceeded output_limit length_limit incomplete
+    truncated content_filter content_filtered
+    """.split()
+)
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """How one argument text was read.
+
+    Attributes:
+        grade: `exact` and `lossless` are provably what was written; `edited` is one inserted sign away
+            and fits the schema; `ambiguous` and `lossy` may never run.
+        value: the arguments for the first three grades, else None.
+        readings: for an ambiguous text, the values it may mean (not always complete); else empty.
+        repairs: names of what was done, from `REPAIRS`, in the order it happened.
+        reason: name of the refusal, from `REFUSALS`, or None.
+        position: offset in characters of the place the reason is about, or None.
+        canonical: compact dump with sorted keys, when the value is known.
+    """
+
+    grade: Grade
+    value: dict[str, Any] | None = None
+    readings: tuple[Any, ...] = ()
+    repairs: tuple[str, ...] = ()
+    reason: str | None = None
+    position: int | None = None
+    canonical: bytes | None = None
+
+
+class ReadCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call found in a text.
+
+    Attributes:
+        name: the tool name as written; "" where it could not be read.
+        reading: its arguments.
+        span: start and end offset of the call in the text, in characters.
+    """
+
+    name: str
+    reading: Reading
+    span: tuple[int, int]
+
+
+class Calls(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls of one text, in order, and the text that stood around them."""
+
+    calls: tuple[ReadCall, ...] = ()
+    rest: str = ""
+
+
+def refused(reason: str, position: int | None = None, readings: tuple[Any, ...] = ()) -> Reading:
+    """Return the reading of a text that was refused for a reason of `REFUSALS`."""
+    return Reading(grade=REFUSALS[reason][0], reason=reason, position=position, readings=readings)
+
+
+def is_cut(stop_reason: str | None) -> bool:
+    """Return whether a stop reason proves that the message is not whole.
+
+    Spellings of all providers count (`length`, `MAX_TOKENS`, `FinishReason.MAX_TOKENS`, ...). False
+    proves nothing: servers report `tool_calls` for calls that were cut.
+    """
+    if stop_reason is None:
+        return False
+    word = stop_reason.strip().lower().rpartition(".")[2].replace("-", "_").replace(" ", "_")
+    return word in _CUT
+
+
+def finding_for(reading: Reading, *, effect: Effect, tool: str) -> Finding:
+    """Return the sentence that sends a reading back to the model.
+
+    Args:
+        reading: a reading that may not run with this effect.
+        effect: what the tool does; only a read may run an `edited` reading.
+        tool: the tool name, for the sentence.
+
+    Raises:
+        UsageError: the reading may run, so there is nothing to send back.
+    """
+    if reading.grade in ("exact", "lossless") or (reading.grade == "edited" and effect == "read"):
+        raise UsageError(f"a reading graded {reading.grade} may run for a tool with effect {effect}")
+    reason = reading.reason or "edit_suggested"
+    seen = REFUSALS[reason][1]
+    place = "" if reading.position is None else f" at character {reading.position}"
+    name = ascii(tool[:80])
+    hint = f"The arguments for {name} were not used: {seen}{place}. "
+    if reading.grade == "edited" and reading.canonical is not None and len(reading.canonical) <= _SUGGESTED:
+        hint += f"If you mean {reading.canonical.decode()}, send exactly that."
+    else:
+        hint += _ADVICE.get(reason, "Send the whole call again, with the arguments as one complete strict JSON object.")
+    return Finding(
+        code=reason,
+        blame="model",
+        message=f"arguments of {name}: {seen}{place}; got a text graded {reading.grade}, expected one strict JSON object",
+        hint=hint,
+        data={"grade": reading.grade, "position": reading.position, "repairs": list(reading.repairs)},
+    )
+
+
+_SUGGESTED = 300
+_ADVICE = {
+    "cut_message": "Send the call again in a shorter message; split long content over several calls.",
+    "too_long": "Send shorter arguments; split long content over several calls.",
+    "too_deep": "Send the arguments with less nesting.",
+    "several_values": "Send one JSON object per call, and one call for each.",
+    "duplicate_key": "Send each key once.",
+    "expression": "Work out the value and send it as a literal, in one strict JSON object.",
+    "bare_reference": "Send the value itself, in quotes if it is text, in one strict JSON object.",
+    "ellipsis": "Send every value in full, nothing left out.",
+    "not_finite": "Send a finite number, or leave the field out if it is optional.",
+    "empty_arguments": "Send the arguments as one strict JSON object.",
+    "positional_arguments": "Send the arguments with their names, as one strict JSON object.",
+}

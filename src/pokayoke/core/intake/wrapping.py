@@ -1,0 +1,120 @@
+"""What stands around an object: fences, tags, sentences; and what there may belong to the object itself.
+
+The danger is a text that lost its head or its tail: what is left of a longer value then looks like
+prose around a shorter one. So nothing with a structural sign in it is ever prose.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pokayoke.core.intake.patterns import LEFT_OUT, Refusal
+from pokayoke.core.intake.reader import Reader
+
+_TAG = re.compile(
+    r"</?[A-Za-z_][\w:.-]{0,60}(?:[ =][\w:.\"'=/ -]{0,80})?>|<[|｜][\w▁:. /-]{1,60}[|｜]>|\[/?[A-Z][A-Z_]{2,30}\]"
+)
+_FENCE = re.compile(r"`{3,}[A-Za-z0-9_+-]{0,20}|\A`(?!`)|(?<!`)`\Z")
+_SIGNS = re.compile(r"[{}\[\]]")
+_KEYED = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:""").match
+_LABEL = re.compile(r"(?:\A|\n)[ \t]*([\"']?)([\w.$-]+)\1[ \t]*[:=][ \t]*\Z").search
+_NEUTRAL_LABELS = frozenset({"arguments", "args", "parameters", "params", "json", "output", "answer", "result"})
+_OPEN_ENDS = tuple(",([{\"'=\\")
+
+
+def find_object(reader: Reader, names: frozenset[str]) -> tuple[int, bool]:
+    """Return where the object begins, and True if its opening brace is missing.
+
+    The offset is that of the opening brace, of the first key if the brace is missing, or of
+    another value that is no object.
+
+    Raises:
+        Refusal: there is nothing to begin with, or what stands before it may belong to it.
+    """
+    text = reader.text
+    if text.startswith("\ufeff"):
+        reader.repair("byte_order_mark")
+    start = reader.space(1 if text.startswith("\ufeff") else 0)
+    sign = text[start : start + 1]
+    if sign == "{":
+        return start, False
+    if _KEYED(text, start):
+        return start, True
+    brace = text.find("{", start)
+    bracket = text.find("[", start)
+    if sign and sign in "\"'“‘" and not _quotes_balance(text, start, brace):
+        return start, False
+    if brace < 0:
+        if sign == "[":
+            return start, False
+        raise Refusal("no_object", start)
+    before = text[start:brace]
+    stripped = _strip(reader, before)
+    if 0 <= bracket < brace and _SIGNS.search(stripped):
+        if sign == "[":
+            return start, False
+        raise Refusal("trailing_text", bracket)
+    _judge_before(reader, stripped, brace, names)
+    return brace, False
+
+
+def _quotes_balance(text: str, start: int, brace: int) -> bool:
+    """Return whether the text before the brace could be a sentence that begins with a quoted word."""
+    return brace > 0 and text.count('"', start, brace) % 2 == 0 and "\\" not in text[start:brace]
+
+
+def strip_markup(around: str) -> tuple[str, tuple[str, ...]]:
+    """Take tags and fences off; return the sentences that are left and the names of the repairs."""
+    bare = _TAG.sub("\n", around.strip())
+    plain = _FENCE.sub("\n", bare.strip())
+    repairs = ("tags",) * (bare != around.strip()) + ("code_fence",) * (plain != bare.strip())
+    return plain.strip(), repairs
+
+
+def _strip(reader: Reader, around: str) -> str:
+    """Take tags and fences off, and remember it."""
+    stripped, repairs = strip_markup(around)
+    for name in repairs:
+        reader.repair(name)
+    return stripped
+
+
+def _judge_before(reader: Reader, stripped: str, brace: int, names: frozenset[str]) -> None:
+    """Refuse a head that may belong to the object."""
+    if not stripped:
+        return
+    last = reader.text[brace - 1]
+    if _SIGNS.search(stripped) or stripped.endswith(_OPEN_ENDS) or last.isalnum() or stripped.count('"') % 2:
+        raise Refusal("trailing_text", brace)
+    label = _LABEL(stripped)
+    if label and (label[1] or label[2] in names or label[2].lower() not in _NEUTRAL_LABELS):
+        raise Refusal("trailing_text", brace)
+    if stripped.endswith(('":', "':")):
+        raise Refusal("trailing_text", brace)
+    reader.repair("prose")
+
+
+def unwrap_after(reader: Reader, end: int) -> int | None:
+    """Judge what follows the object; return the offset of a single surplus brace, if there is one.
+
+    Raises:
+        Refusal: what follows may belong to the object, or is another one.
+    """
+    text = reader.text
+    if reader.unclosed or end == len(text):
+        return None
+    after, end = end, reader.space(end)
+    stripped = _strip(reader, text[end:])
+    if not stripped or stripped == ";":
+        return None
+    if stripped == "}":
+        return text.index("}", end)
+    if _SIGNS.search(stripped) is None and text[end] not in ",:\"'“‘":
+        if stripped[0] in ".…" and LEFT_OUT(stripped[:200]):
+            raise Refusal("ellipsis", end)
+        if text[end] not in ".;!<`" and "\n" not in text[after:end]:  # goes on in the same line
+            raise Refusal("trailing_text", end)
+        reader.repair("prose")
+        return None
+    other = text.find("{", end)
+    raise Refusal("several_values" if other >= 0 else "trailing_text", other if other >= 0 else end)

@@ -1,0 +1,216 @@
+"""Strict JSON: RFC 8259 without a corner left open.
+
+Text or bytes go in; the one value they mean and its compact dump come out, or a `StrictError` that
+names what is wrong and where. Nothing is ever repaired here.
+
+No single parser is strict enough (measured): orjson reads integers beyond 64 bits as floats, jiter
+reads 1e999 as infinity, all of them let the last of two equal keys win. So three share the work, and
+each is asked only where it can be the judge.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, cast
+
+import jiter
+import msgspec
+import orjson
+
+CODES: dict[str, str] = {
+    "byte_order_mark": "the text begins with a byte order mark",
+    "control_character": "a string holds a raw control character",
+    "duplicate_key": "an object holds a key twice, with different values",
+    "equal_duplicate": "an object holds a key twice, with equal values, where that is not accepted",
+    "invalid_json": "the text is not JSON",
+    "invalid_utf8": "the bytes are not UTF-8",
+    "lone_surrogate": "a string holds half of a surrogate pair",
+    "not_finite": "a number is NaN, infinite, or too large for a double",
+    "number_too_long": "an integer has more than 308 digits",
+    "too_deep": "arrays and objects are nested deeper than allowed",
+    "too_long": "the text is longer than allowed",
+}
+
+# Runs of 19 digits may exceed a signed 64-bit integer: orjson would read them as floats.
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_LONG_RUN = b"0" * 19
+_NOT_FINITE = re.compile(r"NaN|Infinity|-?[0-9.]++[eE]\+?[0-9]{3}")
+_LINE_COLUMN = re.compile(r"at line ([0-9]+) column ([0-9]+)")
+
+# What orjson says, in the order it is asked. A wording it changes costs the precise name, nothing else.
+_MESSAGES = (
+    ("depth", "too_deep"),
+    ("surrogate", "lone_surrogate"),
+    ("control character", "control_character"),
+    ("infinity", "number_too_long"),
+)
+
+
+class StrictError(ValueError):
+    """A text is not strict JSON.
+
+    Attributes:
+        code: one of `CODES`.
+        position: byte offset of the place in the UTF-8 text, or None where no single place is wrong.
+    """
+
+    def __init__(self, code: str, position: int | None = None) -> None:
+        """Say what the code means and where."""
+        super().__init__(CODES[code] + ("" if position is None else f" (byte {position})"))
+        self.code = code
+        self.position = position
+
+
+def parse(
+    data: bytes | str,
+    *,
+    max_depth: int = 64,
+    sort: bool = False,
+    max_bytes: int | None = None,
+    equal_duplicates: bool = True,
+) -> tuple[Any, bytes]:
+    """Read one strict JSON text.
+
+    Args:
+        data: the text; bytes must be UTF-8 without a byte order mark.
+        max_depth: deepest nesting of arrays and objects, at most 200; a flat object has depth 1.
+        sort: True sorts the keys of the returned dump.
+        max_bytes: longest text in bytes; None sets no limit.
+        equal_duplicates: True accepts a key that repeats with an equal value (nothing is lost);
+            False refuses it too.
+
+    Returns:
+        The value and its compact dump in UTF-8.
+
+    Raises:
+        StrictError: the text is anything else.
+    """
+    source = _encoded(data) if isinstance(data, str) else data
+    if max_bytes is not None and len(source) > max_bytes:
+        raise StrictError("too_long", max_bytes)
+    try:
+        value = orjson.loads(source)
+    except orjson.JSONDecodeError as exc:
+        raise _diagnose(source, exc) from None
+    try:
+        dump = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None)
+    except TypeError:  # orjson gives up at a depth of 254
+        raise StrictError("too_deep") from None
+    if source.count(b"[") + source.count(b"{") > max_depth:
+        _refuse_deep(value, max_depth)
+    if _LONG_RUN in source.translate(_DIGITS):
+        value, dump = _exact_integers(source, sort=sort)
+    if source.count(b":") != dump.count(b":") or b"\\u003" in source:
+        _refuse_duplicates(source, equal_duplicates=equal_duplicates)
+    return value, dump
+
+
+def depth_of(value: Any) -> int:
+    """Return how deep arrays and objects nest: 0 for a scalar, 1 for a flat list."""
+    depth = 0
+    level: list[Any] = [value]
+    while True:
+        containers = [item for item in level if isinstance(item, dict | list)]
+        if not containers:
+            return depth
+        depth += 1
+        level = []
+        for item in cast(list[dict[str, Any] | list[Any]], containers):
+            level.extend(item.values() if isinstance(item, dict) else item)
+
+
+def dump_compact(value: Any, *, sort: bool = False) -> bytes:
+    """Return the compact dump of a JSON value, integers of any size included."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None)
+    except TypeError:  # integers beyond 64 bits
+        return msgspec.json.encode(value, order="sorted" if sort else None)
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as exc:
+        raise StrictError("lone_surrogate", len(text[: exc.start].encode())) from None
+
+
+def _refuse_deep(value: Any, max_depth: int) -> None:
+    """Refuse a value nested deeper than allowed.
+
+    The depth shows as indentation in a pretty dump, where no string can hold a raw line break: one
+    search in C instead of a walk. Only what comes close is walked.
+    """
+    needle = b"\n" + b"  " * max_depth
+    if needle in orjson.dumps(value, option=orjson.OPT_INDENT_2) and depth_of(value) > max_depth:
+        raise StrictError("too_deep")
+
+
+def _exact_integers(source: bytes, *, sort: bool) -> tuple[Any, bytes]:
+    """Read again with the parser that keeps integers beyond 64 bits.
+
+    Only ever called once the depth is proven: on a small stack this parser does not survive deep texts.
+    """
+    try:
+        value = msgspec.json.decode(source)
+    except msgspec.DecodeError:  # the text is JSON, so only the long number can be at fault
+        raise StrictError("number_too_long") from None
+    return value, dump_compact(value, sort=sort)
+
+
+def _refuse_duplicates(source: bytes, *, equal_duplicates: bool) -> None:
+    """Let the parser decide that knows duplicates, and weigh equal ones."""
+    try:
+        jiter.from_json(source, catch_duplicate_keys=True)
+    except ValueError as exc:
+        position = _offset(source, str(exc))
+        if not _only_equal(source):
+            raise StrictError("duplicate_key", position) from None
+        if not equal_duplicates:
+            raise StrictError("equal_duplicate", position) from None
+
+
+def _only_equal(source: bytes) -> bool:
+    """Return whether every repeated key of a text repeats an equal value (1 and 1.0 are not equal)."""
+    unequal: list[str] = []
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, item in pairs:
+            if key in found and dump_compact(found[key], sort=True) != dump_compact(item, sort=True):
+                unequal.append(key)
+            found[key] = item
+        return found
+
+    json.loads(source, object_pairs_hook=members)
+    return not unequal
+
+
+def _offset(source: bytes, message: str) -> int | None:
+    """Turn the line and column of a jiter message into an offset."""
+    found = _LINE_COLUMN.search(message)
+    if found is None:
+        return None
+    line, column = int(found[1]), int(found[2])
+    start = 0
+    for _ in range(line - 1):
+        start = source.find(b"\n", start) + 1
+    return start + column - 1
+
+
+def _diagnose(source: bytes, error: orjson.JSONDecodeError) -> StrictError:
+    """Name what is wrong with a text that does not parse."""
+    try:
+        text = source.decode()
+    except UnicodeDecodeError as exc:
+        return StrictError("invalid_utf8", exc.start)
+    if text.startswith("\ufeff"):
+        return StrictError("byte_order_mark", 0)
+    position = len(text[: error.pos].encode())
+    if _NOT_FINITE.match(text, error.pos):
+        return StrictError("not_finite", position)
+    message = error.msg.lower()
+    for word, code in _MESSAGES:
+        if word in message:
+            return StrictError(code, position)
+    return StrictError("invalid_json", position)
