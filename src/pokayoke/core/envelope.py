@@ -1,0 +1,147 @@
+"""A success that carries an error: what the contract declares first, then what cannot mean anything else.
+
+What enters is a parsed answer; what leaves is the tool's own word that it failed, the part of the
+answer that the schema describes, or a finding. A declared failure is the tool's failure; an
+undeclared one inside a success is an output that must not be used (seed 001).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import orjson
+
+from pokayoke.core.call import Finding
+from pokayoke.core.invariants import resolve, same
+from pokayoke.core.terms import Envelope
+
+CODES: dict[str, str] = {
+    "error_in_success": "the answer says success on the outside and carries an error inside",
+    "envelope_broken": "the answer is not wrapped as its contract declares",
+}
+
+_FLAGS = ("ok", "success")
+_ERRORS = ("error", "errors")
+_MESSAGES = ("/error", "/errors", "/message", "/detail", "/reason")
+# Words with which tools fill an error slot when there is no error.
+_NOTHING = {"", "none", "null", "no", "no error", "no errors", "ok", "success", "n/a"}
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """What was inside an envelope.
+
+    Args:
+        value: the value that the output schema describes.
+        failure: the tool's own words if it declared a failure, else None.
+        finding: what is wrong with the wrapping, or None.
+    """
+
+    value: Any
+    failure: str | None = None
+    finding: Finding | None = None
+
+
+def open_declared(value: Any, envelope: Envelope) -> Opened:
+    """Read an answer as its contract says it is wrapped."""
+    error = _first(value, envelope.error)
+    if _is_filled(error):
+        return Opened(None, failure=words(error))
+    if envelope.ok is not None:
+        flag = [one for _, one in resolve(value, envelope.ok)]
+        if not any(same(one, good) for one in flag for good in envelope.ok_values):
+            return Opened(None, failure=_message(value) or f"{envelope.ok} does not say success")
+    if envelope.data is None:
+        return Opened(value)
+    inside = resolve(value, envelope.data)
+    if inside:
+        return Opened(inside[0][1])
+    finding = Finding(
+        code="envelope_broken",
+        at=envelope.data,
+        blame="tool",
+        message=f"output: nothing at {envelope.data}, where the contract says the value is",
+        data={"reason": f"envelope_broken:{envelope.data}"},
+    )
+    return Opened(None, finding=finding)
+
+
+def undeclared_error(
+    value: Any, schema: dict[str, Any] | bool = True, envelope: Envelope | None = None
+) -> Finding | None:
+    """Look for a failure that nobody declared, in the top-level fields of an answer.
+
+    Only these count: `ok` or `success` that is false, and `error` or `errors` with something in
+    it. A field that the envelope names is not looked at; nor is an error field that the schema
+    requires to be a number, an array or an object: then it is a measurement or a list that is
+    always there (a fit's `error`, a linter's `errors`), not a slot for a failure.
+    """
+    if not isinstance(value, dict):
+        return None
+    named = {"/" + name for name in (*_FLAGS, *_ERRORS) if name in value}
+    if not named:
+        return None
+    if envelope is not None:
+        named -= {envelope.ok, envelope.error}
+    for name in _FLAGS:
+        if f"/{name}" in named and value[name] is False:
+            return _found(name, f"{name} is false")
+    for name in _ERRORS:
+        if f"/{name}" in named and _is_filled(value[name]) and not _is_data(schema, name):
+            return _found(name, f"{name} holds {words(value[name], limit=200)!r}")
+    return None
+
+
+def words(value: Any, *, limit: int = 2_000) -> str:
+    """Return a tool's own words about its failure: its text, or a compact dump of what it sent."""
+    if isinstance(value, dict):
+        inner = next((value[key] for key in ("message", "detail", "error", "reason") if key in value), None)
+        if isinstance(inner, str) and inner:
+            value = inner
+    text = value if isinstance(value, str) else _dump(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _dump(value: Any) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        return msgspec.json.encode(value).decode()  # integers beyond 64 bits
+
+
+def _first(value: Any, pointer: str | None) -> Any:
+    found = resolve(value, pointer) if pointer is not None else []
+    return found[0][1] if found else None
+
+
+def _message(value: Any) -> str:
+    for pointer in _MESSAGES:
+        said = _first(value, pointer)
+        if _is_filled(said):
+            return words(said)
+    return ""
+
+
+def _is_filled(value: Any) -> bool:
+    """True if an error slot holds something: not null, false, zero, empty, or a word for nothing."""
+    if isinstance(value, str):
+        return value.strip().lower() not in _NOTHING
+    return bool(value)
+
+
+def _is_data(schema: dict[str, Any] | bool, name: str) -> bool:
+    """True if the schema requires this field as a number, array or object that can never be null."""
+    if not isinstance(schema, dict) or name not in schema.get("required", ()):
+        return False
+    declared = schema.get("properties", {}).get(name)
+    return isinstance(declared, dict) and declared.get("type") in ("number", "integer", "array", "object")
+
+
+def _found(name: str, what: str) -> Finding:
+    return Finding(
+        code="error_in_success",
+        at=f"/{name}",
+        blame="tool",
+        message=f"output at /{name}: {what}; declare an envelope in the contract if this is how the tool reports failure",
+        data={"reason": f"error_in_success:{name}"},
+    )

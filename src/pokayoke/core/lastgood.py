@@ -1,0 +1,122 @@
+"""The last answer that was fully valid, for when the next one is not: marked, aged, and bounded.
+
+What enters and leaves is compact JSON bytes, so nobody can change what is kept. Time is handed in.
+Only the caller knows whether an answer may be kept (`may_keep` says when) and guards the calls with
+its own lock where threads share one cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pokayoke.core.contract import Contract
+from pokayoke.core.output import Checked
+
+Key = tuple[str, str, str]
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    at: float
+    data: bytes
+
+
+class LastGood:
+    """A small cache of valid read outputs by tenant, `tool@version` and arguments.
+
+    The entry that was stored longest ago goes first when it is full. What is older than asked for is
+    never returned; what comes back is decoded anew each time.
+
+    Args:
+        entries: most answers kept.
+        max_bytes: most bytes kept in all.
+    """
+
+    __slots__ = ("_bytes", "_entries", "_kept", "_max_bytes")
+
+    def __init__(self, entries: int = 1_000, max_bytes: int = 32_000_000) -> None:
+        self._entries = entries
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: dict[Key, _Kept] = {}
+
+    def __len__(self) -> int:
+        """Number of answers kept."""
+        return len(self._kept)
+
+    def put(self, tenant: str | None, contract_id: str, args_hash: str, data: bytes, *, now: float) -> None:
+        """Keep an answer; the caller has checked `may_keep`.
+
+        Args:
+            tenant: whose it is; no other tenant ever sees it.
+            contract_id: `tool@version` that gave it.
+            args_hash: hash of the arguments it answers.
+            data: the value as compact JSON.
+            now: the time, in seconds.
+        """
+        key = (tenant or "", contract_id, args_hash)
+        self._drop(key)
+        if len(data) > self._max_bytes:
+            return
+        self._kept[key] = _Kept(now, data)
+        self._bytes += len(data)
+        while len(self._kept) > self._entries or self._bytes > self._max_bytes:
+            self._drop(next(iter(self._kept)))
+
+    def get(
+        self, tenant: str | None, contract_id: str, args_hash: str, *, now: float, max_age: float
+    ) -> tuple[float, Any]:
+        """Return (age in seconds, value); (0.0, None) if nothing young enough is kept.
+
+        A `max_age` of 0 switches it off. An answer from the future (the clock went back) is too old.
+        """
+        kept = self._kept.get((tenant or "", contract_id, args_hash))
+        if kept is None or max_age <= 0:
+            return 0.0, None
+        age = now - kept.at
+        if not 0 <= age <= max_age:
+            return 0.0, None
+        return age, msgspec.json.decode(kept.data)
+
+    def _drop(self, key: Key) -> None:
+        gone = self._kept.pop(key, None)
+        if gone is not None:
+            self._bytes -= len(gone.data)
+
+
+def may_keep(contract: Contract, checked: Checked) -> bool:
+    """Return whether an answer may stand in for a later one.
+
+    Only a read, only fully valid data, never of a tool marked secret, never what nothing was promised
+    about, and nothing whose blocks would be missing.
+    """
+    return (
+        contract.effect == "read"
+        and not contract.secret
+        and not contract.unchecked
+        and checked.ok
+        and checked.canonical is not None
+        and not checked.content
+    )
+
+
+def degraded_value(value: Any, age: float | None, message: str) -> dict[str, Any]:
+    """Mark a value that stands in for the real one (seed 001's `_degraded`), with its age and why.
+
+    An object gets the marks beside its own fields; anything else, or an object that has such a
+    field already, is wrapped as `value`.
+
+    Args:
+        value: the last valid value, or None if there is none.
+        age: how old it is in seconds, or None if there is none.
+        message: what happened to the real answer.
+    """
+    marks = {
+        "_degraded": True,
+        "_age_seconds": None if age is None else round(age, 3),
+        "_message": message,
+    }
+    if isinstance(value, dict) and not marks.keys() & value.keys():
+        return {**value, **marks}
+    return {**marks, "value": value}

@@ -1,0 +1,150 @@
+r"""Text that cannot act: invisible characters, terminal escapes, role markers and our own delimiter.
+
+What enters is any text a tool sent; what leaves reads the same to a person and does nothing. What is
+taken out of action is written as `\u003c`-style escapes: visible, reversible, and inside JSON text
+the very same value. Only the text shown is touched, never a structured value.
+
+A clean text costs one pass at memory speed over its bytes; only what the pass leaves over is looked
+at. Sources: Unicode UTS #39 (default ignorables), the chat templates of the large model families, and
+`reference` guards H12 and H14 (defang the delimiter, never trust "already wrapped").
+"""
+
+from __future__ import annotations
+
+import re
+
+# --- the fast pass ------------------------------------------------------------------------------
+
+# Lead bytes of UTF-8 under which something invisible, or a bar or bracket of a chat template, may be.
+_LEADS = b"\xc2\xcd\xd8\xe1\xe2\xe3\xef\xf0\xf3"
+_KEPT = frozenset(b"<\x7f" + bytes(range(0x20)) + _LEADS) - frozenset(b"\t\n")
+_HARMLESS = bytes(code for code in range(256) if code not in _KEPT)
+# In free text a paragraph or a heading can look like a turn; JSON holds no raw line break.
+_HARMLESS_IN_TEXT = bytes(code for code in range(256) if code not in _KEPT | frozenset(b"\n#"))
+# Which sequences are really meant, by lead byte: each pattern begins with a literal, so it is a memchr.
+_SEQUENCES = {
+    0xC2: re.compile(rb"\xc2[\x80-\x9f\xad]"),
+    0xCD: re.compile(rb"\xcd\x8f"),
+    0xD8: re.compile(rb"\xd8\x9c"),
+    0xE1: re.compile(rb"\xe1(?:\x85[\x9f\xa0]|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])"),
+    0xE2: re.compile(rb"\xe2(?:\x80[\x8b-\x8f\xa8-\xae]|\x81[\xa0-\xaf])"),
+    0xE3: re.compile(rb"\xe3\x85\xa4"),
+    0xEF: re.compile(rb"\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb0-\xbb]|\xbc\x9c)"),
+    0xF0: re.compile(rb"\xf0(?:\x9b\xb2[\xa0-\xa3]|\x9d\x85[\xb3-\xba])"),
+    0xF3: re.compile(rb"\xf3[\xa0-\xaf]"),
+}
+
+# --- the slow pass ------------------------------------------------------------------------------
+
+# Controls without tab and line feed; format characters, fillers, variation selectors, tags, separators.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U000f0000-\U000fffff]+"
+)
+_NAMES = (
+    "tool_output|tool_outputs|tool|tools|tool_call|tool_calls|tool_use|tool_result|tool_results|tool_response|"
+    "tool_responses|function|function_call|function_calls|function_result|function_results|function_response|invoke|"
+    "system|system[-_]reminder|system[-_]prompt|developer|assistant|user|human|model|"
+    "start_of_turn|end_of_turn|bos|eos|s|im_start|im_end|sys"
+)
+# `<` (also full-width) before a bar, a second `<`, or the name of a role or tool tag; nothing may hide in between.
+_TAG = re.compile(
+    rf"[<\uff1c](?=[|\uff5c]|</?sys>>|\s*/?\s*(?:[a-z]{{1,12}}:)?(?:{_NAMES})(?![a-z0-9_-]))", re.IGNORECASE
+)
+_BRACKETS = r"\[(?=/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|IMG)\])"
+_BRACKET, _BRACKET_BYTES = re.compile(_BRACKETS), re.compile(_BRACKETS.encode())
+# A turn of a plain-text transcript: a role alone at the start of a paragraph, or a prompt's heading. Each
+# pattern begins with a literal line break, so that a clean text is skipped at memory speed.
+_ROLE = r"[ \t]*(?:Human|Assistant|System|User)(?P<mark>:)"
+_TITLE = r"[ \t]*(?P<mark>#)##? ?(?:Instruction|Response|System|User|Assistant|Human)s?:"
+_TURN, _FIRST_TURN = re.compile(r"\n[ \t\r]*\n" + _ROLE), re.compile(_ROLE)
+_HEADING, _FIRST_HEADING = re.compile(r"\n" + _TITLE), re.compile(_TITLE)
+
+
+def neutralise(text: str, *, data: bytes | None = None, json: bool = False) -> str:
+    """Return a text in which nothing is invisible and nothing looks like a turn, a tag or an escape.
+
+    Args:
+        text: any text.
+        data: the same text in UTF-8, if the caller has it.
+        json: True if the text is JSON: characters above the BMP are then escaped as pairs, and line
+            breaks need no look because JSON cannot hold raw ones.
+    """
+    if data is None:
+        data = text.encode(errors="surrogatepass")
+    rest = data.translate(None, _HARMLESS if json else _HARMLESS_IN_TEXT)
+    if rest and _is_suspect(data, rest):
+        text = _UNSEEN.sub(_shown_pair if json else _shown, text)
+        text = _TAG.sub(lambda hit: escape(hit[0]), text)
+    if _BRACKET_BYTES.search(data):
+        text = _BRACKET.sub(r"\\u005b", text)
+    if not json:
+        text = _FIRST_TURN.sub(_marked, text, count=1) if _FIRST_TURN.match(text) else text
+        if b"\n" in rest:
+            text = _TURN.sub(_marked, text)
+        if b"##" in rest:
+            text = _HEADING.sub(_marked, text)
+            text = _FIRST_HEADING.sub(_marked, text, count=1) if _FIRST_HEADING.match(text) else text
+    return text
+
+
+def escape(character: str, *, pairs: bool = False) -> str:
+    """Return the visible escape of one character, as JSON and most languages write it."""
+    code = ord(character)
+    if code <= 0xFFFF:  # noqa: PLR2004 - the BMP
+        return f"\\u{code:04x}"
+    if pairs:
+        code -= 0x10000
+        return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+    return f"\\U{code:08x}"
+
+
+def _is_suspect(data: bytes, rest: bytes) -> bool:
+    """Tell a text that holds something to neutralise from one that only holds its lead bytes."""
+    if not rest.isascii():
+        for lead, pattern in _SEQUENCES.items():
+            if lead in rest and pattern.search(data):
+                return True
+    return bool(rest.translate(None, _LEADS + b"\n#"))
+
+
+def _marked(hit: re.Match[str]) -> str:
+    start = hit.start("mark") - hit.start()
+    return hit[0][:start] + escape(hit["mark"]) + hit[0][start + 1 :]
+
+
+def _shown(hit: re.Match[str]) -> str:
+    return _unhide(hit, pairs=False)
+
+
+def _shown_pair(hit: re.Match[str]) -> str:
+    return _unhide(hit, pairs=True)
+
+
+def _unhide(hit: re.Match[str], *, pairs: bool) -> str:
+    """Escape a run of unseen characters, except where a script needs the one there is.
+
+    One joiner between letters (Persian, Indic scripts) or between emoji, and one variation selector
+    after a symbol, are spelling. Two in a row are not, and neither is anything else.
+    """
+    run, text = hit[0], hit.string
+    if run == "\r" and text[hit.end() : hit.end() + 1] == "\n":
+        return run
+    before, after = text[hit.start() - 1 : hit.start()], text[hit.end() : hit.end() + 1]
+    if run in ("\ufe0e", "\ufe0f") and before and (ord(before) >= _SYMBOLS or before in "#*0123456789©®"):
+        return run
+    if run == "\ufe0f\u200d" and before and after and ord(before) >= _SYMBOLS <= ord(after):
+        return run
+    if run in ("\u200c", "\u200d") and before and after and _joins(before) and _joins(after):
+        return run
+    return "".join([escape(one, pairs=pairs) for one in run])
+
+
+_SYMBOLS = 0x2000  # arrows, dingbats and emoji stand above the alphabets that could hide something
+
+
+def _joins(character: str) -> bool:
+    """True for scripts and symbols in which a joiner changes what is read."""
+    code = ord(character)
+    return 0x0600 <= code <= 0x0DFF or 0x1000 <= code <= 0x109F or 0x1780 <= code <= 0x18AF or code >= 0x2190  # noqa: PLR2004

@@ -1,0 +1,276 @@
+"""Python object to JSON value: faithfully, or not at all.
+
+What enters is whatever a tool returned; what leaves is a fresh JSON value that shares nothing with
+it and its compact JSON bytes, or a finding that says what cannot be written and where. What must
+never happen here: `str()` or `repr()` of something unknown (the model would read an invented
+fact), a value changed on the way, or memory spent on a structure without end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any, Literal
+
+import msgspec
+import orjson
+
+from pokayoke.core.call import Finding
+from pokayoke.core.foreign import Text, Unwritable, key_text, plain
+
+CODES: dict[str, str] = {
+    "output_too_large": "the output is larger than the contract allows",
+    "not_serialisable": "the output holds something that has no JSON form, such as a function, a generator or a handle",
+    "cyclic": "the output contains itself",
+    "key_collision": "two different keys of the output become one key in JSON",
+}
+
+MAX_DEPTH = 64
+"""Deepest nesting of a Python object that is walked; plain values end at the dump's own 254 levels."""
+
+Decimals = Literal["text", "number"]
+_NUMBERS = (int, float, bool)
+
+# Everything orjson would write by its own rules is passed through (it drops a dataclass's private
+# fields, for one), so that there is one rule per type, in core/foreign.py.
+_OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+
+
+class Serialised(msgspec.Struct, frozen=True):
+    """A tool's value in JSON.
+
+    Args:
+        value: the JSON value, new from top to bottom.
+        data: its compact JSON text as UTF-8.
+        decimals: True if a Decimal is in it, written as text (its exact digits).
+    """
+
+    value: Any
+    data: bytes
+    decimals: bool = False
+
+
+def to_json_value(obj: Any, *, max_bytes: int = 800_000) -> Any:
+    """Return a JSON value for a Python object, or a `Finding` that says why there is none.
+
+    Args:
+        obj: anything a tool may return.
+        max_bytes: most bytes the JSON text may have; it is never exceeded while converting.
+    """
+    result = serialise(obj, max_bytes=max_bytes)
+    return result if isinstance(result, Finding) else result.value
+
+
+def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text") -> Serialised | Finding:
+    """Convert a Python object; see the module.
+
+    Plain values (dict, list, tuple, str, int, float, bool, None) go through C code: measured, dumped
+    and read back. Everything else is walked.
+
+    Args:
+        obj: anything a tool may return.
+        max_bytes: most bytes of JSON text.
+        decimals: `text` writes a Decimal as a string of its digits; `number` writes those that a
+            double holds exactly as numbers.
+    """
+    if _is_small(obj, max_bytes):
+        try:
+            data = orjson.dumps(obj, option=_OPTIONS)
+            value = orjson.loads(data)
+            # null is also what orjson writes for NaN; equality tells them apart at C speed.
+            if b"null" not in data or value == obj:
+                return _within(Serialised(value, data), max_bytes)
+        except (TypeError, ValueError, RecursionError):
+            pass  # not plain, or wrong somewhere: the walk knows which and where
+    walk = _Walk(max_bytes, decimals)
+    try:
+        value = walk.convert(obj, "")
+        data = _dump(value)
+    except _Stop as stop:
+        return stop.finding
+    except RecursionError:
+        return _finding("too_deep", "", "the output is nested too deeply to be walked")
+    return _within(Serialised(value, data, walk.decimals), max_bytes)
+
+
+def _within(done: Serialised, max_bytes: int) -> Serialised | Finding:
+    return done if len(done.data) <= max_bytes else too_large(max_bytes)
+
+
+def too_large(limit: int, unit: str = "bytes") -> Finding:
+    """The finding for an output over its cap."""
+    return Finding(
+        code="output_too_large",
+        blame="tool",
+        message=f"output: more than {limit} {unit} of JSON text",
+        hint="The answer is too large to be used. Ask for less: a filter, a page, a smaller range.",
+        data={"reason": "tool_output_too_large", "limit": limit},
+    )
+
+
+def _is_small(obj: Any, room: int) -> bool:
+    """Prove that dumping a plain value stays within bounds, before anything is written.
+
+    Visits every place that would be written, a shared part as often as it is reached: forty lists
+    that each hold the next one twice are a trillion items. It stops when the room is used up, so a
+    cycle ends too. What is not plain counts as nothing: the dump refuses it.
+    """
+    if obj.__class__ is str:
+        return len(obj) <= room
+    if obj.__class__ is not dict and obj.__class__ is not list:
+        return obj is None or obj.__class__ in _NUMBERS
+    queue: list[Any] = [obj]
+    for one in queue:  # grows while it is walked
+        room -= len(one) + 1
+        if one.__class__ is dict:
+            for key, item in one.items():
+                kind = item.__class__
+                if kind is str:
+                    room -= len(item)
+                elif kind is dict or kind is list:
+                    queue.append(item)
+                if key.__class__ is not str:
+                    return False
+                room -= len(key)
+        else:
+            for item in one:
+                kind = item.__class__
+                if kind is str:
+                    room -= len(item)
+                elif kind is dict or kind is list:
+                    queue.append(item)
+        if room < 0:
+            return False
+    return True
+
+
+class _Stop(Exception):  # noqa: N818 - carries the finding out of the walk; never leaves this module
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.code)
+        self.finding = finding
+
+
+def _finding(code: str, at: str, message: str) -> Finding:
+    return Finding(
+        code=code,
+        at=at,
+        blame="tool",
+        message=f"output at {at or '/'}: {message}",
+        data={"reason": f"{code}:{at}" if at else code},
+    )
+
+
+class _Walk:
+    """One conversion: counts what it writes and knows what it is inside of."""
+
+    __slots__ = ("_decimals", "_depth", "_inside", "_limit", "_room", "decimals")
+
+    def __init__(self, max_bytes: int, decimals: Decimals) -> None:
+        self._limit = self._room = max_bytes
+        self._decimals = decimals
+        self._depth = 0
+        self._inside: set[int] = set()
+        self.decimals = False
+
+    def convert(self, obj: Any, at: str) -> Any:
+        """Return the JSON value of one object.
+
+        Raises:
+            _Stop: it has none, or there is no room left.
+        """
+        kind = obj.__class__
+        if kind is str:
+            return self._text(obj, at)
+        if obj is None or kind is bool or kind is int:
+            self._spend(4 if kind is not int else 1 + obj.bit_length() // 4)
+            return obj
+        if kind is float:
+            self._spend(3)
+            if not math.isfinite(obj):
+                raise _Stop(_finding("not_finite", at, f"{obj!r} is no JSON number"))
+            return obj
+        if kind is dict:
+            return self._nested(obj, at, self._object)
+        if kind is list or kind is tuple:
+            return self._nested(obj, at, self._array)
+        if isinstance(obj, Decimal):
+            return self._decimal(obj, at)
+        return self._nested(obj, at, self._foreign)
+
+    def _spend(self, amount: int) -> None:
+        self._room -= amount
+        if self._room < 0:
+            raise _Stop(too_large(self._limit))
+
+    def _text(self, text: str, at: str) -> str:
+        self._spend(len(text) + 2)
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise _Stop(_finding("lone_surrogate", at, "the text holds a lone surrogate")) from None
+        return text
+
+    def _nested(self, obj: Any, at: str, step: Any) -> Any:
+        if id(obj) in self._inside:
+            raise _Stop(_finding("cyclic", at, "the value contains itself"))
+        if self._depth > MAX_DEPTH:
+            raise _Stop(_finding("too_deep", at, f"nested more than {MAX_DEPTH} levels deep"))
+        self._spend(2)
+        self._inside.add(id(obj))
+        self._depth += 1
+        try:
+            return step(obj, at)
+        finally:
+            self._depth -= 1
+            self._inside.discard(id(obj))
+
+    def _array(self, items: Iterable[Any], at: str) -> list[Any]:
+        return [self.convert(item, f"{at}/{index}") for index, item in enumerate(items)]
+
+    def _object(self, items: dict[Any, Any], at: str) -> dict[str, Any]:
+        done: dict[str, Any] = {}
+        for key, item in items.items():
+            name = key if key.__class__ is str else key_text(key)
+            if name is None:
+                raise _Stop(_finding("not_serialisable", at, f"a key of type {type(key).__name__} has no JSON form"))
+            if name in done:
+                raise _Stop(_finding("key_collision", at, f"two keys are written {name[:60]!r} in JSON"))
+            part = name.replace("~", "~0").replace("/", "~1")[:100]
+            done[self._text(name, at)] = self.convert(item, f"{at}/{part}")
+        return done
+
+    def _decimal(self, number: Decimal, at: str) -> Any:
+        if not number.is_finite():
+            raise _Stop(_finding("not_finite", at, f"{number} is no JSON number"))
+        self.decimals = True
+        if self._decimals == "number":
+            as_float = float(number)
+            if math.isfinite(as_float) and Decimal(repr(as_float)) == number:
+                self._spend(3)
+                return as_float
+        return self._text(str(number), at)
+
+    def _foreign(self, obj: Any, at: str) -> Any:
+        try:
+            value = plain(obj, room=self._room)
+        except Unwritable as exc:
+            raise _Stop(_finding(exc.code, at, str(exc))) from None
+        except Exception as exc:  # noqa: BLE001 - a property or a dump method of the tool's own object
+            what = f"{type(obj).__name__} failed to describe itself ({type(exc).__name__})"
+            raise _Stop(_finding("not_serialisable", at, what)) from None
+        if isinstance(value, Text):
+            return self._text(value, at)
+        if value.__class__ is dict:
+            return self._object(value, at)
+        if value.__class__ is list or value.__class__ is tuple:
+            return self._array(value, at)
+        return self.convert(value, at)
+
+
+def _dump(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return msgspec.json.encode(value)  # integers beyond 64 bits, digit by digit

@@ -1,0 +1,207 @@
+"""A result as it came over a wire: recognised, measured, and checked to be what it says it is.
+
+What enters is a `Raw`, a dict with `body` and `content_type`, or a response of httpx or requests
+(recognised by shape, never imported); what leaves is text to be parsed, or a finding. The order is
+the design's: the cap before anything looks at the body, then the status, then the content type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pokayoke.core.call import Finding, Raw
+from pokayoke.core.markup import is_page
+from pokayoke.core.serialise import too_large
+
+CODES: dict[str, str] = {
+    "missing_content_type": "a wire response does not say what it is",
+    "wrong_content_type": "a wire response says that it is something else than the contract expects",
+    "http_error": "a wire response has a status that is no success",
+    "bad_encoding": "the bytes of a text are not valid in its character set",
+    "body_unread": "the body of the response was not read by the tool, so there is nothing to check",
+}
+
+BYTES_PER_CHAR = 4
+"""A UTF-8 character has at most four bytes, so the byte cap never cuts below the character cap."""
+
+_TRANSPORT_KEYS = frozenset(
+    ("body", "content_type", "status", "status_code", "headers", "url", "reason", "ok", "elapsed", "encoding")
+)
+_TEXTUAL = ("text/", "application/json", "application/xml", "application/javascript", "application/x-ndjson")
+_TEXTUAL_SUFFIXES = ("+json", "+xml")
+
+
+class Wire(msgspec.Struct, frozen=True):
+    """A response, reduced to what counts.
+
+    Args:
+        body: its body, text or bytes; None if the tool handed over a response it never read.
+        content_type: the media type as sent, or None.
+        status: the HTTP status, or None.
+        retry_after: seconds the server asks to wait, or None.
+    """
+
+    body: str | bytes | None
+    content_type: str | None
+    status: int | None = None
+    retry_after: float | None = None
+
+
+def as_wire(raw: Any, schema: dict[str, Any] | bool = True) -> Wire | None:
+    """Return the response in a tool's result, or None if the result is no response.
+
+    A dict counts only if it holds nothing but transport fields and the output schema does not
+    itself describe a `content_type`: an e-mail has a body and a content type too.
+    """
+    if isinstance(raw, Raw):
+        return Wire(raw.body, raw.content_type, raw.status)
+    if isinstance(raw, dict):
+        if "body" not in raw or "content_type" not in raw or not _TRANSPORT_KEYS.issuperset(raw):
+            return None
+        if isinstance(schema, dict) and "content_type" in schema.get("properties", {}):
+            return None
+        status = raw.get("status", raw.get("status_code"))
+        return _made(raw["body"], raw["content_type"], status, raw.get("headers"))
+    if not (hasattr(raw, "status_code") and hasattr(raw, "headers") and hasattr(type(raw), "content")):
+        return None
+    if getattr(raw, "_content", None) is False:  # requests, opened with stream=True
+        return Wire(None, None)
+    try:
+        body = raw.content
+    except Exception:  # noqa: BLE001 - httpx raises its own kind for a body that was not read
+        return Wire(None, None)
+    headers = raw.headers
+    return _made(body, headers.get("content-type"), raw.status_code, headers)
+
+
+def _made(body: Any, content_type: Any, status: Any, headers: Any) -> Wire | None:
+    if isinstance(body, (bytearray, memoryview)):
+        body = bytes(body)
+    if not isinstance(body, (str, bytes)):
+        return None
+    retry: Any = None
+    if isinstance(headers, Mapping):
+        retry = headers.get("retry-after", headers.get("Retry-After"))
+    return Wire(
+        body,
+        str(content_type) if content_type else None,
+        status if isinstance(status, int) else None,
+        float(retry) if isinstance(retry, str) and retry.isascii() and retry.isdigit() else None,
+    )
+
+
+def measure(body: str | bytes, max_chars: int) -> Finding | None:
+    """Return the finding for a body over its cap, or None. Looks at lengths before content."""
+    if isinstance(body, str):
+        return too_large(max_chars, "characters") if len(body) > max_chars else None
+    if len(body) > max_chars * BYTES_PER_CHAR:
+        return too_large(max_chars * BYTES_PER_CHAR)
+    if len(body) > max_chars:
+        # Every byte but a continuation byte begins a character.
+        if len(body.translate(None, _CONTINUATION)) > max_chars:
+            return too_large(max_chars, "characters")
+    return None
+
+
+_CONTINUATION = bytes(range(0x80, 0xC0))
+
+
+def check_status(wire: Wire, max_chars: int) -> tuple[Finding, str] | None:
+    """Return the finding and the failure text for a status that is no success, or None.
+
+    Seed 001 has no rule for a status above 399; a response that itself says it failed is the
+    tool's failure, not a broken promise. The body is quoted if it is a short text and no page.
+    """
+    status = wire.status
+    if status is None or 200 <= status <= 299:  # noqa: PLR2004 - RFC 9110, section 15: success
+        return None
+    said = f"HTTP status {status}"
+    body = wire.body
+    if body is not None and measure(body, max_chars) is None:
+        text = body if isinstance(body, str) else body.decode(errors="replace")
+        if text.strip() and not is_page(text):
+            said = f"{said}: {text.strip()[:_QUOTED]}"
+    data: dict[str, Any] = {"reason": f"http_error:{status}", "status": status}
+    if wire.retry_after is not None:
+        data["retry_after"] = wire.retry_after
+    finding = Finding(code="http_error", blame="tool", message=f"the response has status {status}", data=data)
+    return finding, said
+
+
+_QUOTED = 1_000  # characters of an error body that are worth reading
+
+
+def media_type(content_type: str) -> str:
+    """Return the media type without parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def check_content_type(content_type: str | None, wanted: str) -> Finding | None:
+    """Return the finding for a content type the contract does not accept, or None.
+
+    `application/json` accepts the `+json` types (RFC 6839); `type/*` and `*/*` are ranges.
+    """
+    want = media_type(wanted)
+    if want in ("*/*", "*"):
+        return None
+    if content_type is None or not content_type.strip():
+        return Finding(
+            code="missing_content_type",
+            blame="tool",
+            message=f"the response has no content type; expected {want}",
+            data={"reason": "missing_content_type"},
+        )
+    got = media_type(content_type)
+    if got == want or (want == "application/json" and got.endswith("+json") and got.startswith("application/")):
+        return None
+    if want.endswith("/*") and got.startswith(want[:-1]):
+        return None
+    return Finding(
+        code="wrong_content_type",
+        blame="tool",
+        message=f"the response is {got[:100]}; expected {want}",
+        data={"reason": f"content-type {got[:100]}", "expected": want},
+    )
+
+
+def is_textual(content_type: str) -> bool:
+    """Return whether a media type is text that a model can read."""
+    kind = media_type(content_type)
+    return kind.startswith(_TEXTUAL) or kind.endswith(_TEXTUAL_SUFFIXES)
+
+
+def as_text(body: str | bytes, content_type: str | None = None) -> str | Finding:
+    """Return a body as text, decoded as its content type says (UTF-8 if it does not), or the finding."""
+    if isinstance(body, str):
+        return body
+    charset = "utf-8"
+    for parameter in (content_type or "").split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            charset = value.strip().strip("\"'").lower() or charset
+    try:
+        if _CHARSETS.fullmatch(charset):
+            return body.decode(charset, "strict")
+    except (LookupError, UnicodeError):
+        pass
+    return _bad_encoding(charset)
+
+
+# Python also knows encodings that are programs in disguise (unicode_escape, utf-7, punycode).
+_CHARSETS = re.compile(
+    r"utf[-_]?(8|16|32)([-_]?[lb]e)?|(us-)?ascii|iso[-_]?8859[-_]\d{1,2}|latin[-_]?\d|windows-125\d|cp125\d|"
+    r"koi8-[ru]|shift[-_]jis|euc[-_](jp|kr)|gb(2312|k|18030)|big5"
+)
+
+
+def _bad_encoding(charset: str) -> Finding:
+    return Finding(
+        code="bad_encoding",
+        blame="tool",
+        message=f"output: not valid {charset[:40]}",
+        data={"reason": f"bad_encoding:{charset[:40]}"},
+    )
