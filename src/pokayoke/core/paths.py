@@ -36,6 +36,7 @@ _DEVICE_NAME = re.compile(_DEVICE, re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|file:", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$[A-Z_][A-Z0-9_]*|\$\{[^}]*\}|\$\(.*|%[A-Za-z_][A-Za-z0-9_]*%")
+_OVERLONG = re.compile("%c[01]%[89ab]", re.IGNORECASE)  # an ASCII character in two bytes: never valid
 _DOTS = re.compile(r"[. ]+")
 _INVISIBLE = frozenset({"Cc", "Cf", "Zl", "Zp"})
 # Joiners between letters of scripts that need them (Persian, Hindi, emoji families) are spelling.
@@ -300,6 +301,8 @@ def _decodes_to_escape(relative: str) -> bool:
     that merely hold an encoded separator (`https%3A%2F%2Fexample.org`) are ordinary.
     """
     text = relative
+    if _OVERLONG.search(text):
+        return True
     for _ in range(3):
         decoded = unquote(text, errors="replace").replace("\\", "/")
         if decoded == text:
