@@ -2,17 +2,17 @@
 
 JSON Schema is the single source of truth; whatever a contract comes from (a function, a model, a
 provider's definition, a listing) ends up here. Everything that can contradict itself is checked
-while building, so that nothing has to be checked during a call.
+while building (`core/contract_rules.py`), so that nothing has to be checked during a call.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pokayoke.core.call import Effect, Finding
+from pokayoke.core.contract_rules import check_contract, is_async, normalise, without_argument
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
 from pokayoke.core.schema import Schema, compile_schema
 from pokayoke.core.terms import Compare, Declared, Envelope, Equal, Format, Range
@@ -24,8 +24,13 @@ __all__ = [
     "Envelope",
     "Equal",
     "Format",
+    "InputModel",
     "Invariant",
+    "LookupSafe",
+    "OnAmbiguous",
+    "OutputSchema",
     "Range",
+    "Scope",
     "require_output_contract",
 ]
 
@@ -34,12 +39,14 @@ OnAmbiguous = Literal["human", "lookup", "downstream_key", "rerun_safe"]
 LookupSafe = Literal["downstream_key", "executor_dead", "settled"]
 OutputSchema = dict[str, Any] | bool | Literal["text"] | None
 Invariant = Callable[[Any, dict[str, Any]], bool | str | None] | Declared
-InputModel = Callable[[dict[str, Any]], "tuple[dict[str, Any], tuple[Finding, ...]]"]
+InputModel = Callable[[dict[str, Any]], tuple[dict[str, Any], tuple[Finding, ...]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Contract:
     """What one version of one tool promises. Build it, or let a source build it; then it is fixed.
+
+    Two contracts are equal only if they are the same object. `dataclasses.replace` makes a changed one.
 
     Raises:
         ContractError: a field contradicts another or its schema; the message says what to change.
@@ -66,11 +73,11 @@ class Contract:
     scope: Scope = "run"
     """Within what an equal effect happens once."""
     sources: tuple[str, ...] | None = None
-    """Tools whose output this one is based on; None means all."""
+    """Tools whose output this one is based on; None means all, () means none."""
     timeout: float | None = None
     """Deadline in seconds; None if not declared (the policy's holds)."""
     retry: RetryPolicy | None = None
-    """How transient failures are repeated; None is the policy's."""
+    """How transient failures are repeated; None is the policy's for reads and no retry for writes."""
     on_ambiguous: OnAmbiguous = "human"
     """What settles a call of which nobody knows whether it happened."""
     lookup: Callable[..., Any] | None = None
@@ -97,7 +104,7 @@ class Contract:
     output_checks: Literal["full", "size_only"] = "full"
     """`size_only` for a tool that is typed end to end: only the size is checked."""
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Argument name to the roots its path must stay in."""
+    """Argument name to the roots its path (or every path of its list) must stay in."""
     roles: tuple[str, ...] = ()
     """Roles of which the principal must hold one; empty means anybody."""
     quota: tuple[LimitPolicy, ...] = ()
@@ -110,14 +117,16 @@ class Contract:
     """True if results are never kept: no last-known-good, no payload in the trace."""
     redact: tuple[str, ...] = ()
     """Field names whose values are never written down."""
-    no_effect_errors: tuple[type[BaseException], ...] = ()
+    no_effect_errors: tuple[type[Exception], ...] = ()
     """Exceptions of the handler that prove that nothing happened."""
-    transient_errors: tuple[type[BaseException], ...] = ()
+    transient_errors: tuple[type[Exception], ...] = ()
     """Exceptions of the handler that may go away by themselves."""
     handler: Callable[..., Any] | None = None
-    """The function that does it; None if the caller invokes the tool."""
+    """Does it, called with the arguments by name; None if the caller invokes the tool."""
+    function: Callable[..., Any] | None = None
+    """The function as it was written, if the handler converts arguments before calling it."""
     validate_input: InputModel | None = None
-    """Runs after the schema: returns the arguments to use and what is wrong with them."""
+    """A model's own validators: returns the arguments to use and what is wrong with them."""
     schemas: Mapping[str, Any] | None = None
     """Documents that `$ref` may reach, by absolute URI."""
     defined_in_code: bool = False
@@ -128,7 +137,7 @@ class Contract:
     output: Schema | None = field(init=False, repr=False)
     """The compiled output schema; None if the output is text or unchecked."""
     model_schema: dict[str, Any] = field(init=False, repr=False)
-    """The input schema as the model sees it."""
+    """The input schema as the model sees it; nobody may change it."""
     id: str = field(init=False)
     """`name@version`."""
     unchecked: bool = field(init=False, repr=False)
@@ -143,18 +152,25 @@ class Contract:
     def __post_init__(self) -> None:
         """Compile the schemas and refuse contradictions."""
         seal = object.__setattr__
+        for name, value in normalise(self).items():
+            seal(self, name, value)
         seal(self, "id", f"{self.name}@{self.version}")
-        seal(self, "model_schema", self.input_schema)
-        seal(self, "input", compile_schema(self.input_schema, where=f"input schema of {self.name!r}", resources=self.schemas))
-        output = self.output_schema
-        compiled = None
-        if output is not None and output != "text":
-            compiled = compile_schema(output, where=f"output schema of {self.name!r}", resources=self.schemas)
-        seal(self, "output", compiled)
-        seal(self, "unchecked", output is None)
-        seal(self, "is_async", inspect.iscoroutinefunction(self.handler))
-        seal(self, "input_hooks", bool(self.validate_input) or any(map(callable, self.correctors.values())))
+        where = f"input schema of {self.name!r}"
+        whole = compile_schema(self.input_schema, where=where, resources=self.schemas)
+        visible = whole
+        if self.key_argument is not None:
+            hidden = without_argument(self.name, self.input_schema, self.key_argument)
+            visible = compile_schema(hidden, where=where, resources=self.schemas)
+        seal(self, "input_schema", whole.raw)
+        seal(self, "input", visible)
+        seal(self, "model_schema", visible.raw)
+        seal(self, "output", self._compile_output())
+        seal(self, "unchecked", self.output_schema is None)
+        seal(self, "is_async", is_async(self.handler))
+        given = [one for entry in self.correctors.values() for one in (entry if isinstance(entry, tuple) else (entry,))]
+        seal(self, "input_hooks", self.validate_input is not None or any(map(callable, given)))
         seal(self, "output_hooks", self.extract is not None or any(map(callable, self.invariants)))
+        check_contract(self)
 
     @property
     def text_output(self) -> bool:
@@ -162,10 +178,19 @@ class Contract:
         return self.output_schema == "text"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the handler as it was written, unguarded; for tests of the tool itself."""
-        if self.handler is None:
+        """Call the function as it was written, unguarded; for tests of the tool itself."""
+        function = self.function or self.handler
+        if function is None:
             raise ContractError(f"{self.id} has no handler to call")
-        return self.handler(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    def _compile_output(self) -> Schema | None:
+        output = self.output_schema
+        if output is None or output == "text":
+            return None
+        if isinstance(output, str):
+            raise ContractError(f'{self.name}: output_schema is a schema, "text" or None, not {output!r}')
+        return compile_schema(output, where=f"output schema of {self.name!r}", resources=self.schemas)
 
     @classmethod
     def from_schema(
@@ -193,15 +218,96 @@ class Contract:
         Raises:
             ContractError: see `Contract`.
         """
-        return cls(
-            name=name,
-            input_schema=input_schema,
-            output_schema=output_schema,
-            effect=effect,
-            handler=handler,
-            schemas=schemas,
-            **fields,
+        return _build(
+            {
+                **fields,
+                "name": name,
+                "input_schema": input_schema,
+                "output_schema": output_schema,
+                "effect": effect,
+                "handler": handler,
+                "schemas": schemas,
+            }
         )
+
+    @classmethod
+    def from_openai(cls, definition: Mapping[str, Any], **fields: Any) -> Contract:
+        """Build a contract from an OpenAI function definition (chat completions or responses)."""
+        from pokayoke.core import sources  # noqa: PLC0415 - it needs this class
+
+        return _build({**sources.openai(definition), **fields})
+
+    @classmethod
+    def from_anthropic(cls, definition: Mapping[str, Any], **fields: Any) -> Contract:
+        """Build a contract from an Anthropic tool definition."""
+        from pokayoke.core import sources  # noqa: PLC0415 - it needs this class
+
+        return _build({**sources.anthropic(definition), **fields})
+
+    @classmethod
+    def from_mcp(cls, entry: Mapping[str, Any], *, trusted_hints: bool = False, **fields: Any) -> Contract:
+        """Build a contract from one entry of an MCP `tools/list` answer.
+
+        Args:
+            entry: the entry as a dict.
+            trusted_hints: True only for a server the operator trusts: then `readOnlyHint` and its
+                siblings say what the tool does. Otherwise it is a write, whatever the server claims.
+            fields: fields of the contract that override what the entry says.
+        """
+        from pokayoke.core import sources  # noqa: PLC0415 - it needs this class
+
+        return _build({**sources.mcp(entry, trusted_hints=trusted_hints), **fields})
+
+    @classmethod
+    def from_model(cls, name: str, model: type, *, output: Any = None, **fields: Any) -> Contract:
+        """Build a contract from a pydantic model of the arguments.
+
+        The model's own validators run after the schema. A handler given here receives one model instance.
+
+        Args:
+            name: the tool's name.
+            model: a pydantic model, or a dataclass or TypedDict that pydantic understands.
+            output: a schema, a type, "text", or None.
+            fields: any other field of the contract.
+        """
+        from pokayoke.core import typed  # noqa: PLC0415 - it needs pydantic
+
+        return _build(typed.from_model(name, model, output, fields))
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any], **fields: Any) -> Contract:
+        """Build a contract from plain data, such as one entry of a YAML file.
+
+        Args:
+            mapping: field names to JSON values; declarative invariants carry `type: range` and so on.
+            fields: what data cannot hold: handler, lookup, extract, exception types.
+
+        Raises:
+            ContractError: an unknown key, or a value of the wrong kind.
+        """
+        from pokayoke.core import sources  # noqa: PLC0415 - it needs this class
+
+        return _build({**sources.mapping(mapping), **fields})
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the declared fields as plain data, readable by `from_mapping`; callables are left out."""
+        from pokayoke.core import sources  # noqa: PLC0415 - it needs this class
+
+        return sources.to_mapping(self)
+
+
+def _build(fields: dict[str, Any]) -> Contract:
+    """Make a contract, turning an unknown field into an error that names it."""
+    unknown = fields.keys() - FIELDS
+    if unknown:
+        raise ContractError(
+            f"{fields.get('name')}: a contract has no field {', '.join(sorted(unknown))}. It has: {', '.join(sorted(FIELDS))}"
+        )
+    return Contract(**fields)
+
+
+FIELDS: frozenset[str] = frozenset(name for name, described in Contract.__dataclass_fields__.items() if described.init)
+"""Names of all declared fields of a contract."""
 
 
 def require_output_contract(contracts: Iterable[Contract], policy: ToolOutputPolicy) -> None:
@@ -212,9 +318,9 @@ def require_output_contract(contracts: Iterable[Contract], policy: ToolOutputPol
     """
     if policy.schema != "strict":
         return
-    open_ended = [contract.id for contract in contracts if contract.defined_in_code and contract.unchecked]
-    if open_ended:
+    promiseless = [contract.id for contract in contracts if contract.defined_in_code and contract.unchecked]
+    if promiseless:
         raise ContractError(
-            f"no output contract: {', '.join(open_ended)}. Declare output= (a schema, a type, or \"text\" for "
+            f'no output contract: {", ".join(promiseless)}. Declare output= (a schema, a type, or "text" for '
             "free text), annotate the return type, or set validation.tool_output.schema to declared."
         )

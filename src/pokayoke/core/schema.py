@@ -66,6 +66,10 @@ class Schema:
         """Name the draft; the schema itself may be long."""
         return f"<Schema {self.draft}>"
 
+    def target(self, node: dict[str, Any]) -> Any:
+        """Return what the `$ref` of one of this schema's own subschemas points to, or None."""
+        return self._map.targets.get(id(node))
+
     def accepts(self, value: Any) -> bool:
         """Return whether any Python value is valid; False for what is no JSON value at all.
 

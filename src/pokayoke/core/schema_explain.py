@@ -361,7 +361,7 @@ def _none_fits(place: _Place, problems: list[Problem]) -> Problem:
 
 _ANY = (4, 9)
 _RULES: dict[str, tuple[int, int, Rule]] = {
-    **{keyword: (*_ANY, _assertion) for keyword in ("type", "enum", "pattern", "format", "uniqueItems")},
+    **dict.fromkeys(("type", "enum", "pattern", "format", "uniqueItems"), (*_ANY, _assertion)),
     **{keyword: (*_ANY, _assertion) for keyword in _BOUNDS if not keyword.startswith("exclusive")},
     "const": (6, 9, _assertion),
     "exclusiveMinimum": (6, 9, _assertion),

@@ -1,0 +1,319 @@
+"""Which contracts contradict themselves. Every rule says what to change.
+
+Runs once per contract, after its schemas are compiled and before anybody can use it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from pokayoke.core.call import Effect
+from pokayoke.core.correctors import compile_correctors
+from pokayoke.core.names import refused
+from pokayoke.core.policy import LimitPolicy, RetryPolicy
+from pokayoke.core.schema import Schema
+from pokayoke.core.terms import Compare, Comparison, Declared, Envelope, Equal, Format, Range
+from pokayoke.errors import ContractError
+
+if TYPE_CHECKING:
+    from pokayoke.core.contract import Contract
+
+_TUPLES = ("identity", "sources", "invariants", "roles", "quota", "redact", "no_effect_errors", "transient_errors")
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "effect": get_args(Effect),
+    "scope": ("run", "session", "tenant", "global"),
+    "on_ambiguous": ("human", "lookup", "downstream_key", "rerun_safe"),
+    "output_checks": ("full", "size_only"),
+}
+_LOOKUP_SAFE = ("downstream_key", "executor_dead", "settled")
+_CALLABLES = ("handler", "function", "lookup", "extract", "validate_input")
+_TOO_WIDE = (Exception, RuntimeError, OSError, ValueError)
+_DECLARED = (Range, Format, Equal, Compare)
+
+
+def normalise(contract: Contract) -> dict[str, Any]:
+    """Return the fields that are kept in another shape than given: lists become tuples.
+
+    Raises:
+        ContractError: a single string stands where several names belong.
+    """
+    changed: dict[str, Any] = {}
+    for name in _TUPLES:
+        value: Any = getattr(contract, name)
+        if value is None and name in ("identity", "sources"):
+            continue
+        if isinstance(value, str) or not isinstance(value, list | tuple | set | frozenset):
+            raise ContractError(f"{contract.name}: {name} is a tuple such as (a, b), not {value!r}")
+        changed[name] = tuple(cast(list[Any], value))
+    for name in ("paths", "correctors"):
+        value = getattr(contract, name)
+        if not isinstance(value, Mapping):
+            raise ContractError(f"{contract.name}: {name} maps argument names to values, it is no {value!r}")
+    if isinstance(contract.input_schema, bool) or not isinstance(cast(object, contract.input_schema), Mapping):
+        raise ContractError(f"{contract.name}: input_schema is a JSON Schema of an object")
+    changed["paths"] = {argument: _roots(contract, argument) for argument in contract.paths}
+    changed["correctors"] = {
+        argument: tuple(cast(list[Any], entry)) if isinstance(entry, list | tuple) else entry
+        for argument, entry in contract.correctors.items()
+    }
+    return changed
+
+
+def _roots(contract: Contract, argument: str) -> tuple[str, ...]:
+    given: Any = contract.paths[argument]
+    roots = (given,) if isinstance(given, str) or hasattr(given, "__fspath__") else tuple(given)
+    if not roots:
+        raise ContractError(f"{contract.name}: paths[{argument!r}] names no root; give at least one directory")
+    return tuple(root if isinstance(root, str) else root.__fspath__() for root in roots)
+
+
+def is_async(handler: Callable[..., Any] | None) -> bool:
+    """Return whether calling a handler gives a coroutine."""
+    if handler is None:
+        return False
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004 - an object with an async __call__
+
+
+def without_argument(tool: str, schema: dict[str, Any], argument: str) -> dict[str, Any]:
+    """Return an input schema without one of its own properties.
+
+    Raises:
+        ContractError: the schema does not declare it as a text of its own.
+    """
+    properties: dict[str, Any] = schema.get("properties", {})
+    declared = properties.get(argument)
+    if not isinstance(declared, dict):
+        raise ContractError(
+            f"{tool}: key_argument {argument!r} is no property of the input schema. Add it there as a string; "
+            "the model will not see it."
+        )
+    if not _takes(cast(dict[str, Any], declared), "string"):
+        raise ContractError(f"{tool}: key_argument {argument!r} must take a string, the guard fills it with one")
+    return {
+        **schema,
+        "properties": {name: value for name, value in properties.items() if name != argument},
+        **({"required": [name for name in schema["required"] if name != argument]} if "required" in schema else {}),
+    }
+
+
+def declared_arguments(schema: Schema) -> tuple[dict[str, Any], bool]:
+    """Return the arguments a schema names at its top level (also through $ref and unions).
+
+    Returns:
+        The subschema by name, and whether other names are ruled out or at least unheard of.
+    """
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+    complete = True
+    pending: list[Any] = [schema.raw]
+    while pending:
+        node = pending.pop()
+        if not isinstance(node, dict) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        part = cast(dict[str, Any], node)
+        for name, value in part.get("properties", {}).items():
+            found.setdefault(name, value)
+        complete = complete and "patternProperties" not in part and "$dynamicRef" not in part
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            pending.extend(part.get(keyword, ()))
+        pending.extend((part.get("then"), part.get("else"), schema.target(part)))
+    return found, complete
+
+
+def check_contract(contract: Contract) -> None:
+    """Refuse a contract that contradicts itself.
+
+    Raises:
+        ContractError: the first contradiction found, and the way out.
+    """
+    for why in _contradictions(contract):
+        raise ContractError(f"{contract.name}: {why}")
+    compile_correctors(contract.correctors, contract.input.raw)
+
+
+def _contradictions(contract: Contract) -> Iterator[str]:
+    yield from _identity_of_the_tool(contract)
+    yield from _kinds(contract)
+    arguments, complete = declared_arguments(contract.input)
+    yield from _arguments(contract, arguments, complete=complete)
+    yield from _effects(contract)
+    yield from _outputs(contract)
+    yield from _rules(contract, arguments, complete=complete)
+
+
+def _identity_of_the_tool(contract: Contract) -> Iterator[str]:
+    why = refused(contract.name)
+    if why is not None:
+        yield f"the name cannot be registered: {why}"
+    version: object = contract.version
+    if not isinstance(version, str) or not version.isprintable() or not version.strip() or "@" in version:
+        yield f"version {version!r} must be a short text without @, such as '1' or '2.1'"
+    root = contract.input_schema.get("type", "object")
+    if root != "object" and "object" not in root:
+        yield f"input_schema describes {root!r}; arguments are an object"
+
+
+def _kinds(contract: Contract) -> Iterator[str]:
+    for name, choices in _CHOICES.items():
+        if getattr(contract, name) not in choices:
+            yield f"{name} is one of {', '.join(choices)}, not {getattr(contract, name)!r}"
+    for name in _CALLABLES:
+        value = getattr(contract, name)
+        if value is not None and not callable(value):
+            yield f"{name} must be callable, not {value!r}"
+    for name in ("timeout", "settle_after", "max_chars"):
+        value = getattr(contract, name)
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf
+        ):
+            yield f"{name} must be a positive number, not {value!r}"
+    for name in ("identity", "sources", "roles", "redact"):
+        for item in getattr(contract, name) or ():
+            if not isinstance(item, str):
+                yield f"{name} holds names, not {item!r}"
+    for name, kind in (("retry", RetryPolicy), ("envelope", Envelope)):
+        value = getattr(contract, name)
+        if value is not None and not isinstance(value, kind):
+            yield f"{name} must be {kind.__name__}(...), not {value!r}"
+    for limit in contract.quota:
+        if not isinstance(cast(object, limit), LimitPolicy):
+            yield f"quota holds LimitPolicy(...), not {limit!r}"
+    for name in ("no_effect_errors", "transient_errors"):
+        for kind in getattr(contract, name):
+            if not (isinstance(kind, type) and issubclass(kind, Exception)):
+                yield f"{name} holds exception classes, not {kind!r}"
+
+
+def _arguments(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> Iterator[str]:
+    """Everything that names an argument names one that exists and has the right kind."""
+    if contract.identity == ():
+        yield "identity=() would make every call the same effect. Name the arguments, or leave it out for all of them"
+    named = [(f"identity names {name!r}", name) for name in contract.identity or ()]
+    named += [(f"paths names {name!r}", name) for name in contract.paths]
+    named += [(f"quota counts {limit.field!r}", limit.field) for limit in contract.quota if limit.field is not None]
+    for what, name in named:
+        if name == contract.key_argument:
+            yield f"{what}, which is the key argument: it is made from the others"
+        elif complete and name not in arguments:
+            yield f"{what}, but the input schema has no such property. It has: {', '.join(arguments) or 'none'}"
+    for name in contract.paths:
+        schema = arguments.get(name)
+        if isinstance(schema, dict) and not _is_path(contract.input, cast(dict[str, Any], schema)):
+            yield f"paths names {name!r}, which is not a string (or a list of strings) in the input schema"
+
+
+def _is_path(whole: Schema, schema: dict[str, Any]) -> bool:
+    schema = whole.target(schema) or schema
+    items = schema.get("items")
+    if isinstance(items, dict) and _takes(schema, "array"):
+        return _takes(whole.target(cast(dict[str, Any], items)) or cast(dict[str, Any], items), "string")
+    return _takes(schema, "string")
+
+
+def _takes(schema: dict[str, Any], kind: str) -> bool:
+    """Return whether a subschema leaves room for a type, as far as it says."""
+    types = schema.get("type")
+    if types is not None:
+        return kind in ([types] if isinstance(types, str) else types)
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    return branches is None or any(
+        isinstance(one, dict) and _takes(cast(dict[str, Any], one), kind) for one in branches
+    )
+
+
+def _effects(contract: Contract) -> Iterator[str]:
+    """At most once: what re-runs an effect needs a reason why that is safe."""
+    reads = contract.effect == "read"
+    if reads and contract.key_argument is not None:
+        yield "a read has no ledger key: leave key_argument out, or declare the effect"
+    if reads and contract.on_ambiguous != "human":
+        yield "on_ambiguous is about effects, and a read has none: leave it out"
+    if not reads and contract.retry is not None and contract.retry.retries and not _may_repeat(contract):
+        yield (
+            "retry on a write could repeat its effect. Declare no_effect_errors (the failures that prove that nothing "
+            "happened), idempotent=True, or on_ambiguous='downstream_key' with a key_argument"
+        )
+    if contract.on_ambiguous == "rerun_safe" and not contract.idempotent:
+        yield "on_ambiguous='rerun_safe' claims that a second run does no harm: say so with idempotent=True"
+    if contract.on_ambiguous == "downstream_key" and contract.key_argument is None:
+        yield "on_ambiguous='downstream_key' needs a key_argument through which the target receives the key"
+    yield from _lookups(contract)
+    for kind in contract.no_effect_errors:
+        if kind in _TOO_WIDE:
+            yield (
+                f"no_effect_errors holds {kind.__name__}, which is also raised after an effect. Name the narrow classes "
+                "that are raised before anything happens"
+            )
+
+
+def _may_repeat(contract: Contract) -> bool:
+    return bool(contract.no_effect_errors) or contract.idempotent or contract.on_ambiguous == "downstream_key"
+
+
+def _lookups(contract: Contract) -> Iterator[str]:
+    if contract.on_ambiguous != "lookup":
+        if contract.lookup is not None or contract.lookup_safe is not None:
+            yield "lookup is only used with on_ambiguous='lookup'"
+        return
+    if contract.lookup is None:
+        yield "on_ambiguous='lookup' needs lookup=, a callable (key, arguments) that asks the target"
+    if contract.lookup_safe not in _LOOKUP_SAFE:
+        yield (
+            "'not found' is no proof that nothing will happen: the first executor may still be alive. Declare "
+            "lookup_safe='downstream_key' (the target drops repeats of our key), 'executor_dead' (it runs in a child "
+            "that is killed before its lease ends) or 'settled' (settle_after has passed); or use on_ambiguous='human'"
+        )
+    if contract.lookup_safe == "downstream_key" and contract.key_argument is None:
+        yield "lookup_safe='downstream_key' needs a key_argument through which the target receives the key"
+    if contract.lookup_safe == "settled" and contract.settle_after is None:
+        yield "lookup_safe='settled' needs settle_after=, the target's longest processing time in seconds"
+
+
+def _outputs(contract: Contract) -> Iterator[str]:
+    if contract.extract is not None and contract.output is None:
+        yield "extract gives a structure; describe it with an output schema"
+    if contract.output_checks == "size_only" and (contract.invariants or contract.extract or contract.envelope):
+        yield "output_checks='size_only' checks nothing but the size: leave invariants, extract and envelope out"
+    if contract.content_type is not None and "/" not in contract.content_type:
+        yield f"content_type {contract.content_type!r} is no media type such as application/json"
+    envelope = contract.envelope
+    if envelope is not None:
+        if envelope.ok is None and envelope.error is None and envelope.data is None:
+            yield "the envelope says nothing: give ok, error or data"
+        for pointer in (envelope.ok, envelope.error, envelope.data):
+            yield from _pointer("envelope", pointer)
+
+
+def _rules(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> Iterator[str]:
+    """Invariants name places that exist."""
+    for rule in contract.invariants:
+        if isinstance(rule, _DECLARED):
+            yield from _declared(rule, contract.output is None)
+            if isinstance(rule, Equal):
+                name = rule.argument.partition("/")[2].partition("/")[0].replace("~1", "/").replace("~0", "~")
+                if complete and name not in arguments:
+                    yield f"{rule!r}: the input schema has no property {name!r}"
+        elif not callable(cast(object, rule)):
+            yield f"invariants holds callables or Range, Format, Equal, Compare, not {rule!r}"
+
+
+def _declared(rule: Declared, no_structure: bool) -> Iterator[str]:  # noqa: FBT001 - one caller
+    if no_structure:
+        yield f"{rule!r} looks into the output, which has no schema: give one"
+    for name in ("at", "output", "argument", "a", "b"):
+        yield from _pointer(repr(rule), getattr(rule, name, None))
+    if isinstance(rule, Range) and (rule.min is None) and (rule.max is None):
+        yield f"{rule!r}: give min, max or both"
+    if isinstance(rule, Range) and rule.min is not None and rule.max is not None and rule.min > rule.max:
+        yield f"{rule!r}: min is above max"
+    if isinstance(rule, Compare) and rule.op not in get_args(Comparison):
+        yield f"{rule!r}: op is one of {', '.join(get_args(Comparison))}"
+
+
+def _pointer(where: str, pointer: object) -> Iterator[str]:
+    if pointer is not None and not (isinstance(pointer, str) and (pointer == "" or pointer.startswith("/"))):
+        yield f"{where}: {pointer!r} is no JSON pointer such as /data/total"

@@ -1,0 +1,252 @@
+"""Contracts out of Python types, through pydantic: schemas, conversion of arguments, validators.
+
+pydantic is imported when the first such contract is built, never before.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origin
+
+from pokayoke.core.call import Finding
+from pokayoke.errors import ContractError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
+
+CODES: dict[str, str] = {
+    "model_rejected": "a validator of the argument model refuses the value",
+}
+
+_MAX_FINDINGS = 20
+_SCALARS = (str, int, float, bool, type(None))
+_KEY_STAND_IN = "0" * 64
+"""Stands for the ledger key while a model that asks for it validates what the model sent."""
+
+
+def input_schema_of(kind: Any, where: str) -> dict[str, Any]:
+    """Return the closed JSON Schema of what a type accepts.
+
+    Every object whose properties are listed is closed unless its type says `extra="allow"`: an
+    unknown field is a typo of the model until somebody declares otherwise.
+    """
+    schema = _json_schema(adapter_of(kind, where), "validation", where)
+    _close(schema)
+    return schema
+
+
+def output_schema_of(kind: Any, where: str) -> dict[str, Any] | Literal["text"] | None:
+    """Return the schema of what a return type serialises to.
+
+    Returns:
+        `"text"` for `str`; None for types that promise nothing: Any, object, dict, dict[str, Any],
+        list, list[Any].
+    """
+    if kind is str:
+        return "text"
+    if kind in (inspect.Signature.empty, Any, object, dict, list, Mapping):
+        return None
+    if get_origin(kind) in (dict, list, Mapping) and get_args(kind)[-1] in (Any, object):
+        return None
+    return _json_schema(adapter_of(kind, where), "serialization", where)
+
+
+def from_model(name: str, model: Any, output: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the contract fields for a tool whose arguments are one model."""
+    where = f"model of {name!r}"
+    schema = input_schema_of(model, where)
+    made: dict[str, Any] = {
+        "name": name,
+        "input_schema": schema,
+        "output_schema": output_contract(output, where),
+        "description": schema.pop("description", ""),
+        "validate_input": validator(adapter_of(model, where), fields.get("key_argument")),
+        "defined_in_code": True,
+        **fields,
+    }
+    handler = fields.get("handler")
+    if handler is not None:
+        made["function"] = handler
+        made["handler"] = converting(handler, adapter_of(model, where), spread=False)
+    return made
+
+
+def output_contract(output: Any, where: str) -> Any:
+    """Return the output schema for what a programmer gave as output=: a schema, "text", a type or None."""
+    if output is None or isinstance(output, str | bool | dict):
+        return cast(Any, output)
+    return output_schema_of(output, where)
+
+
+def converting(handler: Callable[..., Any], adapter: TypeAdapter[Any], *, spread: bool) -> Callable[..., Any]:
+    """Return a handler that takes JSON values by name and calls the typed one.
+
+    Args:
+        handler: the function to call.
+        adapter: makes the typed value.
+        spread: True if the handler takes the fields of the value, False if the value itself.
+    """
+
+    def typed_call(arguments: dict[str, Any]) -> Any:
+        value = adapter.validate_python(arguments)
+        if not spread:
+            return handler(value)
+        return handler(**{name: _kept(sent, getattr(value, name)) for name, sent in arguments.items()})
+
+    if inspect.iscoroutinefunction(handler):
+
+        @functools.wraps(handler)
+        async def awaited(**arguments: Any) -> Any:
+            return await typed_call(arguments)
+
+        return awaited
+
+    @functools.wraps(handler)
+    def called(**arguments: Any) -> Any:
+        return typed_call(arguments)
+
+    return called
+
+
+def _kept(sent: Any, value: Any) -> Any:
+    """Return the typed value; a confined path (a text that can open itself) stays one where a text is wanted."""
+    return sent if type(value) is str and isinstance(sent, str) else value
+
+
+def validator(
+    adapter: TypeAdapter[Any], key_argument: str | None = None
+) -> Callable[[dict[str, Any]], tuple[dict[str, Any], tuple[Finding, ...]]]:
+    """Return the function that lets a model's validators look at arguments.
+
+    It returns the arguments as JSON values, changed only where a validator changed them, and what
+    the validators refuse. Defaults are not filled in: what the model did not send stays unsent.
+    """
+    from pydantic import ValidationError  # noqa: PLC0415 - only where a model is used
+
+    def validate(arguments: dict[str, Any]) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+        given = arguments if key_argument is None else {**arguments, key_argument: _KEY_STAND_IN}
+        try:
+            value = adapter.validate_python(given)
+        except ValidationError as exc:
+            errors = exc.errors(include_url=False, include_context=False, include_input=False)
+            return arguments, tuple(_finding(error) for error in errors[:_MAX_FINDINGS])
+        as_python: Any = adapter.dump_python(value, by_alias=True, round_trip=True, warnings=False)
+        as_json: Any = adapter.dump_python(value, mode="json", by_alias=True, round_trip=True, warnings=False)
+        return _settled(arguments, as_python, as_json), ()
+
+    return validate
+
+
+def _settled(sent: Any, as_python: Any, as_json: Any) -> Any:
+    """Return a value after validation: as it was sent unless a validator changed its meaning.
+
+    A text that became another text was changed. A text that became a datetime, a UUID or a Decimal
+    was only read; how that one is written again says nothing, and neither does 2.0 read as 2.
+    """
+    if isinstance(sent, dict) and isinstance(as_python, dict):
+        members, typed, dumped = cast(dict[str, Any], sent), cast(dict[str, Any], as_python), as_json
+        return {
+            name: _settled(item, typed[name], dumped[name]) if name in typed and name in dumped else item
+            for name, item in members.items()
+        }
+    if isinstance(sent, list) and isinstance(as_python, list | tuple):
+        items, values = cast(list[Any], sent), cast(list[Any], as_python)
+        if len(items) == len(values):
+            return [_settled(*triple) for triple in zip(items, values, as_json, strict=True)]
+        return as_json
+    if type(as_python) not in _SCALARS or sent == as_json:
+        return sent
+    return as_json
+
+
+def _finding(error: ErrorDetails) -> Finding:
+    at = "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in error["loc"])
+    name = at[1:].replace("/", ".") or "arguments"
+    said = str(error["msg"])[:300]
+    return Finding(
+        code="model_rejected",
+        at=at,
+        blame="model",
+        message=f"{at or 'the value'}: {said}",
+        hint=f"`{name[:100]}` is not acceptable: {said}",
+        data={"type": error["type"]},
+    )
+
+
+def is_plain(kind: Any) -> bool:
+    """Return whether a JSON value that fits the type's schema is already a value of the type."""
+    from pydantic.fields import FieldInfo  # noqa: PLC0415 - only where a function is typed
+
+    origin = get_origin(kind)
+    if origin is typing.Annotated:
+        inner, *notes = get_args(kind)
+        return is_plain(inner) and all(
+            isinstance(note, str | FieldInfo) or type(note).__module__ == "annotated_types" for note in notes
+        )
+    if origin in (Union, types.UnionType, list):
+        return all(is_plain(one) for one in get_args(kind))
+    if origin is dict:
+        key, value = get_args(kind)
+        return key is str and is_plain(value)
+    if origin is Literal:
+        return all(type(one) in _SCALARS for one in get_args(kind))
+    return kind in (*_SCALARS, None, Any, dict, list)
+
+
+def adapter_of(kind: Any, where: str) -> TypeAdapter[Any]:
+    """Return pydantic's view of a type.
+
+    Raises:
+        ContractError: it has none.
+    """
+    from pydantic import TypeAdapter  # noqa: PLC0415 - only where a model is used
+    from pydantic.errors import PydanticUserError  # noqa: PLC0415
+
+    try:
+        return TypeAdapter(kind)
+    except (PydanticUserError, TypeError, NameError) as exc:
+        raise ContractError(
+            f"{where}: {_first_line(exc)}. Give a JSON Schema instead, or a type pydantic knows"
+        ) from None
+
+
+def _json_schema(adapter: TypeAdapter[Any], mode: Literal["validation", "serialization"], where: str) -> dict[str, Any]:
+    from pydantic.errors import PydanticUserError  # noqa: PLC0415 - only where a model is used
+    from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning  # noqa: PLC0415
+
+    class Untitled(GenerateJsonSchema):
+        """Without the titles made from field names: they tell a model nothing and cost tokens."""
+
+        def field_title_should_be_set(self, schema: Any) -> bool:
+            return False
+
+    try:
+        with warnings.catch_warnings():
+            # A default that is no JSON value is left out of the schema; the tool still has it.
+            warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
+            schema = adapter.json_schema(mode=mode, schema_generator=Untitled)
+    except PydanticUserError as exc:
+        raise ContractError(f"{where}: {_first_line(exc)}. Give a JSON Schema instead") from None
+    schema.pop("title", None)
+    return schema
+
+
+def _first_line(exc: BaseException) -> str:
+    return str(exc).partition("\n")[0].rstrip(".")
+
+
+def _close(schema: dict[str, Any]) -> None:
+    """Close every object with listed properties whose type did not say that it is open."""
+    from pokayoke.core.schema_map import subschemas  # noqa: PLC0415 - beside its only use
+
+    if "properties" in schema:
+        schema.setdefault("additionalProperties", False)
+    for _, child in subschemas(schema):
+        if isinstance(child, dict):
+            _close(cast(dict[str, Any], child))

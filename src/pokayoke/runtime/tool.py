@@ -1,0 +1,167 @@
+"""Tools from Python functions: types and docstring become the contract.
+
+    @tool(effect="read")
+    def stock(sku: str, shop: Literal["north", "south"] = "north") -> Stock:
+        \"\"\"Look up how many pieces a shop has.
+
+        Args:
+            sku: the article number, such as A-100.
+            shop: which shop.
+        \"\"\"
+
+What comes back is a `Contract` that can still be called like the function.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any, cast, overload
+
+from pokayoke.core import typed
+from pokayoke.core.call import Effect
+from pokayoke.core.contract import Contract
+from pokayoke.errors import ContractError
+from pokayoke.runtime.docstring import read_docstring
+
+_DECLARED = inspect.Signature.empty
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Contract: ...
+
+
+@overload
+def tool(
+    *,
+    effect: Effect = "write",
+    name: str | None = None,
+    output: Any = None,
+    identity: tuple[str, ...] | None = None,
+    timeout: float | None = None,
+    paths: typing.Mapping[str, typing.Sequence[Any]] | None = None,
+    **fields: Any,
+) -> Callable[[Callable[..., Any]], Contract]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    effect: Effect = "write",
+    name: str | None = None,
+    output: Any = None,
+    **fields: Any,
+) -> Contract | Callable[[Callable[..., Any]], Contract]:
+    """Turn a function into a tool. Works bare (`@tool`) and with options (`@tool(effect="read")`).
+
+    Args:
+        function: a sync or async function whose parameters are annotated.
+        effect: read, write or destructive. What is not declared is a write.
+        name: the tool's name; the function's own if not given.
+        output: what it returns, if the return annotation does not say: a JSON Schema, a type that
+            pydantic understands, or "text".
+        fields: any other field of `Contract`, such as identity, timeout (seconds), paths, approval,
+            key_argument or version. `description` replaces the docstring.
+
+    Returns:
+        The contract. Calling it calls the function as it was written, unguarded.
+
+    Raises:
+        ContractError: the signature cannot be a tool's; the message says what to change.
+    """
+
+    def make(function: Callable[..., Any]) -> Contract:
+        return from_function(function, effect=effect, name=name, output=output, **fields)
+
+    return make if function is None else make(function)
+
+
+def from_function(
+    function: Callable[..., Any],
+    *,
+    effect: Effect = "write",
+    name: str | None = None,
+    output: Any = None,
+    **fields: Any,
+) -> Contract:
+    """Build a contract from a function; see `tool`."""
+    if not callable(cast(object, function)) or isinstance(function, type | Contract):
+        raise ContractError(f"tool() takes a function, not {function!r}")
+    named = name or getattr(function, "__name__", "")
+    if not named or named == "<lambda>":
+        raise ContractError(f"{function!r} has no name: give one with name=")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ContractError(f"{named} is a generator, whose items come after it has returned. Return a list")
+    signature, hints = _signature(function, named)
+    notes = read_docstring(inspect.getdoc(function) or "")
+    arguments = _arguments_type(named, signature, hints)
+    where = f"arguments of {named!r}"
+    schema = typed.input_schema_of(arguments, where)
+    _describe(schema, notes.arguments)
+    made: dict[str, Any] = {
+        "description": notes.summary,
+        "handler": function,
+        "function": function,
+        "defined_in_code": True,
+        **fields,
+    }
+    if not all(typed.is_plain(hints[parameter]) for parameter in signature.parameters):
+        adapter = typed.adapter_of(arguments, where)
+        made["handler"] = typed.converting(function, adapter, spread=True)
+        made["validate_input"] = typed.validator(adapter, fields.get("key_argument"))
+    promised = output if output is not None else hints.get("return", _DECLARED)
+    made["output_schema"] = typed.output_contract(promised, f"output of {named!r}")
+    return Contract.from_schema(named, schema, effect=effect, **made)
+
+
+def _signature(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, dict[str, Any]]:
+    """Return the signature and the resolved annotations of a function that can be a tool."""
+    signature = inspect.signature(function)
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        hints = typing.get_type_hints(inspect.unwrap(cast(Any, target)), include_extras=True)
+    except NameError as exc:
+        raise ContractError(
+            f"{name}: the annotation {exc.name!r} cannot be resolved. Import it at module level"
+        ) from None
+    for parameter in signature.parameters.values():
+        what = f"{name}: parameter {parameter.name!r}"
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise ContractError(f"{what} is positional-only, but tools are called by name. Remove the / after it")
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise ContractError(f"{what} takes any number of values. Use one parameter with a list type")
+        if parameter.kind is parameter.VAR_KEYWORD:
+            raise ContractError(f"{what} takes any name, so no misspelt one could be noticed. Name the parameters")
+        if parameter.name not in hints:
+            hint = "decorate the bound method: tool(...)(instance.method)" if parameter.name in ("self", "cls") else ""
+            raise ContractError(f"{what} has no type. {hint or 'Annotate it, such as ' + parameter.name + ': str'}")
+    return signature, hints
+
+
+def _arguments_type(name: str, signature: inspect.Signature, hints: dict[str, Any]) -> type:
+    """Return a type with one field per parameter. A dataclass takes any name that Python does."""
+    members: list[Any] = []
+    for parameter in signature.parameters.values():
+        if parameter.default is parameter.empty:
+            members.append((parameter.name, hints[parameter.name]))
+        else:
+            default: Any = dataclasses.field(default_factory=lambda value=parameter.default: value)
+            if parameter.default.__hash__ is not None:
+                default = dataclasses.field(default=parameter.default)
+            members.append((parameter.name, hints[parameter.name], default))
+    made = dataclasses.make_dataclass(name if name.isidentifier() else "Arguments", members, kw_only=True)
+    made.__doc__ = None
+    made.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
+    return made
+
+
+def _describe(schema: dict[str, Any], notes: dict[str, str]) -> None:
+    """Give arguments the description their docstring has, unless their type brought one."""
+    schema.pop("description", None)
+    for name, note in notes.items():
+        described = schema.get("properties", {}).get(name)
+        if isinstance(described, dict):
+            cast(dict[str, Any], described).setdefault("description", note)
