@@ -11,6 +11,7 @@ import pytest
 from pokayoke import testing
 from pokayoke.core.call import Raw
 from pokayoke.core.contract import Contract
+from pokayoke.runtime.tool import from_function
 from pokayoke.testing import FAULTS, Faults, faulty
 
 
@@ -55,6 +56,15 @@ def test_a_contract_keeps_everything_but_its_handler():
     assert (wrapped.id, wrapped.timeout, wrapped.input_schema) == (contract.id, 2.0, contract.input_schema)
     assert wrapped(user_id="u").body == ""
     assert contract(user_id="u")["plan"] == "pro"
+
+
+def test_a_contract_made_from_a_function_fails_both_ways():
+    """A tool made from a function fails when a guard runs its handler and when it is called directly."""
+    plan = Faults(["empty_body", "empty_body"])
+    wrapped = faulty(from_function(profile, effect="read"), plan)
+    assert wrapped(user_id="u").body == ""
+    assert wrapped.handler(user_id="u").body == ""
+    assert plan.log == [testing.Happening({"user_id": "u"}, "empty_body", effect=True)] * 2
 
 
 def test_a_contract_without_a_handler_is_refused():

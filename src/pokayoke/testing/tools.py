@@ -238,7 +238,9 @@ def faulty(tool: Any, faults: Faults | Iterable[str | Fault]) -> Any:
     if isinstance(tool, Contract):
         if tool.handler is None:
             raise ValueError(f"{tool.id} has no handler that could fail; wrap the function that is invoked")
-        return dataclasses.replace(tool, handler=faulty(tool.handler, plan))
+        # The function beside a handler that converts is what a direct call of the contract runs.
+        function = tool.function and faulty(tool.function, plan)
+        return dataclasses.replace(tool, handler=faulty(tool.handler, plan), function=function)
     return _async_tool(tool, plan) if inspect.iscoroutinefunction(tool) else _sync_tool(tool, plan)
 
 
