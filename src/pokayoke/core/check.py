@@ -12,8 +12,8 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core.call import Blame, Finding
-from pokayoke.core.places import Facts, Node, Path, facts_at, item_facts, join, split, spoken
 from pokayoke.core.placeholders import find_placeholders
+from pokayoke.core.places import Facts, Node, Path, facts_at, item_facts, join, split, spoken
 from pokayoke.core.schema import Problem, Schema
 
 __all__ = ["CODES", "Issue", "check", "clarification", "describe_issue", "issues_of", "placeholders", "wanted"]
@@ -234,7 +234,7 @@ def _kind(name: str, facts: Facts, schema: Schema, depth: int) -> str:
 def _text(facts: Facts) -> str:
     if facts.formats:
         return f"a text in the format {' or '.join(sorted(facts.formats))}" + (
-            ", such as 2026-11-21" if facts.formats == {"date"} else ""
+            ", such as 2026-11-21" if "date" in facts.formats else ""
         )
     text = "a text" + _size(facts.nodes, "minLength", "maxLength", "characters")
     pattern = next((node["pattern"] for node in facts.nodes if isinstance(node.get("pattern"), str)), None)

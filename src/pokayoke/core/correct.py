@@ -20,8 +20,8 @@ from pokayoke.core.check import clarification, issues_of, placeholders
 from pokayoke.core.contract import Contract
 from pokayoke.core.correct_steps import Work
 from pokayoke.core.correctors import compile_correctors, failed, is_plain
-from pokayoke.core.places import join, same
 from pokayoke.core.placeholders import find_placeholders, may_hold_placeholder
+from pokayoke.core.places import join, same
 
 __all__ = ["CODES", "Prepared", "clarification", "confidence", "prepare"]
 
@@ -198,5 +198,5 @@ def _copied(value: Any) -> Any:
     if type(value) is dict:
         return {key: _copied(item) for key, item in cast(dict[str, Any], value).items()}
     if type(value) is list:
-        return [_copied(item) for item in cast(list[Any], value)]
+        return [_copied(item) for item in cast(Sequence[Any], value)]
     return value

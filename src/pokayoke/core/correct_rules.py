@@ -17,6 +17,7 @@ proposal of the same class is accepted too. What a rule leaves alone is as much 
 ``1`` for boolean      refused; ``true`` for a number likewise
 ``"null"``             null where null is allowed
 ``"a, b"`` for a list  refused: one item or two. Text with a blank ("New York") is *likely* one item
+``{…}`` for a list     one item only if the items' fields are declared and these are they
 ``12`` for a string    *likely* "12": the digits are right, leading zeros may have been lost
 ``1.5`` for a string   refused: the number does not tell how it was spelled (1.50)
 =====================  =========================================================================
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from typing import Any, cast
 
@@ -48,7 +49,8 @@ _DATE = re.compile(
     r"(?P<y>[0-9]{4})(?:(?P<s>[-/.])(?P<m>[0-9]{1,2})(?P=s)(?P<d>[0-9]{1,2})|(?P<m2>[0-9]{2})(?P<d2>[0-9]{2}))"
 )
 _CLOCK = re.compile(
-    r"(?P<day>\d{4}[-/.]?\d{1,2}[-/.]?\d{1,2})[Tt ](?P<time>\d{2}:\d{2}:\d{2}(?:\.\d+)?) ?(?P<zone>[Zz]|[+-]\d{2}:?\d{2})",
+    r"(?P<day>\d{4}[-/.]?\d{1,2}[-/.]?\d{1,2})[Tt ](?P<time>\d{2}:\d{2}:\d{2}(?:\.\d+)?)"
+    r" ?(?P<zone>[Zz]|[+-]\d{2}:?\d{2})",
     re.ASCII,
 )
 
@@ -84,9 +86,9 @@ def proposals(value: Any, facts: Facts, schema: Schema, *, nested: bool = False)
     if nested:
         return
     if isinstance(value, list):
-        items = cast(list[Any], value)
+        items = cast(Sequence[Any], value)
         if len(items) == 1 and "array" not in facts.types:
-            yield from _adapted(items[0], facts, schema, "value_from_single_item", lambda item: item)
+            yield from _adapted(items[0], facts, schema, "value_from_single_item", _itself)
     elif "array" in facts.types and value is not None:
         yield from _wrapped(value, item_facts(schema, facts), schema)
 
@@ -121,11 +123,13 @@ def _from_text(text: str, facts: Facts) -> Iterator[Proposal]:
 
 
 def _choice(plain: str, facts: Facts) -> Iterator[Proposal]:
-    """Match by case and spaces; the caller refuses if more than one choice fits."""
-    folded = " ".join(plain.casefold().split())
-    for choice in facts.choices:
-        if isinstance(choice, str) and " ".join(choice.casefold().split()) == folded:
-            yield Proposal("choice_spelling", "equivalent", choice)
+    """Match by spaces, else by case and spaces; the caller refuses if more than one choice fits."""
+    texts = [choice for choice in facts.choices if isinstance(choice, str)]
+    spaced = " ".join(plain.split())
+    found = [choice for choice in texts if " ".join(choice.split()) == spaced]
+    folded = spaced.casefold()
+    for choice in found or [choice for choice in texts if " ".join(choice.split()).casefold() == folded]:
+        yield Proposal("choice_spelling", "equivalent", choice)
 
 
 def _number(text: str, *, whole: bool) -> int | float | None:
@@ -136,7 +140,7 @@ def _number(text: str, *, whole: bool) -> int | float | None:
     if match["power"] is None and match["decimals"] is None:
         return int(text)
     if match["power"] is None and not match["decimals"].strip(".0") and len(match["decimals"]) != 4:  # noqa: PLR2004
-        return int(text.split(".")[0])
+        return int(text.split(".", maxsplit=1)[0])
     number = float(text)
     return number if math.isfinite(number) and not whole else None
 
@@ -186,13 +190,28 @@ def _wrapped(value: Any, inner: Facts, schema: Schema) -> Iterator[Proposal]:
             return
         elif any(map(str.isspace, plain)):
             kind = "likely"
-    for proposal in _adapted(value, inner, schema, "list_from_single_value", lambda item: [item]):
+    elif isinstance(value, dict) and not _is_one_item(cast(dict[str, Any], value), inner):
+        return
+    for proposal in _adapted(value, inner, schema, "list_from_single_value", _listed):
         yield Proposal(proposal.rule, "likely" if kind == "likely" else proposal.kind, proposal.after)
 
 
-def _adapted(value: Any, facts: Facts, schema: Schema, rule: str, build: Any) -> Iterator[Proposal]:
+def _is_one_item(value: dict[str, Any], inner: Facts) -> bool:
+    """Return whether an object is recognisable as one item: only declared fields, no required one missing."""
+    return bool(value) and value.keys() <= set(inner.properties) and inner.required <= value.keys()
+
+
+def _adapted(value: Any, facts: Facts, schema: Schema, rule: str, build: Callable[[Any], Any]) -> Iterator[Proposal]:
     """Propose a value put into another shape: as it is if its type fits, else each of its other spellings."""
     if not facts.types or json_types(value) & facts.types:
         yield Proposal(rule, "equivalent", build(value))
     for proposal in proposals(value, facts, schema, nested=True):
         yield Proposal(rule, proposal.kind, build(proposal.after))
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _listed(value: Any) -> Any:
+    return [value]

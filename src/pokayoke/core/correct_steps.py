@@ -222,7 +222,7 @@ class Work:
         yield Step(whole, target, (correction,), kind, meant)
         if any(other.path == target for other in issues_of(whole, self._schema)):
             for step in self._spellings(whole, target):
-                worst = max(kind, step.kind, key=_ORDER.index)
+                worst = _ORDER[max(_ORDER.index(kind), _ORDER.index(step.kind))]
                 yield Step(step.value, target, (correction, *step.corrections), worst, meant)
 
 

@@ -40,9 +40,12 @@ _UNCHANGED = object()
 # Words that count single things. Containers and multiples (box, pack, dozen, pair, 箱, 打, 双) are left
 # out: two boxes are not two pieces.
 _COUNTING_WORDS = frozenset(
-    "件 個 个 箇 枚 本 台 冊 册 つ 人 名 点 匹 頭 头 只 张 張 条 支 位 辆 輛 部 份 개 명 권 "
-    "pc pcs piece pieces item items unit units ea each count ct stk stück stücke stueck pièce pièces unité unités "
-    "pieza piezas unidad unidades pezzo pezzi шт штук штуки".split()
+    {
+        *"件個个箇枚本台冊册つ人名点匹頭头只张張条支位辆輛部份개명권",
+        *("pc", "pcs", "piece", "pieces", "item", "items", "unit", "units", "ea", "each", "count", "ct"),
+        *("stk", "stück", "stücke", "stueck", "pièce", "pièces", "unité", "unités"),
+        *("pieza", "piezas", "unidad", "unidades", "pezzo", "pezzi", "шт", "штук", "штуки"),
+    }
 )
 _COUNT = re.compile(r"(?P<number>0|[1-9][0-9]{0,14})\s?(?P<word>[^\W\d_]{1,24})\.?")
 _FULL_WIDTH = str.maketrans("０１２３４５６７８９", "0123456789")
@@ -129,12 +132,14 @@ def _known(path: Path, schema: dict[str, Any] | bool, field: str) -> tuple[Any, 
     return facts.choices
 
 
-def _compile(given: Any, field: str, choices: tuple[Any, ...]) -> _Named | _Own:
-    name, argument = given, None
+def _compile(given: object, field: str, choices: tuple[Any, ...]) -> _Named | _Own:
+    name: object = given
+    argument: object = None
     if isinstance(given, str):
         name, _, argument = given.partition(":")
-    elif isinstance(given, Mapping) and len(cast(Mapping[str, Any], given)) == 1:
-        name, argument = next(iter(cast(Mapping[str, Any], given).items()))
+    elif isinstance(given, Mapping):
+        entries = cast(Mapping[str, Any], given)
+        name, argument = next(iter(entries.items())) if len(entries) == 1 else (None, None)
     elif callable(given):
         return _Own(f"corrector:{getattr(given, '__name__', type(given).__name__)}", given)
     if name == "counter_suffix" and (not argument or isinstance(argument, tuple | list)):
@@ -185,12 +190,12 @@ def is_plain(value: Any) -> bool:
             return True
         item = stack.pop()
         if type(item) is dict:
-            entries = cast(dict[Any, Any], item)
+            entries = cast(Mapping[Any, Any], item)
             stack.extend(entries.values())
             if not all(type(key) is str for key in entries):
                 return False
         elif type(item) is list:
-            stack.extend(cast(list[Any], item))
+            stack.extend(cast(Sequence[Any], item))
         elif item is not None and type(item) not in (str, int, float, bool):
             return False
     return False

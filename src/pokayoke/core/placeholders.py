@@ -10,6 +10,7 @@ examples). Fields whose name says that they hold a pattern or a template may hol
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, cast
 
 from pokayoke.core.places import Path, facts_at, same
@@ -19,7 +20,8 @@ _LONGEST = 80
 
 _PREFILTER = re.compile(
     rb'"(?=[<{\[$.TFXxIiYyEeRrCcPpAa\xe2])'
-    rb"(?:[<{\[$]|\.\.\.|\xe2\x80\xa6|T(?:ODO|BD)\"|FIXME\"|XXXX|xxxx|I(?:NSERT|nsert)|insert[ _-]|Y(?:OUR|our)[_-]|your[_-]"
+    rb"(?:[<{\[$]|\.\.\.|\xe2\x80\xa6|T(?:ODO|BD)\"|FIXME\"|XXXX|xxxx|I(?:NSERT|nsert)|insert[ _-]"
+    rb"|Y(?:OUR|our)[_-]|your[_-]"
     rb"|E(?:NTER|nter)[ _-]|enter[ _-]|R(?:EPLACE|eplace)|replace[_-]?(?:me|with)|C(?:HANGE|hange)[_-]?|change[_-]?me"
     rb"|P(?:UT|ut)[ _-]|put[ _-]|A(?:DD|dd)[_-]|add[_-])"
 )
@@ -42,11 +44,17 @@ _CLOSERS = {"<": ">", "{": "}", "${": "}", "[": "]"}
 _SPACERS = re.compile(r"[ _.\-]+|(?<=[a-z0-9])(?=[A-Z])")
 _REQUESTS = frozenset(["your", "insert", "enter", "the", "some", "actual", "add", "replace", "put", "specify", "fill"])
 _NOUNS = frozenset(
-    "id ids name email token date number value string uuid url path key amount password placeholder here username "
-    "phone user customer order account currency city country".split()
+    (
+        *("id", "ids", "name", "email", "token", "date", "number", "value", "string", "uuid", "url", "path", "key"),
+        *("amount", "password", "placeholder", "here", "username", "phone", "user", "customer", "order", "account"),
+        *("currency", "city", "country"),
+    )
 )
 _PATTERN_FIELDS = frozenset(
-    "pattern patterns regex regexp glob selector template format needle markup placeholder old new".split()
+    (
+        *("pattern", "patterns", "regex", "regexp", "glob", "selector", "template", "format", "needle", "markup"),
+        *("placeholder", "old", "new"),
+    )
 )
 
 
@@ -72,7 +80,7 @@ def find_placeholders(value: Any, schema: Schema | None = None) -> list[tuple[Pa
         elif isinstance(item, dict):
             stack.extend(((*path, key), key, child) for key, child in reversed(cast(dict[str, Any], item).items()))
         elif isinstance(item, list):
-            rows = list(enumerate(cast(list[Any], item)))
+            rows = list(enumerate(cast(Sequence[Any], item)))
             stack.extend(((*path, str(index)), field, child) for index, child in reversed(rows))
     return found
 
@@ -112,5 +120,5 @@ def _named(schema: Schema, path: Path, text: str) -> bool:
     listed = [*facts.choices, *(node.get("default") for node in facts.nodes)]
     for node in facts.nodes:
         examples = node.get("examples")
-        listed.extend(cast(list[Any], examples) if isinstance(examples, list) else ())
+        listed.extend(cast(Sequence[Any], examples) if isinstance(examples, list) else ())
     return "regex" in facts.formats or any(same(text, item) for item in listed)

@@ -22,6 +22,7 @@ Node = dict[str, Any]
 _MAX_NODES = 200
 _LISTS = ("allOf", "anyOf", "oneOf")
 _ONE = ("then", "else")
+_TYPE_NAMES: dict[type, str] = {str: "string", dict: "object", list: "array", float: "number", type(None): "null"}
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -75,7 +76,7 @@ def look_up(value: Any, path: Path) -> Any:
         if isinstance(value, dict):
             value = cast(dict[str, Any], value)[step]
         elif isinstance(value, list) and step.isdecimal():
-            value = cast(list[Any], value)[int(step)]
+            value = cast(Sequence[Any], value)[int(step)]
         else:
             raise LookupError(step)
     return value
@@ -92,7 +93,7 @@ def replaced(value: Any, path: Path, new: Any) -> Any:
     step, rest = path[0], path[1:]
     inner = replaced(look_up(value, (step,)), rest, new)
     if isinstance(value, list):
-        items = cast(list[Any], value)
+        items = cast(Sequence[Any], value)
         return [*items[: int(step)], inner, *items[int(step) + 1 :]]
     return {**value, step: inner}
 
@@ -144,8 +145,7 @@ def json_types(value: Any) -> frozenset[str]:
         return frozenset({"boolean"})
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return frozenset({"integer", "number"})
-    names = {str: "string", dict: "object", list: "array", float: "number", type(None): "null"}
-    return frozenset({names.get(type(value), "")})
+    return frozenset({_TYPE_NAMES.get(cast(type, type(value)), "")})
 
 
 def same(one: Any, other: Any) -> bool:
@@ -154,7 +154,7 @@ def same(one: Any, other: Any) -> bool:
         left, right = cast(dict[str, Any], one), cast(dict[str, Any], other)
         return left.keys() == right.keys() and all(same(item, right[key]) for key, item in left.items())
     if isinstance(one, list) and isinstance(other, list):
-        first, second = cast(list[Any], one), cast(list[Any], other)
+        first, second = cast(Sequence[Any], one), cast(Sequence[Any], other)
         return len(first) == len(second) and all(map(same, first, second))
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
@@ -230,7 +230,7 @@ def _children(nodes: Iterable[Node], step: str) -> list[Any]:
             found.extend(node[key] for key in ("additionalProperties", "unevaluatedProperties") if key in node)
         if step.isdecimal():
             listed = node.get("prefixItems", node.get("items"))
-            rows = cast(list[Any], listed) if isinstance(listed, list) else []
+            rows = cast(Sequence[Any], listed) if isinstance(listed, list) else ()
             if int(step) < len(rows):
                 found.append(rows[int(step)])
             else:

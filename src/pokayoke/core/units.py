@@ -74,7 +74,7 @@ _DEGREES = {
     "C": ("C", "°C", "℃", "celsius", "degrees celsius"),
     "F": ("F", "°F", "℉", "fahrenheit", "degrees fahrenheit"),
 }
-# kelvin = degrees * factor + offset
+# Factor and offset that turn degrees into kelvin.
 _SCALES: dict[str, tuple[Fraction, Fraction]] = {
     "K": (Fraction(1), Fraction(0)),
     "C": (Fraction(1), Fraction("273.15")),
@@ -100,8 +100,8 @@ def _index() -> dict[str, Unit]:
     for dimension, rows in _TABLE.items():
         for factor, names in rows.items():
             found.update(dict.fromkeys(names.split(), Unit(dimension, Fraction(factor))))
-    for scale, names in _DEGREES.items():
-        found.update(dict.fromkeys(names, Unit("temperature", *_SCALES[scale])))
+    for scale, spellings in _DEGREES.items():
+        found.update(dict.fromkeys(spellings, Unit("temperature", *_SCALES[scale])))
     return found
 
 
