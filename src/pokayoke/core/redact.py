@@ -1,0 +1,267 @@
+"""Secrets out of everything that is written down: JSON payloads, trace lines, exception texts.
+
+What enters: canonical JSON bytes, a JSON value or a text. What leaves: the same with `[redacted]`
+in place of every secret. What must never happen here: an exception, a hang, or a secret that
+survives because redaction failed; then the payload becomes `[redaction failed]`.
+
+Four things make a value secret: the name it stands under (`password`, `apiKey`, a configured field,
+a name marked by the tool's contract), its own shape (`sk-...`, a JWT, a PEM key, a card number), a
+configured pattern, and having been seen under a secret name before (`Seen`): that last one catches the
+exception text that repeats the password it was called with.
+
+Most payloads hold nothing of this kind, so the decision falls on the bytes, without a walk: a few
+dozen literals are searched at once by the SIMD engine behind jsonschema-rs, and only a hit is parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from pokayoke.core.secret import (
+    HIDDEN,
+    NameRules,
+    Pattern,
+    Seen,
+    flat,
+    has_card_digits,
+    has_secret_literal,
+    hide_in_text,
+    is_card,
+    matcher,
+)
+
+FAILED: Final = "[redaction failed]"
+FAILED_JSON: Final = b'"[redaction failed]"'
+
+# Decoding and encoding with msgspec keeps integers of any size exact; orjson would make them floats.
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+# Fields of a finding or a correction that repeat the value it is about.
+_ABOUT: Final = frozenset({"before", "after", "data", "message", "hint", "got"})
+
+_PAYLOADS: Final = frozenset({"arguments", "result", "raw"})
+_REMEMBERED_MARKS: Final = 4_096
+
+
+class _Names:
+    """The rules for one set of names, and the search without whose hit none of them applies."""
+
+    __slots__ = ("hit", "rules")
+
+    def __init__(self, custom: frozenset[str]) -> None:
+        self.rules = NameRules(custom)
+        source = self.rules.prefilter()
+        self.hit = matcher(source) if source else None
+
+
+class Redactor:
+    """Takes secrets out of payloads, trace lines and texts. Immutable and safe to share.
+
+    Args:
+        fields: names whose values are never written, beside the built-in ones. Case, `-`, `_`, `.`
+            and spaces make no difference; of a path only the last segment counts.
+        patterns: regular expressions (ECMA-262 as in JSON Schema, without look-around and
+            back-references, so that no text can make them hang). What they match is never written.
+        hooks: callables that take a JSON value and return what may be written instead. One that
+            raises costs the payload, never the call.
+
+    Raises:
+        PolicyError: a pattern does not compile, or matches the empty text.
+    """
+
+    def __init__(
+        self,
+        fields: Iterable[str] = (),
+        patterns: Iterable[str] = (),
+        hooks: Iterable[Callable[[Any], Any]] = (),
+    ) -> None:
+        self._patterns = tuple(Pattern(text) for text in patterns)
+        self._hooks = tuple(hooks)
+        self._fields = frozenset(flat(name) for name in fields)
+        self._rules: dict[tuple[str, ...], _Names] = {(): _Names(self._fields)}
+        # A pattern that could match across a JSON escape cannot be judged on the bytes: then all are walked.
+        self._walk_all = bool(self._hooks) or any(p.prefilter is None for p in self._patterns)
+        sources = [p.prefilter for p in self._patterns if p.prefilter is not None]
+        self._pattern_hit = matcher("|".join(f"(?:{s})" for s in sources)) if sources else None
+
+    def _names(self, marks: tuple[str, ...]) -> _Names:
+        names = self._rules.get(marks)
+        if names is None:
+            names = _Names(self._fields | {flat(name) for name in marks})
+            if len(self._rules) < _REMEMBERED_MARKS:
+                self._rules[marks] = names
+        return names
+
+    def clean(self, data: bytes, *, marks: tuple[str, ...] = ()) -> bool:
+        """True if nothing in these canonical JSON bytes can be secret (no walk is needed).
+
+        Args:
+            data: JSON as orjson or msgspec writes it: UTF-8, no needless escapes.
+            marks: names that the tool's contract marks as secret.
+        """
+        if self._walk_all:
+            return False
+        lowered = str(data.lower(), "utf-8")
+        if has_secret_literal(lowered) or has_card_digits(lowered):
+            return False
+        names = self._names(marks)
+        if names.hit is not None and names.hit(lowered):
+            return False
+        return self._pattern_hit is None or not self._pattern_hit(str(data, "utf-8"))
+
+    def payload(self, data: bytes, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> bytes:
+        """Return the JSON bytes without secrets: the same object if there are none.
+
+        Args:
+            data: canonical JSON bytes of one value.
+            marks: names that the tool's contract marks as secret.
+            seen: secrets met before; those found here under a secret name are added.
+        """
+        try:
+            if not self.clean(data, marks=marks):
+                data = _encode(self._walk(self._hooked(_decode(data)), self._names(marks).rules, seen))
+            return self._forget(data, seen)
+        except Exception:  # noqa: BLE001 - whatever went wrong: the payload is dropped, the call goes on
+            return FAILED_JSON
+
+    def event(self, line: bytes, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> bytes | None:
+        """Return a trace line without secrets, or None if it could not be made safe.
+
+        The names at the top of an event are ours, so they are never taken for a tool's field.
+
+        Args:
+            line: the event as canonical JSON, without a newline.
+            marks: names that the tool's contract marks as secret.
+            seen: secrets of this run; those found under a secret name are added.
+        """
+        try:
+            if not self.clean(line, marks=marks):
+                line = _encode(self._event(_decode(line), self._names(marks).rules, seen))
+            return self._forget(line, seen)
+        except Exception:  # noqa: BLE001 - as in payload()
+            return None
+
+    def value(self, value: Any, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> Any:
+        """Return a JSON value without secrets; `[redaction failed]` if that was impossible."""
+        try:
+            cleaned = self._walk(self._hooked(value), self._names(marks).rules, seen)
+            return _decode(self._forget(_encode(cleaned), seen))
+        except Exception:  # noqa: BLE001 - as in payload()
+            return FAILED
+
+    def text(self, text: str, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> str:
+        """Return a free text (an exception, a raw argument text) without secrets."""
+        try:
+            hidden = self._leaf(text, self._names(marks).rules, seen)
+            return hidden if seen is None else seen.hide(hidden)
+        except Exception:  # noqa: BLE001 - as in payload()
+            return FAILED
+
+    def _event(self, event: dict[str, Any], rules: NameRules, seen: Seen | None) -> dict[str, Any]:
+        return {
+            key: self._walk(self._hooked(item) if key in _PAYLOADS else item, rules, seen)
+            for key, item in event.items()
+        }
+
+    def _hooked(self, value: Any) -> Any:
+        for hook in self._hooks:
+            try:
+                value = hook(value)
+            except (Exception, SystemExit):  # noqa: BLE001 - a user's redactor may do anything
+                return FAILED
+        return value
+
+    def _walk(self, value: Any, rules: NameRules, seen: Seen | None) -> Any:
+        if isinstance(value, str):
+            return self._leaf(value, rules, seen)
+        if isinstance(value, dict):
+            return self._object(cast("dict[str, Any]", value), rules, seen)
+        if isinstance(value, (list, tuple)):
+            return [self._walk(item, rules, seen) for item in cast("Sequence[Any]", value)]
+        if isinstance(value, bool) or value is None:
+            return value
+        digits = str(value)
+        secret = is_card(digits) or any(p.found(digits) for p in self._patterns)
+        return HIDDEN if secret else value
+
+    def _object(self, value: dict[str, Any], rules: NameRules, seen: Seen | None) -> dict[str, Any]:
+        about = value.get("at")
+        secret_place = isinstance(about, str) and any(rules.secret(part) for part in about.split("/"))
+        result: dict[str, Any] = {}
+        for key, item in value.items():
+            name = self._leaf(key, rules, None)
+            while name != key and name in result:  # two secret names must not become one
+                name += "+"
+            if rules.hides(key, item) or (secret_place and key in _ABOUT and item):
+                if seen is not None:
+                    seen.add(item)
+                result[name] = HIDDEN
+            else:
+                result[name] = self._walk(item, rules, seen)
+        return result
+
+    def _leaf(self, text: str, rules: NameRules, seen: Seen | None) -> str:
+        lowered = text.lower()
+        # The extra space lets a literal that expects a character before it match at the start.
+        padded = f" {lowered}"
+        if has_secret_literal(padded) or has_card_digits(padded) or rules.custom:
+            text = hide_in_text(text, rules, seen)
+        for pattern in self._patterns:
+            if pattern.found(text):
+                text = pattern.hide(text)
+        return text
+
+    @staticmethod
+    def _forget(data: bytes, seen: Seen | None) -> bytes:
+        """Take out what was seen under a secret name earlier, wherever it stands now."""
+        if seen is None or not seen.within(data):
+            return data
+        return _encode(_hide_seen(_decode(data), seen))
+
+
+def _hide_seen(value: Any, seen: Seen) -> Any:
+    if isinstance(value, str):
+        return seen.hide(value)
+    if isinstance(value, dict):
+        return {seen.hide(key): _hide_seen(item, seen) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_hide_seen(item, seen) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def secret_fields(schema: Any) -> tuple[str, ...]:
+    """Names of the properties a JSON Schema marks as secret.
+
+    A property is marked by `"writeOnly": true`, `"format": "password"` (both from OpenAPI) or
+    `"x-secret": true`.
+
+    Args:
+        schema: a JSON Schema, as a Python value.
+
+    Returns:
+        The names, sorted, each once: what `Redactor(marks=...)` takes.
+    """
+    names: set[str] = set()
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            fields = cast("dict[str, Any]", node)
+            properties = fields.get("properties")
+            if isinstance(properties, dict):
+                names.update(name for name, rule in cast("dict[str, Any]", properties).items() if _marked(rule))
+            waiting.extend(fields.values())
+        elif isinstance(node, list):
+            waiting.extend(cast("Sequence[Any]", node))
+    return tuple(sorted(names))
+
+
+def _marked(rule: Any) -> bool:
+    if not isinstance(rule, dict):
+        return False
+    marks = cast("dict[str, Any]", rule)
+    return marks.get("writeOnly") is True or marks.get("format") == "password" or marks.get("x-secret") is True
