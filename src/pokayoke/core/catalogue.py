@@ -90,7 +90,7 @@ class Catalogue:
             return Finding(
                 code="unknown_tool",
                 message="the call has no tool name",
-                hint="The tool name is empty. Write the name of one of the tools you were given, or answer without one.",
+                hint="The tool name is empty. Write the name of a tool you were given, or answer without one.",
             )
         known = self.names if offered is None else tuple(offered)
         matches = process.extract(
@@ -130,7 +130,7 @@ class Catalogue:
 
     def _respelt(self, name: str) -> Contract | Finding:
         """Try the spellings that carry no meaning; they must lead to exactly one tool."""
-        if isinstance(name, str) and _is_plain(name):
+        if _is_plain(name):
             for spelling in candidates(name, self._prefixes):
                 exact = self._exact.get(spelling)
                 found = [exact] if exact is not None else self._keys.get(key(spelling), [])
@@ -139,8 +139,10 @@ class Catalogue:
         return self.unknown(name)
 
 
-def _is_plain(name: str) -> bool:
+def _is_plain(name: object) -> bool:
     """Return whether a called name is free of characters that could make it look like another."""
+    if not isinstance(name, str):
+        return False
     text = " ".join(name.split()) if name.isascii() else name
     return not text.strip() or refused(text[:128]) is None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pokayoke.core.call import Effect, Finding
-from pokayoke.core.contract_rules import check_contract, is_async, normalise, without_argument
+from pokayoke.core.contract_rules import check_contract, has_code, is_async, normalise, without_argument
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
 from pokayoke.core.schema import Schema, compile_schema
 from pokayoke.core.terms import Compare, Declared, Envelope, Equal, Format, Range
@@ -167,8 +167,7 @@ class Contract:
         seal(self, "output", self._compile_output())
         seal(self, "unchecked", self.output_schema is None)
         seal(self, "is_async", is_async(self.handler))
-        given = [one for entry in self.correctors.values() for one in (entry if isinstance(entry, tuple) else (entry,))]
-        seal(self, "input_hooks", self.validate_input is not None or any(map(callable, given)))
+        seal(self, "input_hooks", self.validate_input is not None or any(map(has_code, self.correctors.values())))
         seal(self, "output_hooks", self.extract is not None or any(map(callable, self.invariants)))
         check_contract(self)
 
@@ -301,7 +300,8 @@ def _build(fields: dict[str, Any]) -> Contract:
     unknown = fields.keys() - FIELDS
     if unknown:
         raise ContractError(
-            f"{fields.get('name')}: a contract has no field {', '.join(sorted(unknown))}. It has: {', '.join(sorted(FIELDS))}"
+            f"{fields.get('name')}: a contract has no field {', '.join(sorted(unknown))}. "
+            f"It has: {', '.join(sorted(FIELDS))}"
         )
     return Contract(**fields)
 

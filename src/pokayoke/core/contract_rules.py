@@ -15,6 +15,7 @@ from pokayoke.core.correctors import compile_correctors
 from pokayoke.core.names import refused
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
 from pokayoke.core.schema import Schema
+from pokayoke.core.schema_map import is_object
 from pokayoke.core.terms import Compare, Comparison, Declared, Envelope, Equal, Format, Range
 from pokayoke.errors import ContractError
 
@@ -29,7 +30,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "output_checks": ("full", "size_only"),
 }
 _LOOKUP_SAFE = ("downstream_key", "executor_dead", "settled")
-_CALLABLES = ("handler", "function", "lookup", "extract", "validate_input")
 _TOO_WIDE = (Exception, RuntimeError, OSError, ValueError)
 _DECLARED = (Range, Format, Equal, Compare)
 
@@ -52,7 +52,7 @@ def normalise(contract: Contract) -> dict[str, Any]:
         value = getattr(contract, name)
         if not isinstance(value, Mapping):
             raise ContractError(f"{contract.name}: {name} maps argument names to values, it is no {value!r}")
-    if isinstance(contract.input_schema, bool) or not isinstance(cast(object, contract.input_schema), Mapping):
+    if not isinstance(cast(object, contract.input_schema), Mapping):
         raise ContractError(f"{contract.name}: input_schema is a JSON Schema of an object")
     changed["paths"] = {argument: _roots(contract, argument) for argument in contract.paths}
     changed["correctors"] = {
@@ -70,6 +70,12 @@ def _roots(contract: Contract, argument: str) -> tuple[str, ...]:
     return tuple(root if isinstance(root, str) else root.__fspath__() for root in roots)
 
 
+def has_code(entry: Any) -> bool:
+    """Return whether the correctors of one field run user code."""
+    entries: tuple[Any, ...] = entry if isinstance(entry, tuple) else (entry,)
+    return any(map(callable, entries))
+
+
 def is_async(handler: Callable[..., Any] | None) -> bool:
     """Return whether calling a handler gives a coroutine."""
     if handler is None:
@@ -85,12 +91,12 @@ def without_argument(tool: str, schema: dict[str, Any], argument: str) -> dict[s
     """
     properties: dict[str, Any] = schema.get("properties", {})
     declared = properties.get(argument)
-    if not isinstance(declared, dict):
+    if not is_object(declared):
         raise ContractError(
             f"{tool}: key_argument {argument!r} is no property of the input schema. Add it there as a string; "
             "the model will not see it."
         )
-    if not _takes(cast(dict[str, Any], declared), "string"):
+    if not _takes(declared, "string"):
         raise ContractError(f"{tool}: key_argument {argument!r} must take a string, the guard fills it with one")
     return {
         **schema,
@@ -111,16 +117,15 @@ def declared_arguments(schema: Schema) -> tuple[dict[str, Any], bool]:
     pending: list[Any] = [schema.raw]
     while pending:
         node = pending.pop()
-        if not isinstance(node, dict) or id(node) in seen:
+        if not is_object(node) or id(node) in seen:
             continue
         seen.add(id(node))
-        part = cast(dict[str, Any], node)
-        for name, value in part.get("properties", {}).items():
+        for name, value in node.get("properties", {}).items():
             found.setdefault(name, value)
-        complete = complete and "patternProperties" not in part and "$dynamicRef" not in part
+        complete = complete and "patternProperties" not in node and "$dynamicRef" not in node
         for keyword in ("allOf", "anyOf", "oneOf"):
-            pending.extend(part.get(keyword, ()))
-        pending.extend((part.get("then"), part.get("else"), schema.target(part)))
+            pending.extend(node.get(keyword, ()))
+        pending.extend((node.get("then"), node.get("else"), schema.target(node)))
     return found, complete
 
 
@@ -149,8 +154,8 @@ def _identity_of_the_tool(contract: Contract) -> Iterator[str]:
     why = refused(contract.name)
     if why is not None:
         yield f"the name cannot be registered: {why}"
-    version: object = contract.version
-    if not isinstance(version, str) or not version.isprintable() or not version.strip() or "@" in version:
+    version = contract.version
+    if not _is_name(version) or not version.isprintable() or not version.strip() or "@" in version:
         yield f"version {version!r} must be a short text without @, such as '1' or '2.1'"
     root = contract.input_schema.get("type", "object")
     if root != "object" and "object" not in root:
@@ -158,34 +163,45 @@ def _identity_of_the_tool(contract: Contract) -> Iterator[str]:
 
 
 def _kinds(contract: Contract) -> Iterator[str]:
+    """Every field holds the kind of value it is for."""
     for name, choices in _CHOICES.items():
         if getattr(contract, name) not in choices:
             yield f"{name} is one of {', '.join(choices)}, not {getattr(contract, name)!r}"
-    for name in _CALLABLES:
+    for name, (fits, wanted) in _SINGLE.items():
         value = getattr(contract, name)
-        if value is not None and not callable(value):
-            yield f"{name} must be callable, not {value!r}"
-    for name in ("timeout", "settle_after", "max_chars"):
-        value = getattr(contract, name)
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf
-        ):
-            yield f"{name} must be a positive number, not {value!r}"
-    for name in ("identity", "sources", "roles", "redact"):
+        if value is not None and not fits(value):
+            yield f"{name} must be {wanted}, not {value!r}"
+    for name, (fits, wanted) in _EACH.items():
         for item in getattr(contract, name) or ():
-            if not isinstance(item, str):
-                yield f"{name} holds names, not {item!r}"
-    for name, kind in (("retry", RetryPolicy), ("envelope", Envelope)):
-        value = getattr(contract, name)
-        if value is not None and not isinstance(value, kind):
-            yield f"{name} must be {kind.__name__}(...), not {value!r}"
-    for limit in contract.quota:
-        if not isinstance(cast(object, limit), LimitPolicy):
-            yield f"quota holds LimitPolicy(...), not {limit!r}"
-    for name in ("no_effect_errors", "transient_errors"):
-        for kind in getattr(contract, name):
-            if not (isinstance(kind, type) and issubclass(kind, Exception)):
-                yield f"{name} holds exception classes, not {kind!r}"
+            if not fits(item):
+                yield f"{name} holds {wanted}, not {item!r}"
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _is_exception(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str)
+
+
+Fits = Callable[[Any], bool]
+_SINGLE: dict[str, tuple[Fits, str]] = {
+    **dict.fromkeys(("handler", "function", "lookup", "extract", "validate_input"), (callable, "callable")),
+    **dict.fromkeys(("timeout", "settle_after", "max_chars"), (_is_positive, "a positive number")),
+    **dict.fromkeys(("description", "content_type", "key_argument"), (_is_name, "a text")),
+    "retry": (lambda value: isinstance(value, RetryPolicy), "RetryPolicy(...)"),
+    "envelope": (lambda value: isinstance(value, Envelope), "Envelope(...)"),
+}
+_EACH: dict[str, tuple[Fits, str]] = {
+    **dict.fromkeys(("identity", "sources", "roles", "redact"), (_is_name, "names")),
+    **dict.fromkeys(("no_effect_errors", "transient_errors"), (_is_exception, "exception classes")),
+    "quota": (lambda value: isinstance(value, LimitPolicy), "LimitPolicy(...)"),
+}
 
 
 def _arguments(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> Iterator[str]:
@@ -202,15 +218,15 @@ def _arguments(contract: Contract, arguments: dict[str, Any], *, complete: bool)
             yield f"{what}, but the input schema has no such property. It has: {', '.join(arguments) or 'none'}"
     for name in contract.paths:
         schema = arguments.get(name)
-        if isinstance(schema, dict) and not _is_path(contract.input, cast(dict[str, Any], schema)):
+        if is_object(schema) and not _is_path(contract.input, schema):
             yield f"paths names {name!r}, which is not a string (or a list of strings) in the input schema"
 
 
 def _is_path(whole: Schema, schema: dict[str, Any]) -> bool:
     schema = whole.target(schema) or schema
     items = schema.get("items")
-    if isinstance(items, dict) and _takes(schema, "array"):
-        return _takes(whole.target(cast(dict[str, Any], items)) or cast(dict[str, Any], items), "string")
+    if is_object(items) and _takes(schema, "array"):
+        return _takes(whole.target(items) or items, "string")
     return _takes(schema, "string")
 
 
@@ -245,8 +261,8 @@ def _effects(contract: Contract) -> Iterator[str]:
     for kind in contract.no_effect_errors:
         if kind in _TOO_WIDE:
             yield (
-                f"no_effect_errors holds {kind.__name__}, which is also raised after an effect. Name the narrow classes "
-                "that are raised before anything happens"
+                f"no_effect_errors holds {kind.__name__}, which is also raised after an effect. "
+                "Name the narrow classes that are raised before anything happens"
             )
 
 
@@ -292,7 +308,7 @@ def _rules(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> 
     """Invariants name places that exist."""
     for rule in contract.invariants:
         if isinstance(rule, _DECLARED):
-            yield from _declared(rule, contract.output is None)
+            yield from _declared(rule, contract.output)
             if isinstance(rule, Equal):
                 name = rule.argument.partition("/")[2].partition("/")[0].replace("~1", "/").replace("~0", "~")
                 if complete and name not in arguments:
@@ -301,8 +317,8 @@ def _rules(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> 
             yield f"invariants holds callables or Range, Format, Equal, Compare, not {rule!r}"
 
 
-def _declared(rule: Declared, no_structure: bool) -> Iterator[str]:  # noqa: FBT001 - one caller
-    if no_structure:
+def _declared(rule: Declared, output: Schema | None) -> Iterator[str]:
+    if output is None:
         yield f"{rule!r} looks into the output, which has no schema: give one"
     for name in ("at", "output", "argument", "a", "b"):
         yield from _pointer(repr(rule), getattr(rule, name, None))

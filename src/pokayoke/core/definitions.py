@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from pokayoke.core.contract import Contract
 from pokayoke.core.names import Wire, wire_name
+from pokayoke.core.schema_map import is_object
 from pokayoke.errors import ContractError
 
 
@@ -50,7 +51,7 @@ def _mcp(name: str, contract: Contract) -> dict[str, Any]:
     if contract.description:
         definition["description"] = contract.description
     output = contract.output_schema
-    if isinstance(output, dict) and cast(dict[str, Any], output).get("type") == "object":  # MCP allows no other root
+    if is_object(output) and output.get("type") == "object":  # MCP allows no other root
         definition["outputSchema"] = output
     definition["annotations"] = {
         "readOnlyHint": contract.effect == "read",

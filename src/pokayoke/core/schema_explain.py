@@ -10,12 +10,12 @@ keywords are asked of the validator, so both agree on what they mean.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import jsonschema_rs
 import msgspec
 
-from pokayoke.core.schema_map import Draft, SchemaMap
+from pokayoke.core.schema_map import Draft, SchemaMap, is_array, is_object
 from pokayoke.core.schema_problems import MAX_PROBLEMS, Problem, escape, problem_of, short
 
 _MAX_STEPS = 200_000
@@ -55,9 +55,9 @@ class Explainer:
         """Return the problems of a value at a place with a subschema; empty if there are none."""
         if schema is False:
             return [problem_of(at, "false", "nothing here", value, {}, False)]
-        if not isinstance(schema, dict):
+        if not is_object(schema):
             return []
-        node = cast(dict[str, Any], schema)
+        node = schema
         key = (id(node), at)
         known = self.memo.get(key)
         if known is not None:
@@ -157,7 +157,7 @@ def _one_of(values: list[Any]) -> str:
 
 
 def _required(_run: Explainer, place: _Place) -> Found:
-    if isinstance(place.value, dict):
+    if is_object(place.value):
         for name in place.argument:
             if name not in place.value:
                 yield _missing(place, name)
@@ -175,14 +175,14 @@ def _missing(place: _Place, name: str) -> Problem:
 
 
 def _properties(run: Explainer, place: _Place) -> Found:
-    if isinstance(place.value, dict):
+    if is_object(place.value):
         for name, schema in place.argument.items():
             if name in place.value:
                 yield from run.explain(schema, place.value[name], place.at + escape(name), place.level)
 
 
 def _pattern_properties(run: Explainer, place: _Place) -> Found:
-    if isinstance(place.value, dict):
+    if is_object(place.value):
         for pattern, schema in place.argument.items():
             for name, item in place.value.items():
                 if not run.fails(place, "pattern", pattern, name):
@@ -201,7 +201,7 @@ def _extra_names(run: Explainer, place: _Place) -> list[str]:
 
 
 def _additional_properties(run: Explainer, place: _Place) -> Found:
-    if isinstance(place.value, dict) and place.argument is not True:
+    if is_object(place.value) and place.argument is not True:
         yield from _leftover_names(run, place, _extra_names(run, place))
 
 
@@ -219,16 +219,16 @@ def _leftover_names(run: Explainer, place: _Place, names: list[str]) -> Found:
 
 
 def _unevaluated_properties(run: Explainer, place: _Place) -> Found:
-    if isinstance(place.value, dict) and place.argument is not True:
+    if is_object(place.value) and place.argument is not True:
         seen = _seen(run, place.node, place.value, place.at, place.level, top=True)
         yield from _leftover_names(run, place, [name for name in place.value if name not in seen])
 
 
 def _seen(run: Explainer, schema: Any, value: dict[str, Any], at: str, level: int, *, top: bool = False) -> set[str]:
     """Return the property names that a subschema and what it applies in place have evaluated."""
-    if not isinstance(schema, dict) or level > _MAX_LEVELS:
+    if not is_object(schema) or level > _MAX_LEVELS:
         return set()
-    node = cast(dict[str, Any], schema)
+    node = schema
     seen = {name for name in node.get("properties", {}) if name in value}
     place = _Place(node, "", None, value, at, level)
     if "patternProperties" in node or "additionalProperties" in node:
@@ -250,7 +250,7 @@ def _seen(run: Explainer, schema: Any, value: dict[str, Any], at: str, level: in
 
 
 def _property_names(run: Explainer, place: _Place) -> Found:
-    if isinstance(place.value, dict):
+    if is_object(place.value):
         for name in place.value:
             wrong = run.explain(place.argument, name, f"{place.at}{escape(name)}/ name", place.level)
             if wrong:
@@ -258,12 +258,10 @@ def _property_names(run: Explainer, place: _Place) -> Found:
 
 
 def _items(run: Explainer, place: _Place) -> Found:
-    if not isinstance(place.value, list):
+    if not is_array(place.value):
         return
-    values = cast(list[Any], place.value)
-    if isinstance(place.argument, list):  # up to 2019-09, a list of schemas for the first items
-        schemas, start = cast(list[Any], place.argument), 0
-    elif place.keyword == "prefixItems":
+    values = place.value
+    if is_array(place.argument):  # prefixItems, and items up to 2019-09
         schemas, start = place.argument, 0
     else:
         if place.keyword == "additionalItems" and not isinstance(place.node.get("items"), list):
@@ -276,9 +274,9 @@ def _items(run: Explainer, place: _Place) -> Found:
 
 
 def _contains(run: Explainer, place: _Place) -> Found:
-    if not isinstance(place.value, list):
+    if not is_array(place.value):
         return
-    values = cast(list[Any], place.value)
+    values = place.value
     fitting = sum(
         not run.explain(place.argument, item, f"{place.at}/{i}", place.level) for i, item in enumerate(values)
     )
@@ -291,13 +289,13 @@ def _contains(run: Explainer, place: _Place) -> Found:
 
 def _dependent(run: Explainer, place: _Place) -> Found:
     """Cover dependentRequired, dependentSchemas and the older dependencies, which mixed both."""
-    if not isinstance(place.value, dict):
+    if not is_object(place.value):
         return
     for name, wanted in place.argument.items():
         if name not in place.value:
             continue
-        if isinstance(wanted, list):
-            yield from (_missing(place, other) for other in cast(list[str], wanted) if other not in place.value)
+        if is_array(wanted):
+            yield from (_missing(place, other) for other in wanted if other not in place.value)
         else:
             yield from run.explain(wanted, place.value, place.at, place.level)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeGuard
 
 import msgspec
 
@@ -47,17 +47,27 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
     unknown_formats: tuple[str, ...]
 
 
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Return whether a JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Return whether a JSON value is an array."""
+    return isinstance(value, list)
+
+
 def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield (keyword, subschema) for everything in a schema that is itself a schema."""
     for keyword, value in schema.items():
         if keyword in _ONE:
             yield keyword, value
-        elif keyword in _LISTS or (keyword == "items" and isinstance(value, list)):
-            if isinstance(value, list):
-                for child in cast(list[Any], value):
+        elif keyword in _LISTS or (keyword == "items" and is_array(value)):
+            if is_array(value):
+                for child in value:
                     yield keyword, child
         elif keyword == "items":
             yield keyword, value
-        elif keyword in _MAPS and isinstance(value, dict):
-            for child in cast(dict[str, Any], value).values():
+        elif keyword in _MAPS and is_object(value):
+            for child in value.values():
                 yield keyword, child

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from typing import Any, cast
+from itertools import islice
+from typing import Any
 
 import msgspec
-import orjson
 
 from pokayoke.core.call import NO_DATA
+from pokayoke.core.schema_map import is_array, is_object
 
 MAX_DEPTH = 250
 """Deepest value a validator is given; beyond it the C stack of a small thread may end."""
@@ -53,15 +55,19 @@ def escape(part: str | int) -> str:
 
 
 def short(value: Any, limit: int = 60) -> str:
-    """Return a value as JSON text of at most `limit` characters."""
+    """Return a value as JSON text of at most `limit` characters, without looking at all of a long one."""
+    seen: Any = value
     if isinstance(value, str):
-        value = value[: limit + 1]
-    elif isinstance(value, dict | list) and len(cast(list[Any], value)) > limit:
-        value = dict(list(cast(dict[Any, Any], value).items())[:limit]) if isinstance(value, dict) else value[:limit]
+        seen = value[: limit + 1]
+    elif is_object(value):
+        seen = dict(islice(value.items(), limit))
+    elif is_array(value):
+        seen = value[:limit]
     try:
-        text = orjson.dumps(value).decode()
-    except (TypeError, ValueError, RecursionError):
-        text = ascii(value)
+        text = json.dumps(seen, ensure_ascii=False, separators=(",", ":"), default=_name_of_kind, skipkeys=True)
+        text.encode()
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a surrogate, a cycle
+        text = _name_of_kind(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -75,27 +81,31 @@ def unusable(value: Any) -> Problem | None:
     while stack:
         item, at, depth = stack.pop()
         wrong = ""
-        if isinstance(item, dict):
-            if depth >= MAX_DEPTH:
-                wrong = f"at most {MAX_DEPTH} levels of nesting"
-            for key, child in cast(dict[Any, Any], item).items():
-                if not _is_text(key):
-                    wrong = "an object with text as keys"
-                    break
-                stack.append((child, at + escape(key), depth + 1))
-        elif isinstance(item, list):
-            if depth >= MAX_DEPTH:
-                wrong = f"at most {MAX_DEPTH} levels of nesting"
-            stack.extend((child, f"{at}/{i}", depth + 1) for i, child in enumerate(cast(list[Any], item)))
-        elif isinstance(item, float):
-            wrong = "" if math.isfinite(item) else "a finite number"
-        elif isinstance(item, str):
-            wrong = "" if _is_text(item) else "text without lone surrogates"
-        elif item is not None and not isinstance(item, int):
-            wrong = "a JSON value"
+        if depth > MAX_DEPTH:
+            wrong = f"at most {MAX_DEPTH} levels of nesting"
+        elif is_object(item):
+            wrong = "" if all(map(_is_text, item)) else "an object with text as keys"
+            stack.extend((child, at + escape(key), depth + 1) for key, child in item.items())
+        elif is_array(item):
+            stack.extend((child, f"{at}/{index}", depth + 1) for index, child in enumerate(item))
+        else:
+            wrong = _wrong_scalar(item)
         if wrong:
             return problem_of(at, "json", wrong, item, {}, True)
     return None
+
+
+def _wrong_scalar(item: Any) -> str:
+    """Return what should stand in the place of a scalar that is no JSON value, or ""."""
+    if isinstance(item, float):
+        return "" if math.isfinite(item) else "a finite number"
+    if isinstance(item, str):
+        return "" if _is_text(item) else "text without lone surrogates"
+    return "" if item is None or isinstance(item, int) else "a JSON value"
+
+
+def _name_of_kind(value: object) -> str:
+    return f"<{type(value).__name__}>"
 
 
 def _is_text(key: object) -> bool:
@@ -108,10 +118,9 @@ def _is_text(key: object) -> bool:
     return True
 
 
-def problem_of(
+def problem_of(  # noqa: PLR0917 - the fields of a problem, in their order
     at: str, keyword: str, expected: str, value: Any, data: Mapping[str, Any], schema: dict[str, Any] | bool
 ) -> Problem:
     """Return a problem with its sentence."""
     got = short(value)
-    place = at or "the value"
-    return Problem(at, keyword, expected, got, f"{place}: expected {expected}, got {got}", data, schema)
+    return Problem(at, keyword, expected, got, f"{at or 'the value'}: expected {expected}, got {got}", data, schema)

@@ -23,6 +23,8 @@ from pokayoke.core.schema_map import (
     LEGACY,
     Draft,
     SchemaMap,
+    is_array,
+    is_object,
     subschemas,
 )
 from pokayoke.errors import ContractError
@@ -121,16 +123,16 @@ class _Inspector:
             raise self.fail(f"the schema has more than {MAX_SCHEMA_VALUES} values")
         if depth > MAX_SCHEMA_DEPTH:
             raise self.fail(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
-        if isinstance(value, dict):
+        if is_object(value):
             copied: dict[str, Any] = {}
-            for key, item in cast(dict[Any, Any], value).items():
-                if not isinstance(key, str):
+            for key, item in value.items():
+                if not isinstance(cast(object, key), str):
                     raise self.fail(f"the key {key!r} is not a string")
                 copied[key] = self.copy(item, depth + 1)
             return copied
         if isinstance(value, list | tuple):
             copies: list[Any] = []
-            for item in cast(list[Any], value):
+            for item in cast(tuple[Any, ...], value):
                 copies.append(self.copy(item, depth + 1))  # noqa: PERF401 - a comprehension doubles the frames
             return copies
         if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
@@ -139,9 +141,9 @@ class _Inspector:
 
     def index(self, node: Any, base: str, draft: Draft) -> None:
         """Note the base URI, the anchors and the references of a schema and of all below it."""
-        if not isinstance(node, dict) or id(node) in self.bases:
+        if not is_object(node) or id(node) in self.bases:
             return
-        schema = cast(dict[str, Any], node)
+        schema = node
         if draft in LEGACY and "$ref" in schema:
             self.alone.add(id(schema))
         else:
@@ -194,7 +196,7 @@ class _Inspector:
         for part in fragment.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
             try:
-                target = target[int(key)] if isinstance(target, list) else target[key]
+                target = target[int(key)] if is_array(target) else target[key]
             except (KeyError, IndexError, ValueError, TypeError):
                 raise self.fail(f"$ref {reference!r} points to nothing") from None
             base = self.bases.get(id(target), base)
@@ -203,7 +205,7 @@ class _Inspector:
 
     def dialect(self, document: Any) -> None:
         """Refuse a `$schema` that nobody knows: what its keywords mean would be a guess."""
-        uri = cast(dict[str, Any], document).get("$schema") if isinstance(document, dict) else None
+        uri = document.get("$schema") if is_object(document) else None
         if uri is not None and draft_of(document) is None and self.document(str(uri).removesuffix("#")) is None:
             raise self.fail(f"the dialect $schema {uri!r} is unknown. Use one of: {', '.join(_DRAFTS)}")
 
@@ -234,8 +236,8 @@ class _Inspector:
                     path.pop(id(pending.pop()))
                 elif id(child) in path:
                     raise self.fail("a $ref leads back to itself without consuming any input, so it never ends")
-                elif isinstance(child, dict):
-                    pending.append(cast(dict[str, Any], child))
+                elif is_object(child):
+                    pending.append(child)
 
     def weigh(self, node: Any, open_nodes: set[int], depth: int) -> int:
         """Return on how many paths one place of a value is evaluated, at most, from here on.
@@ -244,7 +246,7 @@ class _Inspector:
         each is another place; wildcards (items, pattern properties) may all meet at one place.
         A way back to a schema in `open_nodes` counts once: the validator remembers those.
         """
-        if not isinstance(node, dict) or id(node) in open_nodes:
+        if not is_object(node) or id(node) in open_nodes:
             return 1
         known = self.paths.get(id(node))
         if known is not None:
@@ -253,7 +255,7 @@ class _Inspector:
             raise self.fail(f"a chain of more than {MAX_CHAIN} subschemas")
         open_nodes.add(id(node))
         total, widest = 1, 0
-        for place, child in self.edges(cast(dict[str, Any], node)):
+        for place, child in self.edges(node):
             weight = self.weigh(child, open_nodes, depth + 1)
             if place == "named":
                 widest = max(widest, weight)
@@ -284,9 +286,7 @@ class _Inspector:
 
 def draft_of(schema: Any) -> Draft | None:
     """Return the dialect that `$schema` names, or None."""
-    if not isinstance(schema, dict):
-        return None
-    named = cast(dict[str, Any], schema).get("$schema")
+    named = schema.get("$schema") if is_object(schema) else None
     if not isinstance(named, str):
         return None
     return _DRAFTS.get(named.removesuffix("#").partition("://")[2])
@@ -298,11 +298,11 @@ def unknown_formats(schema: Any, draft: Draft) -> set[str]:
     stack = [schema]
     while stack:
         node = stack.pop()
-        if isinstance(node, dict):
-            name = cast(dict[str, Any], node).get("format")
+        if is_object(node):
+            name = node.get("format")
             if isinstance(name, str) and not _known_format(name, draft):
                 found.add(name)
-            stack.extend(child for _, child in subschemas(cast(dict[str, Any], node)))
+            stack.extend(child for _, child in subschemas(node))
     return found
 
 

@@ -8,9 +8,9 @@ forbids every continuation is proof enough, and what is not understood here cann
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
-from pokayoke.core.schema_map import LEGACY, SchemaMap
+from pokayoke.core.schema_map import LEGACY, SchemaMap, is_array, is_object
 
 _MAX_STEPS = 2_000
 _APPLICATORS = (
@@ -40,12 +40,12 @@ class _Prover:
 
     def sealed(self, schema: Any, value: Any) -> bool:
         """Return whether `schema` admits no strict continuation of `value`."""
-        if not isinstance(value, dict | list) or schema is False:
+        if schema is False or not (is_object(value) or is_array(value)):
             return True
         self.steps -= 1
-        if not isinstance(schema, dict) or self.steps < 0:
+        if not is_object(schema) or self.steps < 0:
             return False
-        node = cast(dict[str, Any], schema)
+        node = schema
         if id(node) in self.map.targets and "$ref" in node and self.sealed(self.map.targets[id(node)], value):
             return True
         if id(node) in self.map.alone:
@@ -57,13 +57,13 @@ class _Prover:
                 self.never(branch, value) or self.sealed(branch, value) for branch in node[keyword]
             ):
                 return True
-        return self._object(node, value) if isinstance(value, dict) else self._array(node, value)
+        return self._array(node, value) if is_array(value) else self._object(node, value)
 
     def never(self, branch: Any, value: Any) -> bool:
         """Return whether a branch is out of question; unions of draft 4, which has no `const`, never are."""
         return self.map.draft != "draft4" and _never(branch, value)
 
-    def _object(self, node: dict[str, Any], value: dict[str, Any]) -> bool:
+    def _object(self, node: dict[str, Any], value: Any) -> bool:
         """Closed, every declared property present, and the last one sealed too."""
         properties: dict[str, Any] = node.get("properties", {})
         closed = node.get("additionalProperties") is False or (
@@ -85,10 +85,10 @@ class _Prover:
     def _array(self, node: dict[str, Any], value: list[Any]) -> bool:
         """No further item admitted, and the last one sealed too."""
         items = node.get("items")
-        legacy = isinstance(items, list)
-        modern: list[Any] = node.get("prefixItems", []) if self.map.draft == "2020-12" else []
-        prefix = cast(list[Any], items) if legacy else modern
-        rest: Any = node.get("additionalItems") if legacy else items
+        prefix: list[Any] = node.get("prefixItems", []) if self.map.draft == "2020-12" else []
+        rest: Any = items
+        if is_array(items):  # up to 2019-09
+            prefix, rest = items, node.get("additionalItems")
         if not _reached(node.get("maxItems"), len(value)) and not (rest is False and len(value) >= len(prefix)):
             return False
         if not value:
@@ -103,28 +103,26 @@ def _reached(limit: Any, count: int) -> bool:
 
 def _never(branch: Any, value: Any) -> bool:
     """Return whether a branch rules out the value and all its continuations: type, or a fixed member."""
-    if not isinstance(branch, dict):
+    if not is_object(branch):
         return branch is False
-    node = cast(dict[str, Any], branch)
+    node = branch
     if "$ref" in node:
         return False
     types = node.get("type")
-    if types is not None and ("object" if isinstance(value, dict) else "array") not in (
+    if types is not None and ("object" if is_object(value) else "array") not in (
         [types] if isinstance(types, str) else types
     ):
         return True
-    if not isinstance(value, dict):
+    if not is_object(value):
         return False
-    members = cast(dict[str, Any], value)
     return any(
-        isinstance(members.get(name), str) and _rules_out(wanted, members[name])
+        isinstance(value.get(name), str) and _rules_out(wanted, value[name])
         for name, wanted in node.get("properties", {}).items()
     )
 
 
 def _rules_out(schema: Any, text: str) -> bool:
     """Return whether a schema lists its values and this text is none of them."""
-    if not isinstance(schema, dict) or "$ref" in schema:
+    if not is_object(schema) or "$ref" in schema:
         return False
-    node = cast(dict[str, Any], schema)
-    return text not in node.get("enum", [text]) or node.get("const", text) != text
+    return text not in schema.get("enum", [text]) or schema.get("const", text) != text

@@ -6,11 +6,12 @@ shape nobody documented is a ContractError, never a guess.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from pokayoke.core.contract_rules import has_code
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
 from pokayoke.core.terms import Declared, Envelope
 from pokayoke.errors import ContractError
@@ -136,24 +137,19 @@ def to_mapping(contract: Contract) -> dict[str, Any]:
     found: dict[str, Any] = {"name": contract.name, "version": contract.version}
     described = type(contract).__dataclass_fields__
     for key in (*_PLAIN, *_STRUCTURED):
-        value = getattr(contract, key)
+        value: Any = getattr(contract, key)
         default = described[key].default
         if key in found or value is None or value == default or value in ((), {}):
             continue
         if key == "invariants":
             value = [rule for rule in value if isinstance(rule, msgspec.Struct)]
         if key == "correctors":
-            value = {name: entry for name, entry in value.items() if not _has_code(entry)}
+            value = {name: entry for name, entry in value.items() if not has_code(entry)}
         found[key] = value if key in _AS_THEY_ARE else msgspec.json.decode(msgspec.json.encode(value))
     return {key: value for key, value in found.items() if value not in ([], {}) or key == "input_schema"}
 
 
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
-
-
-def _has_code(entry: Any) -> bool:
-    entries: tuple[Any, ...] = cast(tuple[Any, ...], entry) if isinstance(entry, tuple) else (entry,)
-    return any(isinstance(one, Callable) for one in entries)
 
 
 def _name(definition: Mapping[str, Any]) -> str:

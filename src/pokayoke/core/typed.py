@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origin
 
 from pokayoke.core.call import Finding
+from pokayoke.core.schema_map import is_array, is_object, subschemas
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:
@@ -149,16 +150,15 @@ def _settled(sent: Any, as_python: Any, as_json: Any) -> Any:
     A text that became another text was changed. A text that became a datetime, a UUID or a Decimal
     was only read; how that one is written again says nothing, and neither does 2.0 read as 2.
     """
-    if isinstance(sent, dict) and isinstance(as_python, dict):
-        members, typed, dumped = cast(dict[str, Any], sent), cast(dict[str, Any], as_python), as_json
+    if is_object(sent) and is_object(as_python):
         return {
-            name: _settled(item, typed[name], dumped[name]) if name in typed and name in dumped else item
-            for name, item in members.items()
+            name: _settled(item, as_python[name], as_json[name]) if name in as_python and name in as_json else item
+            for name, item in sent.items()
         }
-    if isinstance(sent, list) and isinstance(as_python, list | tuple):
-        items, values = cast(list[Any], sent), cast(list[Any], as_python)
-        if len(items) == len(values):
-            return [_settled(*triple) for triple in zip(items, values, as_json, strict=True)]
+    if is_array(sent) and isinstance(as_python, list | tuple):
+        values = cast(list[Any], as_python)
+        if len(sent) == len(values):
+            return [_settled(*triple) for triple in zip(sent, values, as_json, strict=True)]
         return as_json
     if type(as_python) not in _SCALARS or sent == as_json:
         return sent
@@ -223,7 +223,7 @@ def _json_schema(adapter: TypeAdapter[Any], mode: Literal["validation", "seriali
     class Untitled(GenerateJsonSchema):
         """Without the titles made from field names: they tell a model nothing and cost tokens."""
 
-        def field_title_should_be_set(self, schema: Any) -> bool:
+        def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the name pydantic calls
             return False
 
     try:
@@ -243,10 +243,8 @@ def _first_line(exc: BaseException) -> str:
 
 def _close(schema: dict[str, Any]) -> None:
     """Close every object with listed properties whose type did not say that it is open."""
-    from pokayoke.core.schema_map import subschemas  # noqa: PLC0415 - beside its only use
-
     if "properties" in schema:
         schema.setdefault("additionalProperties", False)
     for _, child in subschemas(schema):
-        if isinstance(child, dict):
-            _close(cast(dict[str, Any], child))
+        if is_object(child):
+            _close(child)

@@ -1,28 +1,25 @@
 """Tools from Python functions: types and docstring become the contract.
 
     @tool(effect="read")
-    def stock(sku: str, shop: Literal["north", "south"] = "north") -> Stock:
-        \"\"\"Look up how many pieces a shop has.
-
-        Args:
-            sku: the article number, such as A-100.
-            shop: which shop.
-        \"\"\"
+    def stock(sku: str, shop: Literal["north", "south"] = "north") -> Stock: ...
 
 What comes back is a `Contract` that can still be called like the function.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import typing
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast, overload
 
 from pokayoke.core import typed
 from pokayoke.core.call import Effect
 from pokayoke.core.contract import Contract
+from pokayoke.core.schema_map import is_object
 from pokayoke.errors import ContractError
 from pokayoke.runtime.docstring import read_docstring
 
@@ -148,9 +145,9 @@ def _arguments_type(name: str, signature: inspect.Signature, hints: dict[str, An
         if parameter.default is parameter.empty:
             members.append((parameter.name, hints[parameter.name]))
         else:
-            default: Any = dataclasses.field(default_factory=lambda value=parameter.default: value)
-            if parameter.default.__hash__ is not None:
-                default = dataclasses.field(default=parameter.default)
+            default: Any = parameter.default
+            if isinstance(default, list | dict | set):  # a dataclass wants a maker for these
+                default = dataclasses.field(default_factory=partial(copy.copy, cast(Any, default)))
             members.append((parameter.name, hints[parameter.name], default))
     made = dataclasses.make_dataclass(name if name.isidentifier() else "Arguments", members, kw_only=True)
     made.__doc__ = None
@@ -163,5 +160,5 @@ def _describe(schema: dict[str, Any], notes: dict[str, str]) -> None:
     schema.pop("description", None)
     for name, note in notes.items():
         described = schema.get("properties", {}).get(name)
-        if isinstance(described, dict):
-            cast(dict[str, Any], described).setdefault("description", note)
+        if is_object(described):
+            described.setdefault("description", note)
