@@ -190,8 +190,8 @@ class Trace:
     def _place_payloads(self, event: dict[str, Any]) -> None:
         for key in _JSON_PAYLOADS:
             data = event.get(key)
-            if isinstance(data, bytes):
-                event[key] = orjson.Fragment(data) if len(data) <= self._limit else _digest(data)
+            if isinstance(data, bytes) and len(data) > self._limit:
+                event[key] = _digest(data)
         raw = event.get("raw")
         if isinstance(raw, (str, bytes)):
             text = raw if isinstance(raw, str) else raw.decode("utf-8", "replace")
@@ -229,7 +229,9 @@ def _dumps(event: dict[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What orjson does not know: findings and corrections are values of msgspec."""
+    """What orjson does not know: payloads that are JSON already, findings and corrections."""
+    if isinstance(value, bytes):
+        return orjson.Fragment(value)
     if isinstance(value, msgspec.Struct):
         return orjson.Fragment(msgspec.json.encode(value))
     if isinstance(value, (set, frozenset)):
@@ -248,8 +250,8 @@ def _sturdy(value: Any) -> Any:
         return [_sturdy(item) for item in cast("Sequence[Any]", value)]
     if isinstance(value, msgspec.Struct):
         return _sturdy(msgspec.to_builtins(value))
-    if isinstance(value, orjson.Fragment):
-        return msgspec.Raw(cast("bytes", value.contents))
+    if isinstance(value, bytes):
+        return msgspec.Raw(value)
     if value is None or isinstance(value, (bool, int, float)):
         return value
     return f"<{type(value).__name__}>"
