@@ -1,1 +1,58 @@
-"""pokayoke: mistake-proofing for AI agent tool calls."""
+"""pokayoke: mistake-proofing for AI agent tool calls.
+
+    guard = pokayoke.Guard([create_order])
+    with guard.run() as run:
+        outcome = run.call(pokayoke.ToolCall("call_1", "create_order", '{"sku": "S1"}'))
+
+Importing does nothing else: no file is read, no thread started, no logger configured.
+"""
+
+from pokayoke.core.admission import Approval
+from pokayoke.core.answer import Answer
+from pokayoke.core.call import Correction, Finding, Outcome, Raw, ToolCall, Verdict
+from pokayoke.core.contract import Contract
+from pokayoke.core.gate import Principal
+from pokayoke.core.intake import Calls, Reading, read_arguments, read_calls
+from pokayoke.core.policy import Policy
+from pokayoke.core.terms import Compare, Envelope, Equal, Format, Range
+from pokayoke.errors import PokayokeError, ToolError
+from pokayoke.runtime.guard import Guard
+from pokayoke.runtime.run import Run
+from pokayoke.runtime.ticket import Ticket
+from pokayoke.runtime.tool import tool
+from pokayoke.runtime.workspace import ConfinedPath, open_beneath
+from pokayoke.stores import open_store
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Answer",
+    "Approval",
+    "Calls",
+    "Compare",
+    "ConfinedPath",
+    "Contract",
+    "Correction",
+    "Envelope",
+    "Equal",
+    "Finding",
+    "Format",
+    "Guard",
+    "Outcome",
+    "PokayokeError",
+    "Policy",
+    "Principal",
+    "Range",
+    "Raw",
+    "Reading",
+    "Run",
+    "Ticket",
+    "ToolCall",
+    "ToolError",
+    "Verdict",
+    "open_beneath",
+    "open_store",
+    "read_arguments",
+    "read_calls",
+    "tool",
+]

@@ -50,7 +50,7 @@ def digest(data: bytes) -> str:
 
 def _is_plain(value: Any) -> bool:
     """True if the sorted dump of `value` is canonical already."""
-    kind: type[Any] = type(value)
+    kind: Any = type(value)
     if kind is str or kind is bool or value is None:
         return True
     if kind is int:

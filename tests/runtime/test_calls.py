@@ -1,0 +1,674 @@
+"""One call from text to outcome, through both drivers."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+import pokayoke
+from pokayoke import Contract, Guard, Raw, ToolCall, ToolError
+from pokayoke.testing import FailingStore, FrozenClock
+from pokayoke.stores import MemoryStore
+
+ORDER_ID = {
+    "type": "object",
+    "properties": {"order_id": {"type": "string"}},
+    "required": ["order_id"],
+    "additionalProperties": False,
+}
+ORDER = {
+    "type": "object",
+    "properties": {
+        "user": {"type": "string"},
+        "amount": {"type": "integer", "minimum": 1, "maximum": 100},
+        "note": {"type": "string"},
+    },
+    "required": ["user", "amount"],
+    "additionalProperties": False,
+}
+PROFILE_ARGS = {
+    "type": "object",
+    "properties": {"user_id": {"type": "string"}},
+    "required": ["user_id"],
+    "additionalProperties": False,
+}
+PROFILE = {
+    "type": "object",
+    "properties": {"user_id": {"type": "string"}, "plan": {"enum": ["free", "pro", "enterprise"]}},
+    "required": ["user_id", "plan"],
+    "additionalProperties": False,
+}
+GOOD_ORDER = '{"user": "u1", "amount": 2}'
+
+
+class World:
+    """A write tool and a read tool with an effect list that nothing of pokayoke touches."""
+
+    def __init__(self):
+        self.effects = []
+        self.reads = []
+        self.answer = lambda user_id: {"user_id": user_id, "plan": "pro"}
+        self.reply = lambda n: {"order_id": f"O{n}"}
+
+    def order(self, **arguments):
+        self.effects.append(arguments)
+        return self.reply(len(self.effects))
+
+    def profile(self, user_id):
+        self.reads.append(user_id)
+        return self.answer(user_id)
+
+    def contracts(self, **order_fields):
+        return [
+            Contract.from_schema("order", ORDER, output_schema=ORDER_ID, handler=self.order, **order_fields),
+            Contract.from_schema("profile", PROFILE_ARGS, output_schema=PROFILE, effect="read", handler=self.profile),
+        ]
+
+    def guard(self, *, config=None, order=None, **options):
+        return Guard(self.contracts(**(order or {})), config=config, **options)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def call(name="order", arguments=GOOD_ORDER, **fields):
+    return ToolCall(fields.pop("id", "c1"), name, arguments, **fields)
+
+
+def codes(outcome):
+    return [finding.code for finding in outcome.findings]
+
+
+def test_a_good_write_runs_once_and_its_value_comes_back(world, driver):
+    """The plain case: status ok, effect done, a ledger key, the model reads data."""
+    outcome = driver.call(world.guard().run("r"), call())
+    assert (outcome.status, outcome.value, outcome.effect) == ("ok", {"order_id": "O1"}, "done")
+    assert (outcome.tool, outcome.contract, outcome.call_id, outcome.attempts) == ("order", "order@1", "c1", 1)
+    assert outcome.key
+    assert "O1" in outcome.text
+    assert world.effects == [{"user": "u1", "amount": 2}]
+
+
+def test_a_good_read_has_no_effect_and_no_key(world, driver):
+    """Reads are never ledgered: two equal reads are two reads."""
+    run = world.guard().run("r")
+    for _ in range(2):
+        outcome = driver.call(run, call("profile", '{"user_id": "u1"}'))
+        assert (outcome.status, outcome.effect, outcome.key) == ("ok", "none", None)
+    assert world.reads == ["u1", "u1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "reason", "code"),
+    [
+        ("orders_delete", GOOD_ORDER, "unknown_tool", "unknown_tool"),
+        ("", GOOD_ORDER, "unknown_tool", "unknown_tool"),
+        ("order", '{"user": "u1", "amount": 2', "invalid_arguments", None),
+        ("order", '{"user": "u1", "amount": 1', "invalid_arguments", None),
+        ("order", '{"user": "u1", "amount": 2, "amount": 3}', "invalid_arguments", "duplicate_key"),
+        ("order", '["u1", 2]', "invalid_arguments", "not_an_object"),
+        ("order", "", "invalid_arguments", "empty_arguments"),
+        ("order", '{"user": "u1"}', "invalid_arguments", "missing_field"),
+        ("order", '{"user": "u1", "amount": 101}', "invalid_arguments", None),
+        ("order", '{"user": "u1", "amount": "two"}', "invalid_arguments", None),
+        ("order", '{"user": "<user_id>", "amount": 2}', "invalid_arguments", "placeholder"),
+        ("order", {"user": "u1", "amount": float("nan")}, "invalid_arguments", None),
+    ],
+)
+def test_what_is_wrong_does_not_run_and_the_model_is_told(world, driver, name, arguments, reason, code):
+    """Every refused call has no effect, a stop reason, and one short text that says what to do."""
+    outcome = driver.call(world.guard().run("r"), call(name, arguments))
+    assert (outcome.status, outcome.stop_reason, outcome.effect) == ("refused", reason, "none")
+    assert code is None or codes(outcome)[0] == code
+    assert world.effects == []
+    assert outcome.text
+    assert all(len(finding.hint) < 600 for finding in outcome.findings)
+
+
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "incomplete", "MAX_TOKENS"])
+def test_a_cut_message_runs_nothing(world, driver, reason):
+    """A call of a cut message is refused even if its text parses and fits."""
+    outcome = driver.call(world.guard().run("r"), call(stop_reason=reason))
+    assert (outcome.status, codes(outcome)) == ("refused", ["cut_message"])
+    assert world.effects == []
+
+
+def test_lossless_repairs_and_equivalent_corrections_run_a_write(world, driver):
+    """Provable readings pass without a question, and both kinds of change are on record."""
+    outcome = driver.call(world.guard().run("r"), call(arguments="{'user': 'u1', 'amount': \"2\",}"))
+    assert (outcome.status, world.effects) == ("ok", [{"user": "u1", "amount": 2}])
+    assert outcome.repairs
+    assert [(c.at, c.before, c.after, c.kind) for c in outcome.corrections] == [("/amount", "2", 2, "equivalent")]
+
+
+def test_a_likely_correction_runs_a_read_and_never_a_write(world, driver):
+    """A misspelt field is corrected for a read; a write gets it as a hint that names the field."""
+    schema = {"type": "object", "properties": {"address": {"type": "string"}}, "additionalProperties": False}
+    find = Contract.from_schema("find", schema, effect="read", output_schema="text", handler=lambda address: address)
+    run = Guard([*world.contracts(), find]).run("r")
+    assert driver.call(run, call("find", '{"adress": "Elm Street"}')).value == "Elm Street"
+    outcome = driver.call(run, call(arguments='{"user": "u1", "ammount": 2}'))
+    assert outcome.status == "refused"
+    assert "amount" in outcome.text
+    assert world.effects == []
+
+
+def test_low_host_confidence_is_refused_with_a_clarification(world, driver):
+    """Strictly below 0.6 refuses; exactly 0.6 runs."""
+    run = world.guard().run("r")
+    outcome = driver.call(run, call(confidence=0.59))
+    assert (outcome.stop_reason, codes(outcome)) == ("low_confidence", ["low_confidence"])
+    assert "amount" in outcome.text
+    assert driver.call(run, call(confidence=0.6)).ok
+
+
+def test_an_equal_write_is_answered_from_the_ledger(world, driver):
+    """The second equal call does not run; it says that it did not."""
+    run = world.guard().run("r")
+    first = driver.call(run, call())
+    second = driver.call(run, call(arguments='{"amount": 2.0, "user": "u1"}', id="c2"))
+    assert (second.status, second.value, second.key, second.call_id) == ("replayed", first.value, first.key, "c2")
+    assert "already ran at" in second.text
+    assert len(world.effects) == 1
+
+
+def test_a_wanted_repetition_carries_an_occurrence(world, driver):
+    """Another occurrence is another effect."""
+    run = world.guard().run("r")
+    assert [driver.call(run, call(occurrence=n)).status for n in (0, 1, 1)] == ["ok", "ok", "replayed"]
+    assert len(world.effects) == 2
+
+
+def test_equal_identity_with_other_details_is_a_conflict(world, driver):
+    """With declared identity fields, the same order with another note never runs."""
+    run = world.guard(order={"identity": ("user", "amount")}).run("r")
+    assert driver.call(run, call()).ok
+    outcome = driver.call(run, call(arguments='{"user": "u1", "amount": 2, "note": "x"}'))
+    assert (outcome.status, codes(outcome)) == ("refused", ["conflict"])
+    assert len(world.effects) == 1
+
+
+def test_runs_do_not_share_effects(world, driver):
+    """An equal order of another run is an honest second order."""
+    guard = world.guard()
+    assert [driver.call(guard.run(name), call()).status for name in ("a", "b")] == ["ok", "ok"]
+
+
+def test_a_write_that_raises_is_in_doubt_and_never_repeated(world, driver):
+    """An unknown exception proves nothing: the next equal call is told so and does not run."""
+
+    def raising(n):
+        raise RuntimeError("secret-canary")
+
+    world.reply = raising
+    run = world.guard().run("r")
+    first, second = driver.call(run, call()), driver.call(run, call())
+    assert [(o.status, o.effect) for o in (first, second)] == [("in_doubt", "unknown")] * 2
+    assert len(world.effects) == 1
+    assert "secret-canary" not in first.text
+
+
+def test_a_declared_harmless_failure_may_be_tried_again(world, driver):
+    """An exception the contract declares to have no effect leaves the way open."""
+
+    def failing(n):
+        if n == 1:
+            raise LookupError
+        return {"order_id": "O"}
+
+    world.reply = failing
+    run = world.guard(order={"no_effect_errors": (LookupError,)}).run("r")
+    assert [driver.call(run, call()).status for _ in range(2)] == ["failed", "ok"]
+
+
+def test_the_text_of_a_tool_error_reaches_the_model(world, driver):
+    """ToolError is the author's word to the model; its effect stays unknown for a write."""
+
+    def failing(user_id):
+        raise ToolError("the user was archived")
+
+    world.answer = failing
+    outcome = driver.call(world.guard().run("r"), call("profile", '{"user_id": "u1"}'))
+    assert (outcome.status, outcome.effect) == ("failed", "none")
+    assert "the user was archived" in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (Raw("<!doctype html><html><body>Maintenance</body></html>", "text/html", 200), "content-type text/html"),
+        (Raw('{"user_id": "u1", "plan": "pr', "application/json", 200), None),
+        ({"user_id": "u1", "plan": "platinum"}, None),
+        ({"user_id": "u1"}, None),
+        ({"user_id": "<html><body>Maintenance</body></html>", "plan": "pro"}, None),
+        ({"user_id": "u1", "plan": float("nan")}, None),
+        (lambda: 1, None),
+        ((n for n in range(3)), None),
+    ],
+)
+def test_an_invalid_read_degrades_and_stops_writes(world, driver, body, reason):
+    """Default mode: the value is withheld, reads go on, writes are refused until a valid output comes."""
+    run = world.guard().run("run_2c18")
+    world.answer = lambda user_id: body
+    outcome = driver.call(run, call("profile", '{"user_id": "u1"}'))
+    assert (outcome.status, outcome.value, outcome.stop_reason) == ("degraded", None, "invalid_tool_output")
+    assert (outcome.safe_mode, run.mode, run.stop_reason) == ("skip_writes", "safe_mode", "invalid_tool_output")
+    assert codes(driver.call(run, call())) == ["latched"]
+    assert world.effects == []
+    events = [event for event in run.trace if event["event"] in ("tool_result", "stop")]
+    assert (events[0]["ok"], events[0]["error"]) == (False, "ToolOutputInvalid")
+    assert reason is None or events[0]["reason"] == reason
+    assert (events[1]["event"], events[1]["reason"], events[1]["safe_mode"]) == (
+        "stop", "invalid_tool_output", "skip_writes",
+    )  # fmt: skip
+    world.answer = lambda user_id: {"user_id": user_id, "plan": "pro"}
+    assert driver.call(run, call("profile", '{"user_id": "u1"}')).ok
+    assert driver.call(run, call()).ok
+
+
+def test_only_the_same_question_opens_the_latch(world, driver):
+    """A valid profile of another user says nothing about the one that was broken."""
+    run = world.guard().run("r")
+    world.answer = lambda user_id: None
+    driver.call(run, call("profile", '{"user_id": "u1"}'))
+    world.answer = lambda user_id: {"user_id": user_id, "plan": "pro"}
+    driver.call(run, call("profile", '{"user_id": "u2"}'))
+    assert codes(driver.call(run, call())) == ["latched"]
+    run.clear_latch("profile", by="ann", reason="checked by hand")
+    assert driver.call(run, call()).ok
+
+
+def test_fail_closed_stops_the_run(world, driver):
+    """In `fail_closed` mode nothing runs after an invalid output, not even a read."""
+    run = world.guard(config={"safe_mode": {"on_invalid_output": "fail_closed"}}).run("r")
+    world.answer = lambda user_id: None
+    outcome = driver.call(run, call("profile", '{"user_id": "u1"}'))
+    assert (outcome.status, outcome.safe_mode, run.mode) == ("invalid_output", "fail_closed", "stopped")
+    after = driver.call(run, call("profile", '{"user_id": "u2"}'))
+    assert (after.status, after.stop_reason, codes(after)) == ("refused", "invalid_tool_output", ["run_stopped"])
+    assert run.tools() == []
+
+
+def test_human_review_asks_and_degrades_until_a_person_consents(world, driver):
+    """The question is on the list; approving it opens the latch, the invalid value stays unused."""
+    guard = world.guard(config={"safe_mode": {"on_invalid_output": "human_review"}})
+    run = guard.run("r")
+    world.answer = lambda user_id: None
+    outcome = driver.call(run, call("profile", '{"user_id": "u1"}'))
+    assert (outcome.status, outcome.value) == ("degraded", None)
+    assert [approval.id for approval in guard.approvals.list()] == [outcome.approval]
+    assert driver.call(run, call()).status == "refused"
+    guard.approvals.approve(outcome.approval, by="ann")
+    assert driver.call(run, call()).ok
+
+
+def test_the_last_good_answer_stands_in_while_it_is_young(world, driver):
+    """A valid output of the same question is served with a mark and its age, then no more."""
+    clock = FrozenClock()
+    run = world.guard(clock=clock).run("r")
+    assert driver.call(run, call("profile", '{"user_id": "u1"}')).ok
+    world.answer = lambda user_id: None
+    clock.advance(60)
+    outcome = driver.call(run, call("profile", '{"user_id": "u1"}'))
+    assert outcome.status == "degraded"
+    assert outcome.value["_degraded"] is True
+    assert outcome.value["plan"] == "pro"
+    clock.advance(900)
+    assert driver.call(run, call("profile", '{"user_id": "u1"}')).value is None
+
+
+def test_a_write_with_invalid_output_is_done_and_never_repeated(world, driver):
+    """The effect stands, the value is withheld, the repetition is told the same."""
+    world.reply = lambda n: {"wrong": n}
+    run = world.guard().run("r")
+    first = driver.call(run, call())
+    assert (first.status, first.effect, first.value) == ("invalid_output", "done", None)
+    run.clear_latch("order", by="ann", reason="checked")
+    second = driver.call(run, call())
+    assert (second.status, second.effect, second.stop_reason) == ("invalid_output", "done", "invalid_tool_output")
+    assert len(world.effects) == 1
+
+
+def test_a_hanging_read_is_cut_at_its_deadline(world, driver):
+    """The caller gets an answer at the deadline; the late result is an event, never a value."""
+    gate = threading.Event()
+    slow = Contract.from_schema(
+        "slow", {"type": "object"}, effect="read", output_schema={}, timeout=0.05, handler=lambda: gate.wait(10)
+    )
+    run = Guard([slow]).run("r")
+    outcome = driver.call(run, call("slow", "{}"))
+    gate.set()
+    assert (outcome.status, codes(outcome), outcome.effect) == ("failed", ["tool_timeout"], "none")
+    end = time.monotonic() + 10
+    while not any(event["event"] == "late_effect" for event in run.trace) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert any(event["event"] == "late_effect" for event in run.trace)
+
+
+def test_a_hanging_write_is_in_doubt(world, driver):
+    """A deadline proves nothing about an effect."""
+    gate = threading.Event()
+    world.reply = lambda n: gate.wait(10)
+    run = world.guard(order={"timeout": 0.05}).run("r")
+    outcomes = [driver.call(run, call()) for _ in range(2)]
+    gate.set()
+    assert [(o.status, o.effect) for o in outcomes] == [("in_doubt", "unknown")] * 2
+    assert len(world.effects) == 1
+
+
+def test_an_asynchronous_tool_runs_under_both_drivers(driver):
+    """A coroutine function is awaited, or given a loop of its own, and cut at its deadline."""
+
+    async def fetch(n):
+        await asyncio.sleep(n)
+        return {"n": n}
+
+    contract = Contract.from_schema(
+        "fetch", {"type": "object"}, effect="read", output_schema={"type": "object"}, timeout=0.2, handler=fetch
+    )
+    run = Guard([contract]).run("r")
+    assert driver.call(run, call("fetch", '{"n": 0}')).value == {"n": 0}
+    assert codes(driver.call(run, call("fetch", '{"n": 20}'))) == ["tool_timeout"]
+
+
+def test_an_asynchronous_tool_that_ignores_its_cancellation_is_left_behind(driver):
+    """Swallowing CancelledError does not hold the caller."""
+
+    async def stubborn():
+        for _ in range(40):
+            try:
+                await asyncio.sleep(0.02)
+            except asyncio.CancelledError:
+                pass
+        return {}
+
+    contract = Contract.from_schema(
+        "stubborn", {"type": "object"}, effect="read", output_schema={}, timeout=0.05, handler=stubborn
+    )
+    assert codes(driver.call(Guard([contract]).run("r"), call("stubborn", "{}"))) == ["tool_timeout"]
+
+
+def test_transient_failures_of_reads_are_retried_with_backoff(world, driver):
+    """Two retries, 1 s then 2 s, spread by a quarter; then the failure is said to be exhausted."""
+    clock = FrozenClock()
+
+    def failing(user_id):
+        raise ConnectionError("gone")
+
+    world.answer = failing
+    outcome = driver.call(world.guard(clock=clock).run("r"), call("profile", '{"user_id": "u1"}'))
+    assert (outcome.status, outcome.attempts, outcome.retry_exhausted) == ("failed", 3, True)
+    assert [0.75 <= clock.slept[0] <= 1.25, 1.5 <= clock.slept[1] <= 2.5, len(clock.slept)] == [True, True, 2]
+
+
+def test_a_status_that_says_later_is_retried(world, driver):
+    """503 then an answer: one retry, no trace of it in the value."""
+    clock = FrozenClock()
+    answers = iter([Raw("busy", "text/plain", 503), {"user_id": "u1", "plan": "pro"}])
+    world.answer = lambda user_id: next(answers)
+    outcome = driver.call(world.guard(clock=clock).run("r"), call("profile", '{"user_id": "u1"}'))
+    assert (outcome.status, outcome.attempts) == ("ok", 2)
+
+
+def test_writes_are_not_retried(world, driver):
+    """A connection error of a write is no licence to try again."""
+
+    def failing(n):
+        raise ConnectionError
+
+    world.reply = failing
+    outcome = driver.call(world.guard().run("r"), call())
+    assert (outcome.status, outcome.attempts, len(world.effects)) == ("in_doubt", 1, 1)
+
+
+def test_the_third_equal_failure_is_the_last_that_runs(world, driver):
+    """Equal calls that keep failing are refused; success of the tool or a new turn starts over."""
+    world.answer = lambda user_id: None
+    run = world.guard().run("r")
+    seen = [driver.call(run, call("profile", '{"user_id": "u1"}')).stop_reason for _ in range(4)]
+    assert seen == ["invalid_tool_output"] * 3 + ["loop_detected"]
+    assert len(world.reads) == 3
+    run.user("again, please")
+    assert driver.call(run, call("profile", '{"user_id": "u1"}')).stop_reason == "invalid_tool_output"
+
+
+@pytest.mark.parametrize(("budget", "allowed"), [({"calls": 2}, 2), ({"rounds": 1}, 1)])
+def test_budgets_end_in_a_final_answer(world, driver, budget, allowed):
+    """When a budget is used up no tool runs any more, and no tool is offered."""
+    run = world.guard(config={"budgets": budget}).run("r")
+    outcomes = [driver.call(run, call(occurrence=n)) for n in range(4)]
+    assert [o.ok for o in outcomes] == [n < allowed for n in range(4)]
+    assert outcomes[-1].stop_reason == "budget_exhausted"
+    assert (run.mode, run.tools()) == ("final_answer", [])
+
+
+def test_budgets_of_seconds_and_tokens(world, driver):
+    """Time and reported tokens count too."""
+    clock = FrozenClock()
+    run = world.guard(config={"budgets": {"seconds": 10.0}}, clock=clock).run("r")
+    assert driver.call(run, call()).ok
+    clock.advance(11)
+    assert driver.call(run, call(occurrence=1)).stop_reason == "budget_exhausted"
+    run = world.guard(config={"budgets": {"tokens": 1_000}}).run("r")
+    run.usage(1_001)
+    assert driver.call(run, call()).stop_reason == "budget_exhausted"
+
+
+def test_roles_deny_and_allow_lists(world, driver):
+    """Who holds no needed role, or calls what is denied, is refused; the tool is not offered either."""
+    guard = world.guard(config={"access": {"deny": ["profile"]}}, order={"roles": ("buyer",)})
+    for principal, allowed in ((None, False), ("u", False), ({"id": "u", "roles": ["buyer"]}, True)):
+        run = guard.run(principal=principal)
+        assert driver.call(run, call()).ok is allowed
+        assert [tool["function"]["name"] for tool in run.tools()] == (["order"] if allowed else [])
+    outcome = driver.call(guard.run(), call("profile", '{"user_id": "u1"}'))
+    assert (outcome.stop_reason, world.reads) == ("permission_denied", [])
+
+
+def test_limits_count_calls_and_amounts(world, driver):
+    """A limit per user holds over runs; the call that would pass it does not run."""
+    guard = world.guard(config={"limits": [{"tool": "order", "per": "user", "amount": 5, "field": "amount"}]})
+    outcomes = [driver.call(guard.run(principal=who), call()).status for who in ("a", "a", "a", "b")]
+    assert outcomes == ["ok", "ok", "refused", "ok"]
+
+
+def test_approval_binds_to_the_call(world, driver):
+    """Pending until a person decides; the same call then runs, an edited one asks anew, a denied one ends."""
+    guard = world.guard(order={"approval": True})
+    run = guard.run("r")
+    first = driver.call(run, call())
+    assert (first.status, first.stop_reason, world.effects) == ("pending", "awaiting_approval", [])
+    assert driver.call(run, call()).approval == first.approval
+    assert len(guard.approvals.list()) == 1
+    guard.approvals.approve(first.approval, by="ann", reason="fine")
+    edited = driver.call(run, call(arguments='{"user": "u1", "amount": 3}'))
+    assert (edited.status, edited.approval != first.approval) == ("pending", True)
+    assert driver.call(run, call()).ok
+    guard.approvals.deny(edited.approval, by="ann", reason="too much")
+    denied = driver.call(run, call(arguments='{"user": "u1", "amount": 3}'))
+    assert (denied.status, denied.stop_reason) == ("refused", "approval_denied")
+    assert world.effects == [{"user": "u1", "amount": 2}]
+
+
+@pytest.mark.parametrize(("answer", "status"), [(True, "ok"), (False, "refused"), (None, "pending")])
+def test_a_callback_answers_at_once_or_later(world, driver, answer, status):
+    """`on_ask` decides in the call; None leaves the question on the list."""
+    asked = []
+    guard = world.guard(order={"approval": True}, on_ask=lambda approval: asked.append(approval) or answer)
+    assert driver.call(guard.run("r"), call()).status == status
+    assert asked[0].arguments == {"user": "u1", "amount": 2}
+
+
+def test_an_unreachable_store_refuses_writes_and_lets_reads_go_on(world, driver):
+    """Fail closed for effects, open for reads, and never counted against the model."""
+    store = FailingStore(MemoryStore(), {"admit": range(1, 99), "aadmit": range(1, 99)})
+    run = world.guard(store=store).run("r")
+    for _ in range(5):
+        outcome = driver.call(run, call())
+        assert (outcome.status, codes(outcome)) == ("refused", ["store_unavailable"])
+    assert world.effects == []
+    assert driver.call(run, call("profile", '{"user_id": "u1"}')).ok
+
+
+def test_an_effect_the_ledger_could_not_record_is_in_doubt(world, driver):
+    """The tool ran, the completion was lost: never a success, never repeated."""
+    store = FailingStore(MemoryStore(), {"settle": range(1, 99), "asettle": range(1, 99)})
+    run = world.guard(store=store).run("r")
+    outcome = driver.call(run, call())
+    assert (outcome.status, outcome.effect, codes(outcome)) == ("in_doubt", "done", ["not_recorded"])
+    assert driver.call(run, call()).ok is False
+    assert len(world.effects) == 1
+
+
+def test_a_durable_store_needs_a_scope(world, driver):
+    """A random run id would disable the ledger exactly when it is needed."""
+    store = MemoryStore()
+    store.durable = True
+    guard = world.guard(store=store)
+    assert codes(driver.call(guard.run(), call())) == ["no_scope"]
+    assert world.effects == []
+    for options in ({"run_id": "r"}, {"session": "s"}, {"tenant": "t"}):
+        assert driver.call(guard.run(**options), call()).ok
+    assert driver.call(guard.run(session="s"), call()).status == "replayed"
+
+
+def test_a_continuation_runs_the_tool_with_the_corrected_arguments(world, driver):
+    """`invoke` replaces the handler and gets what the contract promises."""
+    seen = []
+    outcome = driver.call(
+        world.guard().run("r"),
+        call(arguments='{"user": "u1", "amount": "2"}'),
+        invoke=lambda arguments: seen.append(arguments) or {"order_id": "F1"},
+    )
+    assert (outcome.value, seen, world.effects) == ({"order_id": "F1"}, [{"user": "u1", "amount": 2}], [])
+
+
+def test_tickets_for_frameworks_with_two_hooks(world, driver):
+    """begin claims, finish settles; a ticket never finished leaves the write open."""
+    run = world.guard().run("r")
+    ticket = driver.begin(run, call())
+    assert (ticket.ok, ticket.arguments) == (True, {"user": "u1", "amount": 2})
+    assert codes(driver.call(run, call())) == ["in_progress"]
+    assert driver.finish(run, ticket, result={"order_id": "O9"}).ok
+    assert driver.call(run, call()).value == {"order_id": "O9"}
+    with pytest.raises(pokayoke.errors.UsageError):
+        driver.finish(run, ticket, result={})
+    refused = driver.begin(run, call(arguments="{}"))
+    assert (refused.ok, refused.arguments) == (False, None)
+    assert driver.finish(run, refused).status == "refused"
+    failed = driver.finish(run, driver.begin(run, call(occurrence=1)), error=RuntimeError("x"))
+    assert failed.status == "in_doubt"
+
+
+def test_an_abandoned_ticket_becomes_in_doubt(world, driver):
+    """After the lease nobody may run it again; only a person or the target can tell."""
+    clock = FrozenClock()
+    run = world.guard(clock=clock).run("r")
+    driver.begin(run, call())
+    clock.advance(3600)
+    assert driver.call(run, call()).status == "in_doubt"
+
+
+def test_the_key_argument_is_filled_and_never_shown(driver):
+    """A tool whose target drops repeats gets the ledger key; the model cannot send it."""
+    seen = []
+    schema = {
+        "type": "object",
+        "properties": {"amount": {"type": "integer"}, "key": {"type": "string"}},
+        "required": ["amount", "key"],
+        "additionalProperties": False,
+    }
+    contract = Contract.from_schema(
+        "pay", schema, output_schema={}, key_argument="key", handler=lambda **a: seen.append(a) or {}
+    )
+    run = Guard([contract]).run("r")
+    outcome = driver.call(run, call("pay", '{"amount": 5}'))
+    assert (outcome.ok, seen) == (True, [{"amount": 5, "key": outcome.key}])
+    assert "key" not in run.tools()[0]["function"]["parameters"]["properties"]
+    assert driver.call(run, call("pay", '{"amount": 5, "key": "mine"}')).status == "refused"
+
+
+def test_monitor_mode_records_and_lets_run(world, driver):
+    """What would be refused runs, with a note; what cannot be read still cannot run."""
+    run = world.guard(config={"mode": "monitor"}).run("r")
+    outcome = driver.call(run, call(arguments='{"user": "u1", "amount": 101}'))
+    assert (outcome.status, world.effects) == ("ok", [{"user": "u1", "amount": 101}])
+    assert outcome.findings[0].code == "monitored"
+    world.answer = lambda user_id: {"user_id": user_id, "plan": "platinum"}
+    assert driver.call(run, call("profile", '{"user_id": "u1"}')).value["plan"] == "platinum"
+    assert driver.call(run, call(arguments='{"user": "u1"')).status == "refused"
+    assert driver.call(run, call("nothing", "{}")).stop_reason == "unknown_tool"
+
+
+def test_large_outputs_are_kept_aside_and_paged(driver):
+    """The model gets a preview and a handle; the pager gives the rest, character by character."""
+    big = {"rows": [{"n": n, "text": "x" * 50} for n in range(600)]}
+    contract = Contract.from_schema(
+        "rows", {"type": "object"}, effect="read", output_schema={"type": "object"}, handler=lambda: big
+    )
+    run = Guard([contract]).run("r")
+    assert [tool["function"]["name"] for tool in run.tools()] == ["rows"]
+    outcome = driver.call(run, call("rows", "{}"))
+    assert (outcome.value, len(outcome.text) < 5_000) == (big, True)
+    assert [tool["function"]["name"] for tool in run.tools()] == ["rows", "read_more"]
+    page = driver.call(run, call("read_more", '{"handle": "out-1", "offset": 100, "limit": 50}'))
+    assert page.ok
+    assert "150" in page.value
+    assert driver.call(run, call("read_more", '{"handle": "out-9"}')).status == "failed"
+
+
+def test_check_runs_and_records_nothing(world):
+    """A verdict says what would be decided."""
+    run = world.guard().run("r")
+    assert run.check(call()).decision == "allow"
+    verdict = run.check(call(arguments='{"user": "u1"}'))
+    assert (verdict.decision, verdict.stop_reason) == ("refuse", "invalid_arguments")
+    assert (world.effects, list(run.trace)) == ([], [])
+    assert run.check(call("nothing")).stop_reason == "unknown_tool"
+    run.stop()
+    assert run.check(call()).decision == "stop"
+    assert run.stop_reason == "kill_switch"
+
+
+def test_a_reopened_run_is_as_it_was_left(world, driver):
+    """Mode and latch survive under the run's id; a new id begins clean."""
+    guard = world.guard()
+    world.answer = lambda user_id: None
+    with guard.run("r") as run:
+        driver.call(run, call("profile", '{"user_id": "u1"}'))
+    assert codes(driver.call(guard.run("r"), call())) == ["latched"]
+    assert driver.call(guard.run("other"), call()).ok
+
+
+def test_a_closed_run_that_went_well_says_success(world, driver):
+    """`success` is the stop reason of a run that nothing stopped."""
+    with world.guard().run() as run:
+        assert driver.call(run, call()).ok
+        assert run.stop_reason is None
+    assert run.stop_reason == "success"
+
+
+def test_tools_can_be_replaced_as_a_whole(world, driver):
+    """After `replace` the old name is unknown, and a bad set changes nothing."""
+    guard = world.guard()
+    run = guard.run("r")
+    (order, profile) = guard.tools
+    guard.replace([profile])
+    assert driver.call(run, call()).stop_reason == "unknown_tool"
+    with pytest.raises(pokayoke.errors.ContractError):
+        guard.replace([order, order])
+    assert guard.tools == (profile,)
+
+
+@pytest.mark.parametrize("text", [None, "", "  \n"])
+def test_an_empty_answer_is_replaced_by_an_honest_one(world, driver, text):
+    """The fallback names what was and what was not done."""
+    run = world.guard().run("r")
+    driver.call(run, call())
+    driver.call(run, call("nothing", "{}"))
+    answer = run.answer(text)
+    assert (answer.verified, "order" in answer.text, "nothing" in answer.text) == (False, True, True)
+    assert run.answer("All done.").verified

@@ -1,0 +1,116 @@
+"""Threads for functions that must be cut."""
+
+import contextvars
+import os
+import threading
+import time
+
+import pytest
+
+from pokayoke.core.steps import NotStarted, Raised, Returned, TimedOut
+from pokayoke.runtime.workers import Workers, react
+
+
+def _hanging():
+    gate = threading.Event()
+    return gate, lambda: gate.wait(30)
+
+
+def _soon(condition):
+    """Wait for a condition; the bound only catches hangs."""
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.005)
+    assert condition()
+
+
+def test_a_result_comes_back():
+    """What the function returns is the reaction."""
+    assert Workers().run(lambda: 41 + 1, 5) == Returned(42)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), GeneratorExit()])
+def test_whatever_a_function_raises_is_a_value(error):
+    """Even SystemExit does not end the host or the worker."""
+
+    def raising():
+        raise error
+
+    workers = Workers()
+    assert workers.run(raising, 5) == Raised(error)
+    assert react(raising) == Raised(error)
+    assert workers.run(lambda: 1, 5) == Returned(1)
+
+
+def test_ctrl_c_goes_through_in_the_callers_thread():
+    """KeyboardInterrupt is the host's, not the tool's."""
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        react(interrupted)
+    assert isinstance(Workers().run(interrupted, 5), Raised)
+
+
+def test_one_thread_serves_call_after_call():
+    """The thread is reused: one handoff per call, not one thread."""
+    workers = Workers()
+    names = {workers.run(threading.get_ident, 5).value for _ in range(50)}
+    assert len(names) == 1
+    assert names != {threading.get_ident()}
+
+
+def test_a_hanging_function_is_left_behind_and_its_result_told_late():
+    """The caller gets TimedOut at the deadline; what comes later goes to `late` only."""
+    gate, hanging = _hanging()
+    late = []
+    workers = Workers()
+    assert workers.run(hanging, 0.02, late.append) == TimedOut(0.02)
+    assert (workers.lost, late) == (1, [])
+    gate.set()
+    _soon(lambda: late)
+    assert late == [Returned(True)]
+    _soon(lambda: workers.lost == 0)
+
+
+def test_lost_threads_are_bounded():
+    """Beyond the limit nothing is started, and that is said; when one comes back, work goes on."""
+    gate, hanging = _hanging()
+    workers = Workers(max_lost=2)
+    for _ in range(2):
+        assert isinstance(workers.run(hanging, 0.01), TimedOut)
+    started = []
+    assert isinstance(workers.run(lambda: started.append(1), 5), NotStarted)
+    assert started == []
+    gate.set()
+    _soon(lambda: workers.lost == 0)
+    assert workers.run(lambda: 1, 5) == Returned(1)
+
+
+def test_context_variables_reach_the_function():
+    """A function in a worker sees the caller's context."""
+    variable = contextvars.ContextVar("variable", default="unset")
+    variable.set("seen")
+    assert Workers().run(variable.get, 5) == Returned("seen")
+
+
+def test_a_job_is_taken_by_exactly_one_side():
+    """Giving up a job whose result is there is refused, so no result is both used and called late."""
+    workers = Workers()
+    ready = threading.Event()
+    job = workers.start(lambda: 1, ready.set)
+    assert ready.wait(5)
+    assert workers.give_up(job, None) is False
+    assert workers.lost == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_after_a_fork_the_pool_starts_anew():
+    """A child process does not wait for threads that only its parent has."""
+    workers = Workers()
+    assert workers.run(lambda: 1, 5) == Returned(1)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if workers.run(lambda: 7, 5) == Returned(7) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
