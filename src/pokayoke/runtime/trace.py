@@ -104,16 +104,35 @@ class Trace:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.redactor = redactor or Redactor(policy.redact_fields, policy.redact_patterns)
-        self._policy, self._clock = policy, clock
-        self._limit = policy.max_payload_chars
-        self._longest_line = 4 * self._limit + 32_768
+        self._clock = clock
         self._seen: OrderedDict[Any, Seen] = OrderedDict()
         self._lost = 0
         self._problem: str | None = None
         self._file: TraceFile | None = None
-        if policy.path is not None:
-            self._file = TraceFile(policy.path, max_bytes=policy.max_bytes, backups=policy.backups)
+        self._policy: TracePolicy | None = None
+        self.use(policy, redactor)
+
+    def use(self, policy: TracePolicy, redactor: Redactor | None = None) -> None:
+        """Go on under a changed policy. What was met as a secret stays one.
+
+        Raises:
+            ConfigurationError: the new file cannot be written; then nothing has changed.
+            PolicyError: a redaction pattern cannot be used; then nothing has changed.
+        """
+        built = redactor or Redactor(policy.redact_fields, policy.redact_patterns)
+        old, before = self._file, self._policy
+        place = (policy.path, policy.max_bytes, policy.backups)
+        if before is None or place != (before.path, before.max_bytes, before.backups):
+            opened = None
+            if policy.path is not None:
+                opened = TraceFile(policy.path, max_bytes=policy.max_bytes, backups=policy.backups)
+            self._file = opened
+            if old is not None:
+                old.close()
+                self._lost += old.dropped
+        self._policy, self.redactor = policy, built
+        self._payloads, self._limit = policy.payloads, policy.max_payload_chars
+        self._longest_line = 4 * self._limit + 32_768
 
     @property
     def dropped(self) -> int:
@@ -149,8 +168,9 @@ class Trace:
             self._lost += 1
             self._problem = f"an event could not be written: {type(error).__name__}"
             line = _stub(event)
-        if self._file is not None:
-            self._file.write(line, event["ts"], at_once=event.get("ok") is False)
+        file = self._file
+        if file is not None:
+            file.write(line, event["ts"], at_once=event.get("ok") is False)
         return line
 
     def seen(self, run_id: str | None) -> Seen:
@@ -175,7 +195,7 @@ class Trace:
     def _line(self, event: dict[str, Any]) -> bytes:
         marks = tuple(event.pop("marks", ()))
         seen = self.seen(event.get("run_id"))
-        if self._policy.payloads == "redacted":
+        if self._payloads == "redacted":
             self._place_payloads(event)
         else:
             self._withhold_payloads(event)
@@ -200,7 +220,7 @@ class Trace:
     def _withhold_payloads(self, event: dict[str, Any]) -> None:
         for key in (*_JSON_PAYLOADS, "raw"):
             data = event.pop(key, None)
-            if data is not None and self._policy.payloads == "hash":
+            if data is not None and self._payloads == "hash":
                 event[key] = _digest(data if isinstance(data, bytes) else _bytes(str(data)))
         findings = event.get("findings")
         if findings:
@@ -208,7 +228,7 @@ class Trace:
             event["findings"] = [{"code": f.code, "at": f.at, "blame": f.blame} for f in findings]
             event["reason"] = findings[0].code
         elif "reason" in event and "tool" in event:
-            event["reason"] = event.get("status")
+            event["reason"] = event.get("status", "withheld")
         if event.get("corrections"):
             event["corrections"] = [{"at": c.at, "rule": c.rule, "class": c.kind} for c in event["corrections"]]
 

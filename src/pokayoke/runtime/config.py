@@ -1,0 +1,359 @@
+"""Configuration: a file, a mapping or nothing becomes a `Policy`, as a whole or not at all.
+
+The keys are those of seed 001's safe default and more; `core/policy.py` declares them, and
+`config.schema.json` (for editors) is generated from there: `python -m pokayoke.runtime.config`.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, cast, get_args, get_origin
+
+import msgspec
+
+from pokayoke.core import policy as policy_module
+from pokayoke.core.policy import Policy
+from pokayoke.core.redact import Redactor
+from pokayoke.errors import PolicyError
+from pokayoke.runtime.document import Document, DocumentError, read_document
+
+SCHEMA_FILE: Final = Path(__file__).parent.parent / "config.schema.json"
+
+Keys = tuple[str | int, ...]
+Source = str | os.PathLike[str] | Mapping[str, Any] | Policy | None
+
+# A file that changed less than this many seconds ago may still be being written.
+_QUIET: Final = 0.2
+_LONGEST_VALUE: Final = 60
+
+
+def load_policy(source: Source = None) -> Policy:
+    """Return the policy that a source describes.
+
+    Args:
+        source: None for the safe default; the path of a YAML or JSON file; a mapping with the same
+            keys; or a policy, which is returned as it is. A relative `trace.path` counts from the
+            folder of the file, or from the working directory for a mapping.
+
+    Raises:
+        PolicyError: the file cannot be read or parsed, a key is unknown or stands twice, a value has
+            the wrong type or range, or two values contradict each other. The message names the file,
+            the line, the key, what stands there and what was expected.
+    """
+    if source is None:
+        return Policy()
+    if isinstance(source, Policy):
+        _refuse_contradictions(source, Document(None, {}, "configuration"))
+        return source
+    if isinstance(source, Mapping):
+        return _policy(Document(dict(source), {}, "configuration"))
+    return _from_bytes(Path(source), _read(Path(source)))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PolicyError(f"{path}: cannot be read: {error.strerror}.") from None
+
+
+def _from_bytes(path: Path, data: bytes) -> Policy:
+    try:
+        document = read_document(data, name=str(path))
+    except DocumentError as error:
+        raise PolicyError(str(error)) from None
+    policy = _policy(document)
+    if policy.trace.path is None:
+        return policy
+    placed = str(path.absolute().parent / Path(policy.trace.path).expanduser())
+    return msgspec.structs.replace(policy, trace=msgspec.structs.replace(policy.trace, path=placed))
+
+
+def _policy(document: Document) -> Policy:
+    value: Any = document.value
+    if not isinstance(value, dict):
+        raise PolicyError(f"{document.at(())}: got {_shown(value)}, expected keys such as `validation:`.")
+    unknown = list(_unknown_keys(document.value, Policy, (), document))
+    if unknown:
+        raise PolicyError("\n".join(unknown))
+    try:
+        policy = msgspec.convert(document.value, Policy)
+    except msgspec.ValidationError as error:
+        raise PolicyError(_type_problem(str(error), document)) from None
+    _refuse_contradictions(policy, document)
+    return policy
+
+
+# -- unknown keys ----------------------------------------------------------------------------------
+
+
+def _unknown_keys(value: Any, kind: Any, path: Keys, document: Document) -> Iterator[str]:
+    """All keys that no option has, each with the nearest that exists."""
+    struct = _struct_in(kind)
+    if struct is None:
+        return
+    if isinstance(value, (list, tuple)):
+        for index, item in enumerate(cast("list[Any]", value)):
+            yield from _unknown_keys(item, struct, (*path, index), document)
+        return
+    if not isinstance(value, dict):
+        return
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
+    for key, item in cast("Mapping[Any, Any]", value).items():
+        here = (*path, key)
+        if key in fields:
+            yield from _unknown_keys(item, fields[key], here, document)
+        else:
+            yield f"{document.at(here)}: unknown key `{_dotted(here)}`. {_nearest(str(key), fields, path)}"
+
+
+def _nearest(key: str, fields: dict[str, Any], path: Keys) -> str:
+    near = difflib.get_close_matches(key.lower(), fields, n=1, cutoff=0.6)
+    if near:
+        return f"Did you mean `{_dotted((*path, near[0]))}`?"
+    elsewhere = [option for option in _options(Policy, ()) if option[-1] == key]
+    if elsewhere:
+        return f"Did you mean {' or '.join(f'`{_dotted(option)}`' for option in elsewhere)}?"
+    return f"Keys here: {', '.join(fields)}."
+
+
+def _options(struct: type[msgspec.Struct], path: Keys) -> Iterator[Keys]:
+    for field in msgspec.structs.fields(struct):
+        yield (*path, field.encode_name)
+        inner = _struct_in(field.type)
+        if inner is not None:
+            yield from _options(inner, (*path, field.encode_name))
+
+
+def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
+    """The option structure a field holds, alone or as the items of a list."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    if get_origin(kind) is tuple:
+        return _struct_in(get_args(kind)[0])
+    return None
+
+
+# -- wrong values ----------------------------------------------------------------------------------
+
+_PLACE: Final = re.compile(r" - at `\$(.*)`$")
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+
+
+def _type_problem(message: str, document: Document) -> str:
+    """Say what msgspec found, in words of the file: place, got, expected."""
+    place = _PLACE.search(message)
+    path: Keys = ()
+    if place is not None:
+        message = message[: place.start()]
+        path = tuple(int(index) if index else name for name, index in _STEP.findall(place[1]))
+    kind, got = _at(Policy, document.value, path)
+    choices = [repr(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
+    expected = f"one of {', '.join(choices)}" if choices else _expected(message)
+    return f"{document.at(path)}: `{_dotted(path)}` is {_shown(got)}; expected {expected}."
+
+
+def _expected(message: str) -> str:
+    words = re.sub(r", got `[^`]*`$", "", message).removeprefix("Expected ").replace("`", "")
+    return words.replace("array", "list").replace("object", "mapping").replace("str", "text")
+
+
+def _at(kind: Any, value: Any, path: Keys) -> tuple[Any, Any]:
+    """The declared type and the value at a path."""
+    for step in path:
+        struct = _struct_in(kind)
+        if isinstance(step, int):
+            kind, value = get_args(kind)[0], value[step]
+        else:
+            fields = {field.encode_name: field.type for field in msgspec.structs.fields(struct)} if struct else {}
+            kind, value = fields.get(step), value[step]
+    return kind, value
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else f"a {type(value).__name__}"
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def _dotted(path: Keys) -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".") or "the whole"
+
+
+# -- contradictions --------------------------------------------------------------------------------
+
+
+def _refuse_contradictions(policy: Policy, document: Document) -> None:
+    found = [f"{document.at(path)}: `{_dotted(path)}` {text}" for path, text in _contradictions(policy)]
+    try:
+        Redactor(policy.trace.redact_fields, policy.trace.redact_patterns)
+    except PolicyError as error:
+        found.append(f"{document.at(('trace', 'redact_patterns'))}: {error}")
+    if found:
+        raise PolicyError("\n".join(found))
+
+
+def _contradictions(policy: Policy) -> Iterator[tuple[Keys, str]]:
+    for index, limit in enumerate(policy.limits):
+        if limit.calls is None and limit.amount is None:
+            yield ("limits", index), "limits nothing. Give it `calls`, or `amount` with `field`."
+        if (limit.amount is None) != (limit.field is None):
+            yield ("limits", index), "needs `amount` and `field` together: the sum, and of which argument."
+    both = sorted(set(policy.access.allow) & set(policy.access.deny))
+    if both:
+        yield ("access", "deny"), f"also names what `access.allow` names: {', '.join(both)}. Keep one."
+    if policy.retry.initial > policy.retry.cap:
+        yield ("retry", "initial"), f"({policy.retry.initial}) is above `retry.cap` ({policy.retry.cap})."
+    if policy.context.preview_chars > policy.context.offload_chars:
+        yield ("context", "preview_chars"), "is above `context.offload_chars`: the preview would be the whole."
+    media = policy.validation.tool_output.require_content_type
+    if not re.fullmatch(r"[\w.+-]+/[\w.+*-]+", media):
+        yield ("validation", "tool_output", "require_content_type"), "is no media type such as application/json."
+    if policy.trace.path == "":
+        yield ("trace", "path"), "is empty. Leave it out if no file shall be written."
+
+
+# -- reload ----------------------------------------------------------------------------------------
+
+
+class PolicyFile:
+    """A configuration file that is followed while the program runs.
+
+    A changed file is taken over as a whole or not at all: one that cannot be read, parsed or kept
+    leaves the old policy in force, and `problem` says why. A change younger than 0.2 s waits, because
+    it may be half-written; write beside it and rename it over to be safe at any speed.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        PolicyError: the file is wrong now; see `load_policy`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        self._problem: str | None = None
+        self._waiting: tuple[Any, float] = (None, 0.0)
+        self._known = self._signature()
+        self._data = _read(self.path)
+        self._policy = _from_bytes(self.path, self._data)
+
+    def current(self) -> Policy:
+        """Return the policy in force, after a look at the file (one system call if nothing changed).
+
+        It is the same object until the content changes.
+        """
+        found = self._signature()
+        if found != self._known and self._lock.acquire(blocking=False):
+            try:
+                self._take_over(found)
+            finally:
+                self._lock.release()
+        return self._policy
+
+    def problem(self) -> str | None:
+        """Return why the latest change was not taken over, once; None if there is nothing to say."""
+        problem, self._problem = self._problem, None
+        return problem
+
+    def reload(self) -> Policy:
+        """Take over the file as it is now, without waiting for it to settle.
+
+        Raises:
+            PolicyError: it is wrong; the old policy stays in force.
+        """
+        with self._lock:
+            self._known = self._signature()
+            self._use(_read(self.path))
+            return self._policy
+
+    def _signature(self) -> tuple[int, ...] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+    def _take_over(self, found: tuple[int, ...] | None) -> None:
+        if not self._settled(found):
+            return
+        try:
+            data = _read(self.path)
+            if self._signature() != found:
+                return  # it changed while it was read: look again next time
+            self._known = found
+            self._use(data)
+        except PolicyError as error:
+            self._known = found
+            self._problem = str(error)
+
+    def _settled(self, found: tuple[int, ...] | None) -> bool:
+        """True if nothing has touched the file for a while, by its own times or by ours."""
+        if found is not None and time.time() - max(found[2:]) / 1e9 >= _QUIET:
+            return True
+        now = time.monotonic()
+        if self._waiting[0] != found:
+            self._waiting = (found, now)
+        return now - self._waiting[1] >= _QUIET
+
+    def _use(self, data: bytes) -> None:
+        if data != self._data:
+            self._policy = _from_bytes(self.path, data)
+            self._data = data
+
+
+# -- the published schema --------------------------------------------------------------------------
+
+
+def policy_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of the configuration file, with a description of every key."""
+    schema = msgspec.json.schema(Policy)
+    for name, descriptions in _descriptions().items():
+        properties = schema["$defs"].get(name, {}).get("properties", {})
+        for field, text in descriptions.items():
+            if field in properties:
+                properties[field] = {**properties[field], "description": text}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "pokayoke configuration",
+        **schema,
+    }
+
+
+def _descriptions() -> dict[str, dict[str, str]]:
+    """Structure to field to the text that stands below the field in the source."""
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.parse(inspect.getsource(policy_module)).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        fields = found.setdefault(node.name, {})
+        for field, below in zip(node.body, node.body[1:], strict=False):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+                and isinstance(below.value.value, str)
+            ):
+                fields[field.target.id] = " ".join(below.value.value.split())
+    return found
+
+
+def schema_text() -> str:
+    """Return the content of `config.schema.json`."""
+    return msgspec.json.format(msgspec.json.encode(policy_schema(), order="sorted"), indent=2).decode() + "\n"
+
+
+if __name__ == "__main__":
+    SCHEMA_FILE.write_text(schema_text(), encoding="utf-8")
+    sys.stderr.write(f"wrote {SCHEMA_FILE.name}\n")
