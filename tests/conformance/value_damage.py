@@ -19,6 +19,8 @@ KINDS: dict[str, tuple[str, Damage]] = {}
 
 
 class Case(NamedTuple):
+    """One damaged value with the truth it was made from."""
+
     kind: str
     group: str
     row: int

@@ -142,6 +142,8 @@ def issues_of(value: Any, schema: Schema) -> tuple[Issue, ...]:
     found: dict[tuple[Path, str], Issue] = {}
     for problem in schema.problems(value):
         path, code = split(problem.at), _KEYWORDS.get(problem.keyword, "schema_mismatch")
+        if problem.keyword == "false" and path and not path[-1].isdecimal():
+            code = "unknown_field"
         names: Sequence[Any] = ()
         if code == "missing_field":
             names = [problem.data.get("missing")]
@@ -169,6 +171,8 @@ def describe_issue(
     name = spoken(issue.path, root)
     problem = issue.problem
     hint = f"{suggestion} {_advice(issue, schema, name)}".strip()
+    if problem.data.get("tied"):
+        hint += " Or fit another variant that is allowed there."
     message = problem.message
     if issue.code == "missing_field":
         message = f"{join(issue.path)}: required, but absent"

@@ -16,15 +16,19 @@ from pokayoke.core.check import Issue, describe_issue, issues_of
 from pokayoke.core.correct_names import nearest_field
 from pokayoke.core.correct_rules import Proposal, proposals, read_object
 from pokayoke.core.correctors import Correctors
-from pokayoke.core.places import Path, facts_at, join, look_up, renamed, replaced, same, spoken, without
+from pokayoke.core.places import Path, facts_at, join, look_up, renamed, replaced, same, split, spoken, without
 from pokayoke.core.schema import Schema
+from pokayoke.core.schema_problems import MAX_PROBLEMS
 
-MAX_CORRECTIONS = 128
+MAX_CORRECTIONS = 256
 """Most corrections of one value."""
 MAX_ROUNDS = 8
 """Most passes over the issues; each correction may lay open what lies inside."""
 MAX_TRIALS = 1_000
 """Most validations of one value, proposals included."""
+MIN_TRIALS = 16
+MAX_WORK = 1_000_000
+"""Most bytes validated while correcting one value: a large value gets fewer trials, `MIN_TRIALS` at least."""
 
 _ORDER: tuple[CorrectionKind, ...] = ("equivalent", "declared", "likely")
 _SPELLED = frozenset({"wrong_type", "not_in_enum", "bad_format", "schema_mismatch"})
@@ -65,14 +69,14 @@ class Work:
         self, value: Any, schema: Schema, *, name: str, kinds: tuple[CorrectionKind, ...], correctors: Correctors
     ) -> None:
         """Look at a value for the first time."""
-        self.value = value
+        self.value: Any = value
         self.corrections: list[Correction] = []
         self.issues = issues_of(value, schema)
         self._schema = schema
         self._name = name
         self._kinds = kinds
         self._correctors = correctors
-        self._trials = MAX_TRIALS
+        self._trials = max(MIN_TRIALS, min(MAX_TRIALS, MAX_WORK // _size(value)))
         self._held: dict[tuple[Path, str], Step] = {}
         self._failed: dict[tuple[str, str], Finding] = {}
 
@@ -81,6 +85,8 @@ class Work:
         self._unwrap()
         for _ in range(MAX_ROUNDS):
             before = len(self.corrections)
+            for group in self._alike():
+                self._settle_together(group)
             for issue in self.issues:
                 if len(self.corrections) < MAX_CORRECTIONS and self._still(issue):
                     self._settle(issue)
@@ -104,9 +110,10 @@ class Work:
 
     def _unwrap(self) -> None:
         """Open an envelope that holds exactly the arguments, and nothing else that could matter."""
-        if not self.issues or not isinstance(self.value, dict):
+        given: object = self.value
+        if not self.issues or not isinstance(given, dict):
             return
-        whole = cast(dict[str, Any], self.value)
+        whole = cast(dict[str, Any], given)
         known = facts_at(self._schema, ()).properties
         names = [key for key in whole if key in _NAMES and whole[key] == self._name]
         inner = [key for key in whole if key in _ENVELOPES]
@@ -145,23 +152,56 @@ class Work:
                     accepted.append((step, left))
         return accepted
 
-    def _proof(self, issue: Issue, step: Step) -> tuple[Issue, ...] | None:
-        """Return what is left after a step, or None if it does not settle its place or harms another.
+    def _alike(self) -> list[list[Issue]]:
+        """Return the issues that items of one list have in common: one slip of the model, often repeated."""
+        groups: dict[tuple[Path, str], list[Issue]] = {}
+        for issue in self.issues:
+            pattern = tuple("*" if step.isdecimal() else step for step in issue.path)
+            if issue.code in _SPELLED and pattern != issue.path:
+                groups.setdefault((pattern, issue.code), []).append(issue)
+        return [group for group in groups.values() if len(group) > 1]
 
-        What lies inside the changed place may still need a step of its own; everything else may not
-        get worse.
-        """
-        if self._trials <= 0:
+    def _settle_together(self, group: list[Issue]) -> None:
+        """Settle alike issues with one proof; those with more than one reading are left to be settled alone."""
+        whole = self.value
+        taken: list[Correction] = []
+        for issue in group[: MAX_CORRECTIONS - len(self.corrections)]:
+            value = look_up(self.value, issue.path)
+            found = list(proposals(value, facts_at(self._schema, issue.path), self._schema))
+            if found and all(same(found[0].after, other.after) for other in found) and found[0].kind in self._kinds:
+                whole = replaced(whole, issue.path, found[0].after)
+                taken.append(Correction(join(issue.path), found[0].rule, value, found[0].after, found[0].kind))
+        left = self._left(whole) if taken else None
+        if left is not None and self._no_worse(left, [split(item.at) for item in taken]):
+            self.value, self.issues = whole, left
+            self.corrections.extend(taken)
+
+    def _proof(self, issue: Issue, step: Step) -> tuple[Issue, ...] | None:
+        """Return what is left after a step, or None if it does not settle its place or harms another."""
+        left = self._left(step.value)
+        if left is None or any(other.key == issue.key for other in left):
             return None
+        return left if self._no_worse(left, [step.path]) else None
+
+    def _left(self, value: Any) -> tuple[Issue, ...] | None:
+        """Return the issues of a value, or None if the trials are used up."""
         self._trials -= 1
-        left = issues_of(step.value, self._schema)
+        return issues_of(value, self._schema) if self._trials >= 0 else None
+
+    def _no_worse(self, left: tuple[Issue, ...], changed: list[Path]) -> bool:
+        """Return whether the changed places are in order and everything else is as it was, or better.
+
+        What lies inside a changed place may still need a step of its own. A list of issues that was
+        cut shows others once some are gone; then the end result decides alone.
+        """
         known = {other.key for other in self.issues}
-        depth = len(step.path)
+        places = set(changed)
+        cut = len(self.issues) >= MAX_PROBLEMS
         for other in left:
-            inside = len(other.path) > depth and other.path[:depth] == step.path
-            if other.key == issue.key or other.path == step.path or not (inside or other.key in known):
-                return None
-        return left
+            inside = any(other.path[:depth] in places for depth in range(len(other.path)))
+            if other.path in places or not (inside or cut or other.key in known):
+                return False
+        return True
 
     def _steps(self, issue: Issue) -> Iterator[Step]:
         """Yield what the rules propose for an issue."""
@@ -201,10 +241,7 @@ class Work:
     def _renames(self, issue: Issue) -> Iterator[Step]:
         """Give a field the name it was meant to have: one wrong name, one field, both ways."""
         parent = issue.path[:-1]
-        holder = look_up(self.value, parent)
-        if not isinstance(holder, dict):
-            return
-        entries = cast(dict[str, Any], holder)
+        entries = cast(dict[str, Any], look_up(self.value, parent))
         fields = facts_at(self._schema, parent).properties
         meant = {key: nearest_field(key, fields, entries) for key in entries if key not in fields}
         for key, found in meant.items():
@@ -232,3 +269,11 @@ def _replacement(whole: Any, path: Path, value: Any, proposal: Proposal) -> Step
     shown = shown if len(shown) <= _MAX_SHOWN else shown[: _MAX_SHOWN - 1] + "…"
     meant = f"Send `{spoken(path, _ROOT)}` as {shown} if that is what you mean."
     return Step(replaced(whole, path, proposal.after), path, (correction,), proposal.kind, meant)
+
+
+def _size(value: Any) -> int:
+    """Return the size of a value in bytes; what cannot be dumped counts as too large."""
+    try:
+        return len(msgspec.json.encode(value))
+    except Exception:  # noqa: BLE001 - no JSON value: nothing will be corrected
+        return MAX_WORK

@@ -105,9 +105,8 @@ def _asks(slot: re.Match[str], field: str) -> bool:
     name = slot["name"]
     words = [part.lower() for part in _SPACERS.split(name) if part]
     own = bool(set(words) & _parts(field)) and len(words) <= len(_parts(field)) + 1
-    if slot["open"] == "[":
-        return own or words[0] in _REQUESTS
-    return own or "_" in name or words[0] in _REQUESTS or words[-1] in _NOUNS
+    asks = len(words) > 1 and words[0] in _REQUESTS
+    return own or asks or (slot["open"] != "[" and ("_" in name or words[-1] in _NOUNS))
 
 
 def _parts(field: str) -> set[str]:

@@ -1,0 +1,204 @@
+"""Findings about a value: every problem at once, at the right place, with a hint that can be followed."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.core.call import Finding
+from pokayoke.core.check import CODES, check, clarification, wanted
+from pokayoke.core.places import facts_at
+from pokayoke.core.schema import compile_schema
+
+ORDER = {
+    "type": "object",
+    "properties": {
+        "user": {"type": "string", "minLength": 2, "maxLength": 5},
+        "amount": {"type": "integer", "minimum": 1, "maximum": 100},
+        "currency": {"enum": ["CNY", "USD"]},
+        "day": {"type": "string", "format": "date"},
+        "code": {"type": "string", "pattern": "^[A-Z]+$"},
+        "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2, "uniqueItems": True},
+        "box": {"type": "object", "properties": {"w": {"type": "number"}}, "required": ["w"], "maxProperties": 1},
+        "step": {"type": "number", "multipleOf": 5},
+        "odd": {"not": {"type": "string"}},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]},
+        "fixed": {"const": 7},
+        "pair": {"type": "array", "prefixItems": [{"type": "string"}], "items": False},
+        "never": False,
+        "map": {"type": "object", "propertyNames": {"maxLength": 2}, "minProperties": 1},
+    },
+    "required": ["user"],
+    "additionalProperties": False,
+}
+SCHEMA = compile_schema(ORDER)
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "at"),
+    [
+        ({}, "missing_field", "/user"),
+        ({"user": "abc", "usr": 1}, "unknown_field", "/usr"),
+        ({"user": 1}, "wrong_type", "/user"),
+        ({"user": "abc", "amount": 0}, "out_of_range", "/amount"),
+        ({"user": "abc", "amount": 101}, "out_of_range", "/amount"),
+        ({"user": "abc", "currency": "GBP"}, "not_in_enum", "/currency"),
+        ({"user": "abc", "fixed": 8}, "not_in_enum", "/fixed"),
+        ({"user": "abc", "day": "tomorrow"}, "bad_format", "/day"),
+        ({"user": "abc", "code": "a"}, "bad_pattern", "/code"),
+        ({"user": "a"}, "too_short", "/user"),
+        ({"user": "abcdef"}, "too_long", "/user"),
+        ({"user": "abc", "tags": []}, "too_few_items", "/tags"),
+        ({"user": "abc", "tags": ["a", "b", "c"]}, "too_many_items", "/tags"),
+        ({"user": "abc", "tags": ["a", "a"]}, "duplicate_items", "/tags"),
+        ({"user": "abc", "tags": [1]}, "wrong_type", "/tags/0"),
+        ({"user": "abc", "box": {}}, "missing_field", "/box/w"),
+        ({"user": "abc", "box": {"w": 1, "v": 1}}, "too_many_fields", "/box"),
+        ({"user": "abc", "map": {}}, "too_few_fields", "/map"),
+        ({"user": "abc", "step": 4}, "out_of_range", "/step"),
+        ({"user": "abc", "odd": "x"}, "schema_mismatch", "/odd"),
+        ({"user": "abc", "odd": float("inf")}, "not_json", "/odd"),
+        ({"user": "abc", "never": 1}, "unknown_field", "/never"),
+        ({"user": "abc", "pair": ["a", "b"]}, "schema_mismatch", "/pair/1"),
+        ({"user": "abc", "map": {"long": 1}}, "unknown_field", "/map/long"),
+    ],
+)
+def test_code_and_place(value, code, at):
+    """Each kind of problem has its own code and points at the place that has to change."""
+    found = check(value, SCHEMA)
+    assert (code, at) in [(finding.code, finding.at) for finding in found]
+    assert all(finding.blame == "model" and finding.message and finding.hint for finding in found)
+
+
+def test_everything_at_once():
+    """One look reports every problem, none of them twice."""
+    found = check({"amount": 0, "currency": "X", "extra": 1, "more": 2, "tags": [1, 2]}, SCHEMA)
+    places = [finding.at for finding in found]
+    assert sorted(places) == ["/amount", "/currency", "/extra", "/more", "/tags/0", "/tags/1", "/user"]
+
+
+def test_valid_is_silent():
+    """A valid value has no findings."""
+    assert check({"user": "abc"}, SCHEMA) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({}, "Add `user`: a text of 2 to 5 characters."),
+        ({"user": "abc", "amount": "x"}, "Send `amount` as an integer from 1 to 100."),
+        ({"user": "abc", "amount": 0}, "`amount` has to be an integer from 1 to 100."),
+        ({"user": "abc", "currency": "x"}, 'one of "CNY", "USD"'),
+        ({"user": "abc", "day": "x"}, "in the format date, such as 2026-11-21"),
+        ({"user": "abc", "code": "x"}, "a text that fits ^[A-Z]+$"),
+        ({"user": "abc", "usr": 1}, "`usr` is not a field here. Fields: `user`,"),
+        ({"user": "abc", "tags": "x"}, "a list of 1 to 2 items, each a text"),
+        ({"user": "abc", "tags": ["a", "a"]}, "every item of `tags` once"),
+        ({"user": "abc", "box": 1}, "an object with w"),
+        ({"user": "abc", "either": "x"}, "`either` has to be integer or boolean."),
+        ({"user": "abc", "odd": float("nan")}, "`odd` cannot be used: send a finite number"),
+    ],
+)
+def test_hint(value, says):
+    """A hint names the field and what to send."""
+    assert says in " ".join(finding.hint for finding in check(value, SCHEMA))
+
+
+def test_unknown_field_without_any_known():
+    """Where an object has no fields at all, the hint says so."""
+    schema = compile_schema({"type": "object", "additionalProperties": False})
+    assert "Fields: none" in check({"a": 1}, schema)[0].hint
+
+
+def test_a_tie_is_not_hidden():
+    """Where two variants fit equally well, the hint does not pretend that only one may be sent."""
+    schema = compile_schema({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]})
+    assert "another variant" in check({}, schema)[0].hint
+
+
+def test_root_is_named():
+    """The whole value is called what the caller calls it."""
+    assert "`output`" in check([], SCHEMA, root="output")[0].hint
+
+
+def test_hints_stay_short():
+    """However long the schema, a hint stays under 600 characters."""
+    many = {f"field_number_{i}_{'x' * 50}": {"type": "string"} for i in range(300)}
+    schema = compile_schema({"properties": many, "additionalProperties": False})
+    assert all(len(finding.hint) < 600 for finding in check({"y" * 5000: 1}, schema))
+    choices = compile_schema({"enum": ["x" * 500 + str(i) for i in range(500)]})
+    assert all(len(finding.hint) < 600 for finding in check("no", choices))
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ({}, "a value"),
+        ({"type": "integer"}, "an integer"),
+        ({"type": ["integer", "number"]}, "a number"),
+        ({"type": "number", "minimum": 1}, "a number of at least 1"),
+        ({"type": "number", "maximum": 1}, "a number of at most 1"),
+        ({"type": "number", "exclusiveMinimum": 0}, "a number above 0"),
+        ({"type": "number", "exclusiveMaximum": 1}, "a number below 1"),
+        ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, "a number above 0 below 1"),
+        ({"type": "number", "multipleOf": 5}, "a number, a multiple of 5"),
+        ({"type": "string", "minLength": 2}, "a text of at least 2 characters"),
+        ({"type": "string", "maxLength": 2}, "a text of at most 2 characters"),
+        ({"type": "string", "format": "email"}, "a text in the format email"),
+        ({"type": "array"}, "a list, each a value"),
+        ({"type": "array", "items": {"type": "array"}}, "a list, each a list"),
+        ({"type": "object"}, "an object"),
+        ({"type": "object", "properties": {"a": {}, "b": {}}}, "an object with a, b"),
+        ({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["b"]}, "an object with b"),
+        ({"type": "null"}, "null"),
+        ({"const": 3}, "one of 3"),
+        ({"enum": list(range(14))}, "one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more"),
+    ],
+)
+def test_wanted(node, words):
+    """What a place wants is said in plain words."""
+    schema = compile_schema(node)
+    assert wanted(facts_at(schema, ()), schema) == words
+
+
+def test_clarification_asks_for_what_was_found():
+    """The question names each place with its range or choices."""
+    found = check({"amount": 0, "currency": "X"}, SCHEMA)
+    text = clarification(found, SCHEMA)
+    for part in ("`user` (a text of 2 to 5", "`amount` (an integer from 1 to 100)", '`currency` (one of "CNY", "USD")'):
+        assert part in text
+
+
+def test_clarification_without_findings():
+    """With nothing found, the required fields are asked for; without any, all fields; without any, just so."""
+    assert "`user` (" in clarification((), SCHEMA)
+    assert "amount" not in clarification((), SCHEMA)
+    assert "`a` (an integer)" in clarification((), compile_schema({"properties": {"a": {"type": "integer"}}}))
+    assert clarification((), compile_schema(True)).endswith(".")
+
+
+def test_clarification_stays_short():
+    """Hundreds of findings give one question under 600 characters that says how many are left out."""
+    found = [Finding("missing_field", f"/field{i}") for i in range(300)]
+    text = clarification(found, SCHEMA)
+    assert len(text) < 600
+    assert "more" in text
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=15,
+)
+
+
+@given(JSON | st.fixed_dictionaries({"user": st.text(), "amount": JSON, "tags": JSON, "box": JSON}))
+def test_law_findings_say_whether_it_is_valid(value):
+    """There are findings exactly if the validator refuses, all with known codes, short hints, JSON data."""
+    found = check(value, SCHEMA)
+    assert bool(found) != SCHEMA.accepts(value)
+    for finding in found:
+        assert finding.code in CODES
+        assert len(finding.hint) < 600
+        json.dumps(dict(finding.data))

@@ -1,0 +1,520 @@
+"""Corrections: the provable happens, the guessed is suggested, the rest is refused; laws over all of it."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.core.call import Correction
+from pokayoke.core.contract import Contract
+from pokayoke.core.correct import clarification, confidence, prepare
+from pokayoke.core.places import same
+
+WRITE = ("equivalent", "declared")
+READ = (*WRITE, "likely")
+
+
+def contract(schema, **fields):
+    return Contract.from_schema("book", schema, **fields)
+
+
+def one(node, *, required=True, **fields):
+    """A contract with one argument `v`."""
+    return contract(
+        {"type": "object", "properties": {"v": node}, "required": ["v"] * required, "additionalProperties": False},
+        **fields,
+    )
+
+
+INTEGER, NUMBER, STRING, BOOLEAN = ({"type": name} for name in ("integer", "number", "string", "boolean"))
+NUMBERS, STRINGS = {"type": "array", "items": NUMBER}, {"type": "array", "items": STRING}
+ITEM = {"type": "object", "properties": {"n": INTEGER}, "required": ["n"], "additionalProperties": False}
+DATE, MOMENT = {"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}
+
+
+@pytest.mark.parametrize(
+    ("node", "before", "after", "rule"),
+    [
+        (INTEGER, "2", 2, "number_from_text"),
+        (INTEGER, " 2\n", 2, "number_from_text"),
+        (INTEGER, "+2", 2, "number_from_text"),
+        (INTEGER, "-12", -12, "number_from_text"),
+        (INTEGER, "2.0", 2, "number_from_text"),
+        (INTEGER, "9007199254740993", 9007199254740993, "number_from_text"),
+        (NUMBER, "2.50", 2.5, "number_from_text"),
+        (NUMBER, "1.525", 1.525, "number_from_text"),
+        (NUMBER, "1e3", 1000.0, "number_from_text"),
+        (NUMBER, "100.00", 100, "number_from_text"),
+        (BOOLEAN, "True", True, "boolean_from_text"),
+        (BOOLEAN, " false", False, "boolean_from_text"),
+        ({"type": ["integer", "null"]}, "null", None, "null_from_text"),
+        (ITEM, '{"n": 1}', {"n": 1}, "value_from_json_text"),
+        (NUMBERS, "[1, 2]", [1, 2], "value_from_json_text"),
+        (STRINGS, "a", ["a"], "list_from_single_value"),
+        (STRINGS, "mon-fri", ["mon-fri"], "list_from_single_value"),
+        (NUMBERS, 5, [5], "list_from_single_value"),
+        (NUMBERS, "5", [5], "list_from_single_value"),
+        ({"type": "array", "items": BOOLEAN}, True, [True], "list_from_single_value"),
+        ({"type": "array", "items": {"enum": ["New York", "a, b"]}}, "a, b", ["a, b"], "list_from_single_value"),
+        ({"type": "array", "items": ITEM}, {"n": 1}, [{"n": 1}], "list_from_single_value"),
+        (INTEGER, [3], 3, "value_from_single_item"),
+        (INTEGER, ["3"], 3, "value_from_single_item"),
+        ({"enum": ["CNY", "USD"]}, " cny ", "CNY", "choice_spelling"),
+        ({"enum": ["in  stock", "gone"]}, "In Stock", "in  stock", "choice_spelling"),
+        ({"enum": ["AA", "Aa"]}, " AA", "AA", "choice_spelling"),
+        ({"enum": [1, 2, "auto"]}, "1", 1, "number_from_text"),
+        (DATE, "2026/11/21", "2026-11-21", "date_spelling"),
+        (DATE, "2026.1.5", "2026-01-05", "date_spelling"),
+        (DATE, "20261121", "2026-11-21", "date_spelling"),
+        (MOMENT, "2026-11-21 10:00:00Z", "2026-11-21T10:00:00Z", "date_spelling"),
+        (MOMENT, "2026/11/21 10:00:00 +0100", "2026-11-21T10:00:00+01:00", "date_spelling"),
+        ({"type": "string", "format": "email"}, " a@b.de ", "a@b.de", "surrounding_spaces"),
+        ({"anyOf": [ITEM, {"type": "null"}]}, {"n": "1"}, {"n": 1}, "number_from_text"),
+    ],
+)
+def test_equivalent(node, before, after, rule):
+    """Another spelling of the same value is corrected, for writes too, and recorded."""
+    given_value = {"v": before}
+    prepared = prepare(given_value, one(node), kinds=WRITE)
+    assert prepared.findings == ()
+    assert same(prepared.value, {"v": after})
+    assert prepared.changed
+    last = prepared.corrections[-1]
+    assert (last.rule, last.kind) == (rule, "equivalent")
+    assert given_value == {"v": before}
+
+
+@pytest.mark.parametrize(
+    ("node", "value"),
+    [
+        *(
+            (INTEGER, text)
+            for text in ("2-3", "1.5", "1,234", "1.234", "1.000", "2.000", "1 234", "1_000", "1e3", "007")
+        ),
+        *((INTEGER, text) for text in ("0x10", "٢", "２", "2件", "two", "", " ", "--2", "2%", "½", "1e999", "9" * 61)),
+        *((NUMBER, text) for text in ("1,5", "1.500", "NaN", "inf", "Infinity", "1e999", ".5", "5.", "1.2.3", "5 kg")),
+        *((BOOLEAN, value) for value in ("yes", "1", "on", 1, 0, "t")),
+        (INTEGER, True),
+        (INTEGER, None),
+        (INTEGER, [1, 2]),
+        (INTEGER, []),
+        (INTEGER, 1.5),
+        (INTEGER, {"value": 1}),
+        (STRING, 1.5),
+        (STRING, True),
+        (STRING, {"a": 1}),
+        *(
+            (STRINGS, text)
+            for text in ("a, b", "a;b", "a|b", "a\nb", "a and b", "a/b", "a & b", "a - b", "", "[a]", "'a'", "1..5")
+        ),
+        (NUMBERS, "1-2"),
+        (NUMBERS, "[1, 2"),
+        (NUMBERS, '{"a": 1}'),
+        ({"type": "array", "items": {"type": "object"}}, {"n": 1}),
+        ({"type": "array", "items": ITEM}, {"n": 1, "m": 2}),
+        (ITEM, '{"n": 1, "n": 2}'),
+        (ITEM, "{" + " " * 30_000 + '"n": 1}'),
+        ({"enum": ["AA", "Aa"]}, "aa"),
+        ({"enum": ["red", "green"]}, "rd"),
+        ({"enum": ["red", "green"]}, ""),
+        (DATE, "03/04/2026"),
+        (DATE, "2026-11-21T10:00:00Z"),
+        (DATE, "2026/02/30"),
+        (DATE, "21 November 2026"),
+        (MOMENT, "2026-11-21"),
+        (MOMENT, "2026-11-21 10:00:00"),
+        (MOMENT, "2026/13/21 10:00:00Z"),
+        ({"type": "integer", "minimum": 1}, "0"),
+        ({"type": ["integer", "array"], "items": INTEGER}, "5"),
+    ],
+)
+def test_refused(node, value):
+    """What may mean something else, or nothing, is refused for every class, and comes back as it came."""
+    given_value = {"v": value}
+    prepared = prepare(given_value, one(node), kinds=READ)
+    assert prepared.findings
+    assert prepared.value is given_value
+    assert prepared.corrections == ()
+    assert not prepared.changed
+
+
+@pytest.mark.parametrize(
+    ("node", "before", "after", "suggestion"),
+    [(STRING, 12, "12", '"12"'), (STRINGS, "New York", ["New York"], '["New York"]'), (STRINGS, 7, ["7"], '["7"]')],
+)
+def test_likely(node, before, after, suggestion):
+    """A guess runs for reads only; for writes it comes back as a hint that names field and value."""
+    read = prepare({"v": before}, one(node), kinds=READ)
+    assert read.value == {"v": after}
+    assert read.corrections[0].kind == "likely"
+    write = prepare({"v": before}, one(node), kinds=WRITE)
+    assert f"Send `v` as {suggestion} if that is what you mean." in write.findings[0].hint
+    assert write.findings[0].data["suggestion"] == after
+    assert write.findings[0].data["class"] == "likely"
+
+
+FIELDS = {
+    "type": "object",
+    "properties": {
+        "user_id": STRING,
+        "amount": INTEGER,
+        "min_price": NUMBER,
+        "max_price": NUMBER,
+        "line1": STRING,
+        "line2": STRING,
+    },
+    "required": ["user_id"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("sent", "meant", "kind"),
+    [
+        ({"userId": "u"}, {"user_id": "u"}, "equivalent"),
+        ({"USER-ID": "u"}, {"user_id": "u"}, "equivalent"),
+        ({"user_id": "u", "Amount": "2"}, {"user_id": "u", "amount": 2}, "equivalent"),
+        ({"user_id": "u", "ammount": 2}, {"user_id": "u", "amount": 2}, "likely"),
+        ({"user_id": "u", "am_ount_": 2}, {"user_id": "u", "amount": 2}, "equivalent"),
+        ({"user_id": "u", "am_mount": 2}, {"user_id": "u", "amount": 2}, "likely"),
+        ({"user_id": "u", "amuont": "2"}, {"user_id": "u", "amount": 2}, "likely"),
+    ],
+)
+def test_field_names(sent, meant, kind):
+    """Case and separators of a name carry no meaning; one slip in a long word is a likely typo."""
+    prepared = prepare(sent, contract(FIELDS), kinds=READ)
+    assert prepared.value == meant
+    assert (prepared.corrections[0].rule, prepared.corrections[0].kind) == ("field_name", kind)
+    allowed = prepare(sent, contract(FIELDS), kinds=WRITE)
+    assert bool(allowed.findings) == (kind == "likely")
+    if kind == "likely":
+        assert "Did you mean `amount`?" in allowed.findings[0].hint
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"user_id": "u", "amnt": 2},
+        {"user_id": "u", "mni_prcie": 2},
+        {"user_id": "u", "amount": 1, "ammount": 2},
+        {"user_id": "u", "ammount": 2, "amuont": 3},
+        {"user_id": "u", "mix_price": 2},
+        {"user_id": "u", "mim_price": 2, "max_price": 3},
+        {"user_id": "u", "linel": "x"},
+        {"user_id": "u", "line3": "x"},
+        {"user_id": "u", "lne1": "x"},
+        {"user_id": "u", "ammount": "a lot"},
+        {"user_id": "u", "": 1},
+        {"user_id": "u", "数量": 1},
+        {"user_id": "u", "a" * 100: 1},
+        {"userid": "u", "user-id": "v"},
+        {"user_id": "u", "userId": "v"},
+        {"user_id": "u", "pricemin": 1},
+    ],
+)
+def test_field_names_left_alone(sent):
+    """Short words, rivals, antonyms, numbered fields, present fields and misfits are never renamed."""
+    assert prepare(sent, contract(FIELDS), kinds=READ).findings
+
+
+def test_two_fields_of_one_spelling():
+    """A schema with two fields that differ in case only leaves a third spelling to the model."""
+    schema = {"type": "object", "properties": {"ID": STRING, "id": STRING}, "additionalProperties": False}
+    assert prepare({"Id": "x"}, contract(schema), kinds=READ).findings
+
+
+def test_long_words_may_slip_twice():
+    """A word of nine letters or more is recognised with two slips."""
+    schema = {"type": "object", "properties": {"destination": STRING}, "required": ["destination"]}
+    assert prepare({"destnatoin": "x"}, contract(schema), kinds=READ).value == {"destination": "x"}
+
+
+def test_unknown_field_is_never_dropped():
+    """A field the schema does not know is not thrown away to make the rest fit."""
+    prepared = prepare({"user_id": "u", "note": "urgent"}, contract(FIELDS), kinds=READ)
+    assert [finding.code for finding in prepared.findings] == ["unknown_field"]
+
+
+def test_missing_is_never_filled():
+    """A required field is asked for, also where the schema has a default."""
+    assert prepare({}, one({"type": "integer", "default": 3}), kinds=READ).findings[0].code == "missing_field"
+
+
+def test_null_for_an_absent_optional():
+    """Null for an optional field is left out; for a required, undeclared or listed one it is refused."""
+    assert prepare({"v": None}, one(INTEGER, required=False), kinds=WRITE).value == {}
+    assert prepare({"v": None}, one(INTEGER), kinds=WRITE).findings
+    open_map = contract({"type": "object", "additionalProperties": INTEGER})
+    assert prepare({"x": None}, open_map, kinds=WRITE).findings
+    assert prepare({"v": [None]}, one(NUMBERS), kinds=WRITE).findings
+    held = prepare({"v": None}, one(INTEGER, required=False), kinds=()).findings[0]
+    assert "Leave `v` out" in held.hint
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"arguments": {"v": 1}},
+        {"input": {"v": "1"}},
+        {"args": '{"v": 1}'},
+        {"name": "book", "arguments": {"v": 1}},
+    ],
+)
+def test_envelope(sent):
+    """An envelope that holds exactly the arguments is opened, and what is inside corrected."""
+    prepared = prepare(sent, one(INTEGER), kinds=WRITE)
+    assert prepared.value == {"v": 1}
+    assert prepared.corrections[0].rule == "envelope"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"name": "other", "arguments": {"v": 1}},
+        {"arguments": {"v": 1}, "more": 2},
+        {"arguments": {"v": 1}, "input": {"v": 2}},
+        {"arguments": [1]},
+        {"arguments": "v=1"},
+        {"arguments": {"w": 1}},
+        {"arguments": {"v": "a"}},
+        {"arguments": {"v": 1}, "v": 2},
+    ],
+)
+def test_no_envelope(sent):
+    """Anything beside the arguments, another tool's name, or a misfit inside keeps it closed."""
+    assert prepare(sent, one(INTEGER), kinds=READ).findings
+
+
+def test_envelope_needs_its_class():
+    """Without the class equivalent, the envelope is not opened."""
+    assert prepare({"arguments": {"v": 1}}, one(INTEGER), kinds=("likely",)).findings
+
+
+def test_empty_envelope():
+    """An envelope around no arguments is opened where no argument is needed."""
+    assert prepare({"arguments": {}}, one(INTEGER, required=False), kinds=WRITE).value == {}
+
+
+def test_wrong_whole():
+    """Arguments that are no object at all are one finding about the whole."""
+    prepared = prepare([{"v": 1}, 2], one(INTEGER), kinds=READ)
+    assert [finding.at for finding in prepared.findings] == [""]
+
+
+def test_inner_places():
+    """JSON text is opened and its inside corrected; every step is recorded with its pointer."""
+    node = {"type": "array", "items": {"type": "object", "properties": {"a/b": {"type": "array", "items": INTEGER}}}}
+    prepared = prepare({"v": '[{"a/b": "[\\"1\\"]"}]'}, one(node), kinds=WRITE)
+    assert prepared.value == {"v": [{"a/b": [1]}]}
+    assert [item.at for item in prepared.corrections] == ["/v", "/v/0/a~1b", "/v/0/a~1b/0"]
+
+
+def test_references_are_followed():
+    """Facts behind local references, combinations and conditions count; unknown references propose nothing."""
+    schema = {
+        "type": "object",
+        "properties": {"v": {"$ref": "#/$defs/n"}, "w": {"allOf": [{"$ref": "urn:x#/$defs/n"}]}, "self": {"$ref": "#"}},
+        "$defs": {"n": {"type": "integer"}},
+        "if": {"required": ["k"]},
+        "then": {"properties": {"k": {"const": 1}}},
+        "dependentSchemas": {"v": {"properties": {"z": {"type": "integer"}}}},
+        "patternProperties": {"^p": {"type": "integer"}},
+    }
+    resources = {"urn:x": {"$id": "urn:x", "$defs": {"n": {"type": "integer"}}}}
+    made = contract(schema, schemas=resources)
+    sent = {"v": "1", "self": {"v": "2"}, "k": "1", "z": "3", "p1": "4"}
+    assert prepare(sent, made, kinds=WRITE).value == {"v": 1, "self": {"v": 2}, "k": 1, "z": 3, "p1": 4}
+    assert prepare({"w": "1"}, made, kinds=WRITE).findings[0].at == "/w"
+
+
+def test_tuples():
+    """Items are judged by their own place: prefix items by position, the rest by the rest."""
+    node = {"type": "array", "prefixItems": [STRING, INTEGER], "items": BOOLEAN}
+    assert prepare({"v": ["a", "1", "true"]}, one(node), kinds=WRITE).value == {"v": ["a", 1, True]}
+
+
+def test_nothing_else_may_get_worse():
+    """A step that breaks another rule is not taken: equal items where all must differ."""
+    node = {"type": "array", "items": {"enum": ["A", "B"]}, "uniqueItems": True}
+    assert prepare({"v": ["A", "a"]}, one(node), kinds=WRITE).findings
+
+
+def test_many_alike():
+    """A long list with the same slip in every item is corrected in few validations; beyond the bound refused."""
+    assert prepare({"v": [str(i) for i in range(200)]}, one(NUMBERS), kinds=WRITE).value == {"v": list(range(200))}
+    too_many = prepare({"v": [str(i) for i in range(400)]}, one(NUMBERS), kinds=WRITE)
+    assert too_many.findings
+    assert too_many.corrections == ()
+
+
+def test_alike_but_not_all():
+    """One bad item among many refuses the whole, and the finding names that item."""
+    prepared = prepare({"v": ["1", "2", "x", "4"]}, one(NUMBERS), kinds=WRITE)
+    assert [finding.at for finding in prepared.findings] == ["/v/2"]
+
+
+def test_alike_with_other_results():
+    """Items that would collide are settled one by one as far as that goes, and then refused."""
+    node = {"type": "array", "items": INTEGER, "uniqueItems": True}
+    assert prepare({"v": ["1", "2"]}, one(node), kinds=WRITE).value == {"v": [1, 2]}
+    assert prepare({"v": ["1", "1.0"]}, one(node), kinds=WRITE).findings
+
+
+def test_large_values_end_soon():
+    """A large value that cannot be corrected costs a bounded number of validations."""
+    rows = [{"n": "1-2", "note": "x" * 200} for _ in range(500)]
+    node = {"type": "array", "items": {"type": "object", "properties": {"n": INTEGER, "note": STRING}}}
+    assert prepare({"v": rows}, one(node), kinds=READ).findings
+    mixed = [{f"Nn{i}": 1} for i in range(60)]
+    odd = {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {f"nn{i}": INTEGER for i in range(60)},
+            "additionalProperties": False,
+        },
+    }
+    padded = {"v": mixed, "w": "x" * 150_000}
+    schema = {"type": "object", "properties": {"v": odd, "w": STRING}}
+    assert prepare(padded, contract(schema), kinds=READ).findings
+
+
+def test_rounds_are_bounded():
+    """JSON text in JSON text is opened a few times, not without end."""
+    node = {"type": "object", "properties": {"v": {"$ref": "#"}}, "additionalProperties": False}
+
+    def nested(levels):
+        value = {}
+        for _ in range(levels):
+            value = {"v": json.dumps(value)}
+        return value
+
+    assert prepare(nested(5), contract(node), kinds=WRITE).findings == ()
+    assert prepare(nested(10), contract(node), kinds=WRITE).findings
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"unevaluatedProperties": False},
+        {"propertyNames": {"maxLength": 8}},
+        {"dependentRequired": {"user_nam_": ["user_name"]}},
+        {"if": {"required": ["user_nam_"]}, "then": {"required": ["user_name"]}},
+    ],
+)
+def test_names_by_other_rules(schema):
+    """Whichever keyword speaks against a name, the loop ends with an answer."""
+    made = contract({"type": "object", "properties": {"user_name": STRING}, **schema})
+    assert prepare({"user_nam_": "x", "long_name_": 1}, made, kinds=READ).value
+
+
+def test_no_json_value():
+    """Python values that are no JSON are a finding, not an exception, with and without a dump."""
+    for canonical in (None, b"{}"):
+        for odd in ({1, 2}, object()):
+            found = prepare({"v": odd}, one({}), kinds=READ, canonical=canonical).findings
+            assert [finding.code for finding in found] == ["not_json"]
+
+
+def test_placeholders_are_refused():
+    """A placeholder is a finding also where it fits the schema, and hides a lesser finding at its place."""
+    for canonical in (None, b'{"v":"<user_id>"}'):
+        found = prepare({"v": "<user_id>"}, one(STRING), kinds=READ, canonical=canonical).findings
+        assert [finding.code for finding in found] == ["placeholder"]
+    assert [finding.code for finding in prepare({"v": "TODO"}, one(INTEGER), kinds=READ).findings] == ["placeholder"]
+    assert prepare({"v": '["..."]'}, one(STRINGS), kinds=READ).findings[0].at == "/v/0"
+
+
+def test_valid_is_the_same_object():
+    """A valid value passes as the very object it is, on every way in."""
+    value = {"v": "a <b> c"}
+    for canonical in (None, json.dumps(value).encode(), b'{"v":"$5"}'):
+        prepared = prepare(value, one(STRING), kinds=READ, canonical=canonical)
+        assert prepared.value is value
+        assert not prepared.changed
+
+
+@pytest.mark.parametrize(
+    ("repairs", "corrections", "given_value", "expected"),
+    [
+        ((), (), None, 1.0),
+        (("a", "b"), (), None, 0.9),
+        ((), [("/a", "r", "equivalent")], None, 0.9),
+        ((), [("/a", "r", "likely")], None, 0.6),
+        ((), [("/a", "r", "likely"), ("/b", "r", "likely")], None, 0.2),
+        ((), [("/a/0", "r", "equivalent"), ("/a/1", "r", "equivalent"), ("/a/2", "r", "equivalent")], None, 0.9),
+        (("x",) * 40, (), None, 0.0),
+        ((), (), 0.7, 0.7),
+        ((), [("/a", "r", "likely")], 0.7, 0.55),
+        (("x",), (), 0.7, 0.65),
+        ((), (), 7.0, 1.0),
+        ((), (), -1.0, 0.0),
+        ((), (), float("nan"), 0.0),
+    ],
+)
+def test_confidence(repairs, corrections, given_value, expected):
+    """The heuristic of the design; what the host gave is lowered by at most 0.15."""
+    made = [Correction(at, rule, 1, 2, kind) for at, rule, kind in corrections]
+    assert confidence(repairs, made, given_value) == expected
+
+
+def test_clarification_is_here_too():
+    """The question for an uncertain call is offered where the gate looks for it."""
+    assert "`v` (an integer)" in clarification((), one(INTEGER).input)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "count": INTEGER, "price": NUMBER, "name": STRING, "ok": BOOLEAN, "tags": STRINGS, "day": DATE, "item": ITEM,
+        "unit": {"enum": ["kg", "g", "Stück"]}, "maybe": {"anyOf": [ITEM, NUMBERS, {"type": "null"}]},
+        "user_name": {"type": ["string", "integer"]},
+    },
+    "required": ["count"],
+    "additionalProperties": False,
+}  # fmt: skip
+LAWFUL = contract(
+    SCHEMA, correctors={"count": "counter_suffix", "price": "unit:kg", "unit": {"aliases": {"kilo": "kg"}}}
+)
+SCALARS = st.sampled_from(
+    ["2", "2件", "2.0", "true", "KG", "kilo", "a", "a, b", "[1]", '{"n": "1"}', "2026/01/02", "5 g", "<x_id>",
+     "null", " "]
+)  # fmt: skip
+SCALARS |= st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+SCALARS |= st.text(max_size=8)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["n", "N", "m"]), inner, max_size=2),
+    max_leaves=6,
+)
+NAMES = st.sampled_from([*SCHEMA["properties"], "Count", "userName", "pirce", "arguments", "extra"])
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=5), st.sampled_from([WRITE, READ, (), ("equivalent",)]))
+def test_laws(value, kinds):
+    """Touching nothing in place; valid or refused; twice is once; only allowed classes; all of it recorded."""
+    before = copy.deepcopy(value)
+    prepared = prepare(value, LAWFUL, kinds=kinds)
+    assert value == before
+    if LAWFUL.input.accepts(value) and not prepared.findings:
+        assert prepared.value is value
+        assert prepared.corrections == ()
+    if prepared.findings:
+        assert prepared.value is value
+        assert not prepared.changed
+        return
+    assert LAWFUL.input.accepts(prepared.value)
+    assert prepared.changed == bool(prepared.corrections)
+    assert {item.kind for item in prepared.corrections} <= set(kinds)
+    again = prepare(prepared.value, LAWFUL, kinds=kinds)
+    assert again.value is prepared.value
+    assert again.corrections == ()
+    assert again.findings == ()
+
+
+def test_law_no_value_appears_from_nowhere():
+    """A required field that is absent stays absent whatever else is corrected."""
+    prepared = prepare({"price": "2", "ok": "true"}, LAWFUL, kinds=READ)
+    assert [finding.at for finding in prepared.findings] == ["/count"]
