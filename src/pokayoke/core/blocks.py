@@ -2,21 +2,33 @@
 
 What enters is the result of an MCP client, a FastMCP tool or a framework, as dict or object; what
 leaves is its text, its structured value, its declared failure, and every block that is not text,
-unread. Sources: MCP specification 2025-06-18, "Tool Result".
+unread. Source: MCP specification 2025-06-18, "Tool Result".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
-_BLOCKS = frozenset(
-    ("text", "image", "audio", "resource", "resource_link", "image_url", "input_image", "file", "video")
-)
+from pokayoke.core.shapes import is_array, is_object, properties_of
+
 _RESULT_KEYS = frozenset(("content", "structuredContent", "structured_content", "isError", "is_error", "_meta", "meta"))
-_ABSENT: Any = object()
+# What a block of each type carries; a dict that has the type but none of these is data.
+_PAYLOADS: dict[str, tuple[str, ...]] = {
+    "text": ("text",),
+    "image": ("data", "source", "url"),
+    "image_url": ("image_url",),
+    "input_image": ("image_url", "file_id"),
+    "audio": ("data", "source"),
+    "video": ("data", "source"),
+    "file": ("file", "file_id", "data", "source"),
+    "resource": ("resource",),
+    "resource_link": ("uri",),
+}
+
+_Get = Callable[[str], Any]
 
 
 class Blocks(msgspec.Struct, frozen=True):
@@ -25,15 +37,13 @@ class Blocks(msgspec.Struct, frozen=True):
     Args:
         texts: the text blocks, in order.
         content: every other block, as it came.
-        structured: the structured value; `None` with `has_structured` False if there is none.
-        has_structured: True if the tool sent a structured value.
+        structured: the structured value, or None if there is none (it is always an object).
         failed: True if the tool says that it failed.
     """
 
     texts: tuple[str, ...]
     content: tuple[Any, ...]
     structured: Any = None
-    has_structured: bool = False
     failed: bool = False
 
     @property
@@ -53,31 +63,34 @@ def as_blocks(raw: Any, schema: dict[str, Any] | bool | None = None) -> Blocks |
         raw: what the tool returned.
         schema: the output schema, or None if there is none.
     """
-    if isinstance(raw, dict):
-        if "content" in raw and _RESULT_KEYS.issuperset(raw) and not _describes(schema, "content"):
-            return _result(raw.get, raw["content"]) if _typed(raw["content"], empty=len(raw) > 1) else None
-        return _parts([raw]) if schema is None and _is_block(raw) and _kind(raw) != "text" else None
-    if isinstance(raw, list):
-        return _parts(raw) if schema is None and _typed(raw) else None
-    content = getattr(raw, "content", _ABSENT)
-    if not isinstance(content, list) or not _typed(content, empty=True):
+    if is_object(raw):
+        if "content" in raw and _RESULT_KEYS.issuperset(raw) and "content" not in properties_of(schema):
+            return _result(raw.get, raw["content"]) if _are_blocks(raw["content"], empty=len(raw) > 1) else None
+        return _parts([raw]) if schema is None and _is_block(raw) and raw["type"] != "text" else None
+    if is_array(raw):
+        return _parts(raw) if schema is None and _are_blocks(raw) else None
+    content = getattr(raw, "content", None)
+    if not _are_blocks(content, empty=True):
         return None
     if not any(hasattr(raw, name) for name in ("isError", "is_error", "structuredContent", "structured_content")):
         return None
-    return _result(lambda name, default=None: getattr(raw, name, default), content)
+    return _result(_getter(raw), content)
 
 
-def _result(get: Any, content: list[Any]) -> Blocks:
+def _getter(holder: Any) -> _Get:
+    """Read fields of a dict or attributes of an object alike; what is absent is None."""
+    if is_object(holder):
+        return holder.get
+    return lambda name: getattr(holder, name, None)
+
+
+def _result(get: _Get, content: Any) -> Blocks:
     """Read MCP's result in either spelling."""
-    parts = _parts(content)
-    structured = get("structuredContent", None)
-    if structured is None:
-        structured = get("structured_content", None)
+    structured = get("structuredContent")
     return msgspec.structs.replace(
-        parts,
-        structured=structured,
-        has_structured=structured is not None,
-        failed=get("isError", None) is True or get("is_error", None) is True,
+        _parts(content),
+        structured=get("structured_content") if structured is None else structured,
+        failed=get("isError") is True or get("is_error") is True,
     )
 
 
@@ -93,38 +106,21 @@ def _parts(blocks: Iterable[Any]) -> Blocks:
     return Blocks(tuple(texts), tuple(content))
 
 
-def _typed(blocks: Any, *, empty: bool = False) -> bool:
+def _are_blocks(value: Any, *, empty: bool = False) -> bool:
     """True if this is a list of blocks and nothing else."""
-    return isinstance(blocks, list) and (bool(blocks) or empty) and all(_is_block(one) for one in blocks)
-
-
-def _describes(schema: dict[str, Any] | bool | None, name: str) -> bool:
-    return isinstance(schema, dict) and name in schema.get("properties", {})
+    return is_array(value) and (bool(value) or empty) and all(map(_is_block, value))
 
 
 def _is_block(block: Any) -> bool:
-    kind = _kind(block)
-    if not isinstance(kind, str) or kind not in _BLOCKS:
-        return False
-    if not isinstance(block, dict):
-        return True
-    payload = {"text": ("text",), "image": ("data", "source", "url"), "audio": ("data", "source")}
-    return any(name in block for name in payload.get(kind, (kind, "uri", "data", "source", "file_id", "image_url")))
-
-
-def _kind(block: Any) -> Any:
-    return block.get("type") if isinstance(block, dict) else getattr(block, "type", None)
+    get = _getter(block)
+    kind = get("type")
+    payload = _PAYLOADS.get(kind) if isinstance(kind, str) else None
+    return payload is not None and any(get(name) is not None for name in payload)
 
 
 def _text(block: Any) -> str | None:
     """The text of a text block or of an embedded text resource; None for all that is not text."""
-    get = block.get if isinstance(block, dict) else lambda name: getattr(block, name, None)
-    kind = get("type")
-    if kind == "resource":
-        return _text_of(get("resource"))
-    return _text_of(block) if kind == "text" else None
-
-
-def _text_of(holder: Any) -> str | None:
-    text = holder.get("text") if isinstance(holder, dict) else getattr(holder, "text", None)
+    get = _getter(block)
+    holder = get("resource") if get("type") == "resource" else block
+    text = _getter(holder)("text") if get("type") in ("resource", "text") else None
     return text if isinstance(text, str) else None

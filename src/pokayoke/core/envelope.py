@@ -14,6 +14,7 @@ import orjson
 
 from pokayoke.core.call import Finding
 from pokayoke.core.invariants import resolve, same
+from pokayoke.core.shapes import is_object, properties_of
 from pokayoke.core.terms import Envelope
 
 CODES: dict[str, str] = {
@@ -76,7 +77,7 @@ def undeclared_error(
     requires to be a number, an array or an object: then it is a measurement or a list that is
     always there (a fit's `error`, a linter's `errors`), not a slot for a failure.
     """
-    if not isinstance(value, dict):
+    if not is_object(value):
         return None
     named = {"/" + name for name in (*_FLAGS, *_ERRORS) if name in value}
     if not named:
@@ -94,7 +95,7 @@ def undeclared_error(
 
 def words(value: Any, *, limit: int = 2_000) -> str:
     """Return a tool's own words about its failure: its text, or a compact dump of what it sent."""
-    if isinstance(value, dict):
+    if is_object(value):
         inner = next((value[key] for key in ("message", "detail", "error", "reason") if key in value), None)
         if isinstance(inner, str) and inner:
             value = inner
@@ -131,10 +132,10 @@ def _is_filled(value: Any) -> bool:
 
 def _is_data(schema: dict[str, Any] | bool, name: str) -> bool:
     """True if the schema requires this field as a number, array or object that can never be null."""
-    if not isinstance(schema, dict) or name not in schema.get("required", ()):
+    if not is_object(schema) or name not in schema.get("required", ()):
         return False
-    declared = schema.get("properties", {}).get(name)
-    return isinstance(declared, dict) and declared.get("type") in ("number", "integer", "array", "object")
+    declared = properties_of(schema).get(name)
+    return is_object(declared) and declared.get("type") in ("number", "integer", "array", "object")
 
 
 def _found(name: str, what: str) -> Finding:
@@ -142,6 +143,6 @@ def _found(name: str, what: str) -> Finding:
         code="error_in_success",
         at=f"/{name}",
         blame="tool",
-        message=f"output at /{name}: {what}; declare an envelope in the contract if this is how the tool reports failure",
+        message=f"output at /{name}: {what}; if this is how the tool reports failure, declare an envelope",
         data={"reason": f"error_in_success:{name}"},
     )

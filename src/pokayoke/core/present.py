@@ -55,10 +55,8 @@ def present(
         body = neutralise(data.decode(), data=data, json=True)
     blocks = [*content]
     if blocks:
-        note = (
-            f"[{len(blocks)} block{'s' if len(blocks) > 1 else ''} that {'are' if len(blocks) > 1 else 'is'} not text]"
-        )
-        body = note if value is None or value == "" else f"{body}\n{note}"
+        note = f"[content that is not text: {len(blocks)}]"
+        body = note if value in (None, "") else f"{body}\n{note}"
     return (
         f"<tool_output tool={_attribute(tool)} call={_attribute(call_id)} trust={_attribute(trust)}>\n"
         f"{body}\n</tool_output>"

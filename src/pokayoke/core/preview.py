@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.neutral import neutralise
+from pokayoke.core.shapes import is_array, is_object, word_for
 from pokayoke.core.strict import dump_compact
 
 _SAMPLE = 60  # characters shown of a string
@@ -100,7 +101,7 @@ def _outline(value: Any, room: int) -> list[str]:
 
 
 def _describe(value: Any, indent: str, depth: int, room: int) -> list[str]:
-    if isinstance(value, dict):
+    if is_object(value):
         lines = [f"object, {len(value)} keys"]
         for key, child in value.items():
             name = neutralise(key[:_SAMPLE])
@@ -110,7 +111,7 @@ def _describe(value: Any, indent: str, depth: int, room: int) -> list[str]:
             if room < 0:
                 break
         return lines
-    if isinstance(value, list):
+    if is_array(value):
         lines = [_short(value)]
         if value and depth > 1:
             first, *rest = _describe(value[0], indent + "  ", depth - 1, room)
@@ -121,9 +122,9 @@ def _describe(value: Any, indent: str, depth: int, room: int) -> list[str]:
 
 def _short(value: Any) -> str:
     """A value in a few words: kind, length, and the value itself where it is short."""
-    if isinstance(value, dict):
+    if is_object(value):
         return f"object, {len(value)} keys"
-    if isinstance(value, list):
+    if is_array(value):
         kinds = sorted({_kind(item) for item in value[:1_000]})
         return f"list, {len(value)} items{' of ' + ' or '.join(kinds) if kinds else ''}"
     if isinstance(value, str):
@@ -133,5 +134,4 @@ def _short(value: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    names = {dict: "objects", list: "lists", str: "texts", bool: "booleans", int: "numbers", float: "numbers"}
-    return names.get(type(value), "null")
+    return "null" if value is None else word_for(value).rpartition(" ")[2] + "s"

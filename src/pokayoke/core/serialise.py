@@ -9,15 +9,18 @@ fact), a value changed on the way, or memory spent on a structure without end.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 import orjson
 
 from pokayoke.core.call import Finding
-from pokayoke.core.foreign import Text, Unwritable, key_text, plain
+from pokayoke.core.foreign import Unwritable, key_text, plain
+from pokayoke.core.shapes import kind_of
+from pokayoke.core.strict import dump_compact
 
 CODES: dict[str, str] = {
     "output_too_large": "the output is larger than the contract allows",
@@ -26,11 +29,12 @@ CODES: dict[str, str] = {
     "key_collision": "two different keys of the output become one key in JSON",
 }
 
-MAX_DEPTH = 64
+MAX_DEPTH = 100
 """Deepest nesting of a Python object that is walked; plain values end at the dump's own 254 levels."""
 
 Decimals = Literal["text", "number"]
-_NUMBERS = (int, float, bool)
+_SCALARS = frozenset((int, float, bool, type(None)))
+_CONTAINERS = frozenset((dict, list, tuple))
 
 # Everything orjson would write by its own rules is passed through (it drops a dataclass's private
 # fields, for one), so that there is one rule per type, in core/foreign.py.
@@ -86,12 +90,11 @@ def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text"
     walk = _Walk(max_bytes, decimals)
     try:
         value = walk.convert(obj, "")
-        data = _dump(value)
+        return _within(Serialised(value, dump_compact(value), walk.decimals), max_bytes)
     except _Stop as stop:
         return stop.finding
-    except RecursionError:
-        return _finding("too_deep", "", "the output is nested too deeply to be walked")
-    return _within(Serialised(value, data, walk.decimals), max_bytes)
+    except RecursionError:  # the host's own stack was nearly used up
+        return _finding("too_deep", "", "the value is nested too deeply to be walked")
 
 
 def _within(done: Serialised, max_bytes: int) -> Serialised | Finding:
@@ -99,47 +102,45 @@ def _within(done: Serialised, max_bytes: int) -> Serialised | Finding:
 
 
 def too_large(limit: int, unit: str = "bytes") -> Finding:
-    """The finding for an output over its cap."""
+    """Return the finding for an output over its cap."""
     return Finding(
         code="output_too_large",
         blame="tool",
-        message=f"output: more than {limit} {unit} of JSON text",
+        message=f"output: more than {limit} {unit}",
         hint="The answer is too large to be used. Ask for less: a filter, a page, a smaller range.",
         data={"reason": "tool_output_too_large", "limit": limit},
     )
 
 
-def _is_small(obj: Any, room: int) -> bool:
+def _is_small(obj: Any, room: int) -> bool:  # noqa: C901 - one loop, unrolled because every call pays for it
     """Prove that dumping a plain value stays within bounds, before anything is written.
 
     Visits every place that would be written, a shared part as often as it is reached: forty lists
     that each hold the next one twice are a trillion items. It stops when the room is used up, so a
-    cycle ends too. What is not plain counts as nothing: the dump refuses it.
+    cycle ends too, and at anything that is not plain: False sends the value to the walk.
     """
     if obj.__class__ is str:
         return len(obj) <= room
-    if obj.__class__ is not dict and obj.__class__ is not list:
-        return obj is None or obj.__class__ in _NUMBERS
+    if obj.__class__ not in _CONTAINERS:
+        return obj.__class__ in _SCALARS
     queue: list[Any] = [obj]
     for one in queue:  # grows while it is walked
         room -= len(one) + 1
+        items: Iterable[Any] = one
         if one.__class__ is dict:
-            for key, item in one.items():
-                kind = item.__class__
-                if kind is str:
-                    room -= len(item)
-                elif kind is dict or kind is list:
-                    queue.append(item)
-                if key.__class__ is not str:
-                    return False
-                room -= len(key)
-        else:
-            for item in one:
-                kind = item.__class__
-                if kind is str:
-                    room -= len(item)
-                elif kind is dict or kind is list:
-                    queue.append(item)
+            try:
+                room -= sum(map(len, one))
+            except TypeError:  # a key that is no string
+                return False
+            items = one.values()
+        for item in items:
+            kind = item.__class__
+            if kind is str:
+                room -= len(item)
+            elif kind in _CONTAINERS:
+                queue.append(item)
+            elif kind not in _SCALARS:
+                return False
         if room < 0:
             return False
     return True
@@ -164,12 +165,11 @@ def _finding(code: str, at: str, message: str) -> Finding:
 class _Walk:
     """One conversion: counts what it writes and knows what it is inside of."""
 
-    __slots__ = ("_decimals", "_depth", "_inside", "_limit", "_room", "decimals")
+    __slots__ = ("_decimals", "_inside", "_limit", "_room", "decimals")
 
     def __init__(self, max_bytes: int, decimals: Decimals) -> None:
         self._limit = self._room = max_bytes
         self._decimals = decimals
-        self._depth = 0
         self._inside: set[int] = set()
         self.decimals = False
 
@@ -179,24 +179,23 @@ class _Walk:
         Raises:
             _Stop: it has none, or there is no room left.
         """
-        kind = obj.__class__
+        kind = kind_of(obj)
         if kind is str:
             return self._text(obj, at)
-        if obj is None or kind is bool or kind is int:
-            self._spend(4 if kind is not int else 1 + obj.bit_length() // 4)
+        if kind is int:
+            self._spend(1 + obj.bit_length() // 4)
             return obj
         if kind is float:
             self._spend(3)
             if not math.isfinite(obj):
                 raise _Stop(_finding("not_finite", at, f"{obj!r} is no JSON number"))
             return obj
-        if kind is dict:
-            return self._nested(obj, at, self._object)
-        if kind is list or kind is tuple:
-            return self._nested(obj, at, self._array)
-        if isinstance(obj, Decimal):
+        if kind is bool or obj is None:
+            self._spend(4)
+            return obj
+        if kind is Decimal:
             return self._decimal(obj, at)
-        return self._nested(obj, at, self._foreign)
+        return self._nested(obj, at)
 
     def _spend(self, amount: int) -> None:
         self._room -= amount
@@ -212,32 +211,40 @@ class _Walk:
                 raise _Stop(_finding("lone_surrogate", at, "the text holds a lone surrogate")) from None
         return text
 
-    def _nested(self, obj: Any, at: str, step: Any) -> Any:
-        if id(obj) in self._inside:
+    def _nested(self, obj: Any, at: str) -> Any:
+        mark = id(obj)
+        if mark in self._inside:
             raise _Stop(_finding("cyclic", at, "the value contains itself"))
-        if self._depth > MAX_DEPTH:
+        if len(self._inside) >= MAX_DEPTH:
             raise _Stop(_finding("too_deep", at, f"nested more than {MAX_DEPTH} levels deep"))
         self._spend(2)
-        self._inside.add(id(obj))
-        self._depth += 1
+        self._inside.add(mark)
         try:
-            return step(obj, at)
+            kind = kind_of(obj)
+            if kind is dict:
+                return self._object(obj, at)
+            if kind is list or kind is tuple:
+                return self._array(obj, at)
+            if isinstance(obj, AbstractSet):
+                # A set has no order, so its JSON form gets one: equal sets have equal bytes.
+                return sorted(self._array(cast(Any, obj), at), key=dump_compact)
+            return self._foreign(obj, at)
         finally:
-            self._depth -= 1
-            self._inside.discard(id(obj))
+            self._inside.discard(mark)
 
     def _array(self, items: Iterable[Any], at: str) -> list[Any]:
-        return [self.convert(item, f"{at}/{index}") for index, item in enumerate(items)]
+        convert: Callable[[Any, str], Any] = self.convert
+        return [convert(item, f"{at}/{index}") for index, item in enumerate(items)]
 
     def _object(self, items: dict[Any, Any], at: str) -> dict[str, Any]:
         done: dict[str, Any] = {}
         for key, item in items.items():
-            name = key if key.__class__ is str else key_text(key)
+            name = key if type(key) is str else key_text(key)
             if name is None:
                 raise _Stop(_finding("not_serialisable", at, f"a key of type {type(key).__name__} has no JSON form"))
             if name in done:
                 raise _Stop(_finding("key_collision", at, f"two keys are written {name[:60]!r} in JSON"))
-            part = name.replace("~", "~0").replace("/", "~1")[:100]
+            part = name[:100].replace("~", "~0").replace("/", "~1")
             done[self._text(name, at)] = self.convert(item, f"{at}/{part}")
         return done
 
@@ -260,17 +267,4 @@ class _Walk:
         except Exception as exc:  # noqa: BLE001 - a property or a dump method of the tool's own object
             what = f"{type(obj).__name__} failed to describe itself ({type(exc).__name__})"
             raise _Stop(_finding("not_serialisable", at, what)) from None
-        if isinstance(value, Text):
-            return self._text(value, at)
-        if value.__class__ is dict:
-            return self._object(value, at)
-        if value.__class__ is list or value.__class__ is tuple:
-            return self._array(value, at)
         return self.convert(value, at)
-
-
-def _dump(value: Any) -> bytes:
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        return msgspec.json.encode(value)  # integers beyond 64 bits, digit by digit

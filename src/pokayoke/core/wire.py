@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from pokayoke.core.call import Finding, Raw
 from pokayoke.core.markup import is_page
 from pokayoke.core.serialise import too_large
+from pokayoke.core.shapes import is_object, kind_of, properties_of
 
 CODES: dict[str, str] = {
     "missing_content_type": "a wire response does not say what it is",
     "wrong_content_type": "a wire response says that it is something else than the contract expects",
     "http_error": "a wire response has a status that is no success",
     "bad_encoding": "the bytes of a text are not valid in its character set",
-    "body_unread": "the body of the response was not read by the tool, so there is nothing to check",
 }
 
 BYTES_PER_CHAR = 4
@@ -51,7 +51,7 @@ class Wire(msgspec.Struct, frozen=True):
     retry_after: float | None = None
 
 
-def as_wire(raw: Any, schema: dict[str, Any] | bool = True) -> Wire | None:
+def as_wire(raw: Any, schema: dict[str, Any] | bool | None = None) -> Wire | None:
     """Return the response in a tool's result, or None if the result is no response.
 
     A dict counts only if it holds nothing but transport fields and the output schema does not
@@ -59,14 +59,14 @@ def as_wire(raw: Any, schema: dict[str, Any] | bool = True) -> Wire | None:
     """
     if isinstance(raw, Raw):
         return Wire(raw.body, raw.content_type, raw.status)
-    if isinstance(raw, dict):
+    if is_object(raw):
         if "body" not in raw or "content_type" not in raw or not _TRANSPORT_KEYS.issuperset(raw):
             return None
-        if isinstance(schema, dict) and "content_type" in schema.get("properties", {}):
+        if "content_type" in properties_of(schema):
             return None
-        status = raw.get("status", raw.get("status_code"))
+        status: Any = raw.get("status", raw.get("status_code"))
         return _made(raw["body"], raw["content_type"], status, raw.get("headers"))
-    if not (hasattr(raw, "status_code") and hasattr(raw, "headers") and hasattr(type(raw), "content")):
+    if not (hasattr(raw, "status_code") and hasattr(raw, "headers") and hasattr(kind_of(raw), "content")):
         return None
     if getattr(raw, "_content", None) is False:  # requests, opened with stream=True
         return Wire(None, None)
@@ -79,13 +79,14 @@ def as_wire(raw: Any, schema: dict[str, Any] | bool = True) -> Wire | None:
 
 
 def _made(body: Any, content_type: Any, status: Any, headers: Any) -> Wire | None:
-    if isinstance(body, (bytearray, memoryview)):
+    if isinstance(body, bytearray):
         body = bytes(body)
     if not isinstance(body, (str, bytes)):
         return None
     retry: Any = None
     if isinstance(headers, Mapping):
-        retry = headers.get("retry-after", headers.get("Retry-After"))
+        named = cast(Mapping[str, Any], headers)
+        retry = named.get("retry-after", named.get("Retry-After"))
     return Wire(
         body,
         str(content_type) if content_type else None,
@@ -100,10 +101,9 @@ def measure(body: str | bytes, max_chars: int) -> Finding | None:
         return too_large(max_chars, "characters") if len(body) > max_chars else None
     if len(body) > max_chars * BYTES_PER_CHAR:
         return too_large(max_chars * BYTES_PER_CHAR)
-    if len(body) > max_chars:
-        # Every byte but a continuation byte begins a character.
-        if len(body.translate(None, _CONTINUATION)) > max_chars:
-            return too_large(max_chars, "characters")
+    # Every byte but a continuation byte begins a character.
+    if len(body) > max_chars and len(body.translate(None, _CONTINUATION)) > max_chars:
+        return too_large(max_chars, "characters")
     return None
 
 
