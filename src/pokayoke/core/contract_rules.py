@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pokayoke.core.call import Effect
@@ -72,7 +72,7 @@ def _roots(contract: Contract, argument: str) -> tuple[str, ...]:
 
 def has_code(entry: Any) -> bool:
     """Return whether the correctors of one field run user code."""
-    entries: tuple[Any, ...] = entry if isinstance(entry, tuple) else (entry,)
+    entries = cast(Iterable[object], entry if isinstance(entry, tuple) else (entry,))
     return any(map(callable, entries))
 
 

@@ -9,7 +9,9 @@ keywords are asked of the validator, so both agree on what they mean.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -18,8 +20,8 @@ import msgspec
 from pokayoke.core.schema_map import Draft, SchemaMap, is_array, is_object
 from pokayoke.core.schema_problems import MAX_PROBLEMS, Problem, escape, problem_of, short
 
-_MAX_STEPS = 200_000
-_MAX_LEVELS = 150
+_MAX_STEPS = 50_000
+_MAX_LEVELS = 200
 _VERSIONS: dict[Draft, int] = {"draft4": 4, "draft6": 6, "draft7": 7, "2019-09": 8, "2020-12": 9}
 
 Check = Callable[[dict[str, Any]], jsonschema_rs.Validator]
@@ -33,10 +35,12 @@ def describe(value: Any, schema_map: SchemaMap, check: Check) -> tuple[Problem, 
         schema_map: the schema it breaks.
         check: compiles a schema of one keyword in the dialect of the whole.
     """
-    found = Explainer(schema_map, check).explain(schema_map.root, value, "", 0)
-    if not found:  # a keyword this module does not follow, such as a reference that depends on the caller
+    found: list[Problem] = []
+    with contextlib.suppress(RecursionError):  # the caller's stack may be nearly full already
+        found = Explainer(schema_map, check).explain(schema_map.root, value, "", 0)
+    if not found:  # too deep, or a keyword this module does not follow, such as $dynamicRef
         return (problem_of("", "schema", "a value the schema allows", value, {}, schema_map.root),)
-    return tuple(found[:MAX_PROBLEMS])
+    return tuple(found)
 
 
 class Explainer:
@@ -67,13 +71,14 @@ class Explainer:
             return []
         found = self.memo[key] = list[Problem]()
         if id(node) in self.map.targets:
-            found += self.explain(self.map.targets[id(node)], value, at, level + 1)
+            found.extend(self.explain(self.map.targets[id(node)], value, at, level + 1))
             if id(node) in self.map.alone:
                 return found
         for keyword, argument in node.items():
             since, until, rule = _RULES.get(keyword, _NO_RULE)
-            if since <= self.version <= until and len(found) < MAX_PROBLEMS:
-                found.extend(rule(self, _Place(node, keyword, argument, value, at, level + 1)))
+            if since <= self.version <= until:
+                problems = rule(self, _Place(node, keyword, argument, value, at, level + 1))
+                found.extend(islice(problems, MAX_PROBLEMS - len(found)))
         return found
 
     def fails(self, place: _Place, keyword: str, argument: Any, value: Any) -> bool:
@@ -385,8 +390,4 @@ _RULES: dict[str, tuple[int, int, Rule]] = {
 }
 
 
-def _nothing(_run: Explainer, _place: _Place) -> Found:
-    return iter(())
-
-
-_NO_RULE: tuple[int, int, Rule] = (9, 0, _nothing)
+_NO_RULE: tuple[int, int, Rule] = (9, 0, _assertion)  # in force in no dialect

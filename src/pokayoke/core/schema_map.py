@@ -19,6 +19,7 @@ _ONE = IN_PLACE_ONE | {
     "additionalProperties",
     "additionalItems",
     "contains",
+    "contentSchema",
     "propertyNames",
     "unevaluatedItems",
     "unevaluatedProperties",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -80,19 +80,24 @@ def unusable(value: Any) -> Problem | None:
     stack: list[tuple[Any, str, int]] = [(value, "", 0)]
     while stack:
         item, at, depth = stack.pop()
-        wrong = ""
-        if depth > MAX_DEPTH:
-            wrong = f"at most {MAX_DEPTH} levels of nesting"
-        elif is_object(item):
-            wrong = "" if all(map(_is_text, item)) else "an object with text as keys"
-            stack.extend((child, at + escape(key), depth + 1) for key, child in item.items())
-        elif is_array(item):
-            stack.extend((child, f"{at}/{index}", depth + 1) for index, child in enumerate(item))
-        else:
-            wrong = _wrong_scalar(item)
+        wrong, entries = _look(item, depth)
         if wrong:
             return problem_of(at, "json", wrong, item, {}, True)
+        for key, child in entries:
+            if isinstance(child, dict | list) or _wrong_scalar(child):
+                stack.append((cast(object, child), at + escape(key), depth + 1))
     return None
+
+
+def _look(item: Any, depth: int) -> tuple[str, Iterable[tuple[str | int, Any]]]:
+    """Return what should stand in the place of an item ("" if nothing), and what is in it."""
+    if depth >= MAX_DEPTH and isinstance(item, dict | list):
+        return f"at most {MAX_DEPTH} levels of nesting", ()
+    if is_object(item):
+        return "" if all(map(_is_text, item)) else "an object with text as keys", item.items()
+    if is_array(item):
+        return "", enumerate(item)
+    return _wrong_scalar(item), ()
 
 
 def _wrong_scalar(item: Any) -> str:
