@@ -1,0 +1,101 @@
+"""The `pokayoke` command: finds the commands, and decides what an error looks like from outside.
+
+Exit codes: 0 clean, 1 findings, 2 could not run. stdout is data, stderr is talk.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import io
+import os
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from pokayoke.cli.output import say
+from pokayoke.errors import PokayokeError
+
+# One module per command. A module offers a function of its own name, or `app` where it has sub-commands.
+_COMMANDS: Final = (
+    "demo",
+    "check",
+    "doctor",
+    "trace",
+    "learn",
+    "replay",
+    "contracts",
+    "ledger",
+    "safe_mode",
+    "approvals",
+    "mcp",
+    "gateway",
+    "install",
+    "uninstall",
+)
+
+app = typer.Typer(
+    name="pokayoke",
+    help="Mistake-proofing for AI agent tool calls.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from pokayoke import __version__  # noqa: PLC0415 - the library is loaded when it is wanted
+
+        sys.stdout.write(f"pokayoke {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Mistake-proofing for AI agent tool calls.
+
+    Exit codes: 0 clean, 1 findings, 2 could not run.
+    """
+
+
+def _register() -> None:
+    for name in _COMMANDS:
+        if importlib.util.find_spec(f"pokayoke.cli.{name}") is None:
+            continue
+        module = importlib.import_module(f"pokayoke.cli.{name}")
+        shown = name.replace("_", "-")
+        if isinstance(getattr(module, "app", None), typer.Typer):
+            app.add_typer(module.app, name=shown)
+        else:
+            app.command(shown)(getattr(module, name))
+
+
+_register()
+
+
+def main() -> None:
+    """Run the command line; the entry point of the `pokayoke` script."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character gets its escape, not a crash.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app()
+    except PokayokeError as error:
+        say(f"error: {error}")
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader (`head`) has enough. Nothing may be flushed into the pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        say(f"error: {error}")
+        sys.exit(2)

@@ -1,0 +1,82 @@
+"""What reaches a terminal, and how: escaped, data on stdout, talk on stderr.
+
+Nothing from a tool, a trace or a file is printed other than through `show` or `as_json`: a tool's
+answer may hold escapes that rewrite the screen, the clipboard or the title (fault row 42), and marks
+that make text read in another order than it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from pokayoke.runtime.trace import quiet
+
+# Controls (C0, DEL, C1), invisible and reordering marks, separators, lone surrogates, tags.
+_UNSAFE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+_SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_MARKS: Final = {"ok": "32", "bad": "31", "dim": "2", "note": "33"}
+
+
+def show(text: object, *, limit: int | None = None) -> str:
+    r"""Return a text on one line in which every character is visible: ESC becomes `\x1b`.
+
+    Args:
+        text: anything; its `str` is shown.
+        limit: longest result before `...`.
+    """
+    whole = str(text)
+    if limit is not None and len(whole) > limit:
+        whole = f"{whole[:limit]}..."
+    return _UNSAFE.sub(_escaped, whole)
+
+
+def show_lines(text: str) -> str:
+    """Return a text of our own lines, each of them escaped."""
+    return "\n".join(show(line) for line in text.split("\n"))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if found[0] in _SHORT:
+        return _SHORT[found[0]]
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
+
+
+def as_json(value: Any) -> str:
+    """Return one line of JSON that ends no line and moves no cursor."""
+    return quiet(msgspec.json.encode(value)).decode().replace("\x7f", "\\u007f")
+
+
+def out(line: str) -> None:
+    """Print one line of data. The caller has escaped what is not ours."""
+    sys.stdout.write(f"{line}\n")
+
+
+def say(text: str) -> None:
+    """Print talk to stderr, escaped line by line."""
+    sys.stderr.write(f"{show_lines(text)}\n")
+
+
+def painter() -> Callable[[str, str], str]:
+    """Return `paint(text, mark)` for stdout: colours on a terminal, plain text in a pipe or with NO_COLOR."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return lambda text, mark: text  # noqa: ARG005 - the shape of a painter
+    return lambda text, mark: f"\x1b[{_MARKS[mark]}m{text}\x1b[0m"
+
+
+def table(rows: Iterable[Sequence[object]]) -> list[str]:
+    """Return rows as aligned lines; every cell is escaped. The last column is not padded."""
+    shown = [[show(cell) for cell in row] for row in rows]
+    if not shown:
+        return []
+    widths = [max(len(row[column]) for row in shown) for column in range(len(shown[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]

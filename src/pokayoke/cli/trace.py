@@ -1,0 +1,334 @@
+"""`pokayoke trace`: read a trace file, follow it, count what is in it. Streaming, in constant memory."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import stat
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Final
+
+import msgspec
+import typer
+
+from pokayoke.cli.output import as_json, out, painter, say, show, table
+from pokayoke.core.shapes import is_array, is_object
+
+_LONGEST_LINE: Final = 16_000_000
+_TOO_LONG: Final = b"(too long)"
+_MOST_NAMES: Final = 1_000
+_MOST_RUNS: Final = 100_000
+_OTHERS: Final = "(others)"
+_POLL_SECONDS: Final = 0.2
+_PROGRESS_FROM: Final = 20_000_000
+
+Event = dict[str, Any]
+
+
+def trace(
+    words: Annotated[list[str], typer.Argument(metavar="[report] FILE", help="The trace file; - reads stdin.")],
+    run: Annotated[str | None, typer.Option(help="Only events of this run.")] = None,
+    tool: Annotated[str | None, typer.Option(help="Only events of this tool.")] = None,
+    event: Annotated[str | None, typer.Option(help="Only events of this kind, such as stop.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only events that did not end well.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, also after a rotation.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON: one line per event, or one report.")] = False,
+) -> None:
+    """Show a trace file, or count what is in it.
+
+    pokayoke trace t.jsonl --failed
+
+    pokayoke trace t.jsonl --run run_2c18 --follow
+
+    pokayoke trace report t.jsonl --json
+
+    The report counts calls and failures by kind and tool. "Turns saved" are calls that ran after a repair
+    or a correction instead of going back to the model, and calls answered from the ledger. Lines that are
+    not events are counted, named on stderr, and make the exit code 1.
+    """
+    counting = len(words) > 1 and words[0] == "report"
+    if len(words) != 1 + counting or (counting and follow):
+        say("error: expected FILE or report FILE (a report has an end, so it takes no --follow)")
+        raise typer.Exit(2)
+
+    def wanted(found: Event) -> bool:
+        return (
+            (run is None or found.get("run_id") == run)
+            and (tool is None or found.get("tool") == tool)
+            and (event is None or found.get("event") == event)
+            and not (failed and found.get("ok") is not False)
+        )
+
+    broken = Broken()
+    events = (found for found in _events(words[-1], broken, follow=follow) if wanted(found))
+    if counting:
+        _print_report(Report(events), broken, json=json)
+    else:
+        _print_events(events, json=json)
+    if broken.count:
+        say(f"{broken.count} broken lines (the first: line {broken.first}). They are not counted.")
+        raise typer.Exit(1)
+
+
+class Broken:
+    """How many lines were no events, and which was the first."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = 0
+
+    def add(self, number: int) -> None:
+        """Count one."""
+        self.count += 1
+        self.first = self.first or number
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def _events(name: str, broken: Broken, *, follow: bool) -> Iterator[Event]:
+    for number, line in enumerate(_lines(name, follow=follow), 1):
+        found = _event(line)
+        if found is not None:
+            yield found
+        elif line.strip():
+            broken.add(number)
+
+
+def _event(line: bytes) -> Event | None:
+    try:
+        found: Any = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+    return found if is_object(found) and isinstance(found.get("event"), str) else None
+
+
+def _lines(name: str, *, follow: bool) -> Iterator[bytes]:
+    with ExitStack() as stack:
+        if name == "-":
+            yield from _whole_lines(sys.stdin.buffer)
+            return
+        file = stack.enter_context(_opened(name))
+        if not follow:
+            counted = stack.enter_context(_progress(file))
+            for line in _whole_lines(file):
+                counted(len(line))
+                yield line
+            return
+        yield from _followed(name, file)
+
+
+def _opened(name: str) -> BinaryIO:
+    try:
+        file = Path(name).open("rb")  # noqa: SIM115 - the caller's stack closes it
+    except OSError as error:
+        say(f"error: {name}: {error.strerror}")
+        raise typer.Exit(2) from None
+    if stat.S_ISDIR(os.fstat(file.fileno()).st_mode):
+        say(f"error: {name}: is a folder")
+        raise typer.Exit(2)
+    return file
+
+
+def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; of one that is longer than 16 MB only the beginning, which is no event."""
+    while line := file.readline(_LONGEST_LINE):
+        if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+            while (rest := file.readline(_LONGEST_LINE)) and not rest.endswith(b"\n"):
+                pass  # read away, not kept
+            line = _TOO_LONG
+        yield line
+
+
+def _followed(name: str, file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file for ever: what is appended, and what comes after a rotation."""
+    part = b""
+    try:
+        while True:
+            # Asked before the file is read to its end: what was written before the move is not missed.
+            moved = _moved(name, file)
+            while more := file.readline(_LONGEST_LINE):
+                part = part + more if len(part) < _LONGEST_LINE else _TOO_LONG
+                if more.endswith(b"\n"):
+                    yield part
+                    part = b""
+            if moved:
+                file.close()
+                file, part = _opened(name), b""
+            elif file.tell() > os.fstat(file.fileno()).st_size:
+                file.seek(0)
+                part = b""
+            else:
+                sys.stdout.flush()
+                time.sleep(_POLL_SECONDS)
+    except KeyboardInterrupt:
+        return
+    finally:
+        file.close()
+
+
+def _moved(name: str, file: BinaryIO) -> bool:
+    try:
+        return Path(name).stat().st_ino != os.fstat(file.fileno()).st_ino
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _progress(file: BinaryIO) -> Generator[Callable[[int], None]]:
+    """A bar on stderr while a large file is read by a person."""
+    size = os.fstat(file.fileno()).st_size
+    if size < _PROGRESS_FROM or not sys.stderr.isatty() or sys.stdout.isatty():
+        yield lambda count: None  # noqa: ARG005 - the shape of a counter
+        return
+    from rich.console import Console  # noqa: PLC0415 - loaded where a bar is drawn
+    from rich.progress import Progress  # noqa: PLC0415 - as above
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=size)
+        yield lambda count: bar.advance(task, count)
+
+
+# -- showing ---------------------------------------------------------------------------------------
+
+
+def _print_events(events: Iterator[Event], *, json: bool) -> None:
+    paint = painter()
+    for found in events:
+        if json:
+            out(as_json(found))
+            continue
+        line = describe(found)
+        out(line if found.get("ok") is not False else paint(line, "bad"))
+
+
+def describe(event: Event) -> str:
+    """Return one event as one line for people, escaped."""
+    words = [_clock(event.get("ts")), event.get("run_id", "-"), f"#{event.get('step', '-')}", event["event"]]
+    words += [event[key] for key in ("tool", "decision", "status") if event.get(key)]
+    if event.get("ok") is False:
+        words.append(event.get("error") or "FAILED")
+    if event.get("reason"):
+        words.append(f"({event['reason']})")
+    words += [f"{key}={event[key]}" for key in ("safe_mode", "us", "attempts", "effect") if event.get(key)]
+    words += [f"{key}: {_names(event[key])}" for key in ("repairs", "corrections") if event.get(key)]
+    return " ".join(show(word, limit=400) for word in words)
+
+
+def _names(values: Any) -> str:
+    if not is_array(values):
+        return str(values)
+    return ", ".join(str(value.get("rule", "?") if is_object(value) else value) for value in values)
+
+
+def _clock(seconds: Any) -> str:
+    try:
+        moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
+    except (TypeError, ValueError, OverflowError, OSError):
+        return "-"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# -- counting --------------------------------------------------------------------------------------
+
+
+class Report:
+    """What a trace amounts to. Memory is bounded: names beyond the first 1,000 are counted together.
+
+    Args:
+        events: of the trace.
+    """
+
+    def __init__(self, events: Iterator[Event]) -> None:
+        self.events = 0
+        self.runs: set[Any] = set()
+        self.calls: Counter[str] = Counter()
+        self.failures: Counter[tuple[str, str]] = Counter()
+        self.stops: Counter[str] = Counter()
+        self.fixed = 0
+        self.replayed = 0
+        self.first: Any = None
+        self.last: Any = None
+        for event in events:
+            self._add(event)
+
+    @property
+    def turns_saved(self) -> int:
+        """Calls the model did not have to make again."""
+        return self.fixed + self.replayed
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        failures: dict[str, dict[str, int]] = {}
+        for (kind, tool), count in sorted(self.failures.items()):
+            failures.setdefault(kind, {})[tool] = count
+        return {
+            "events": self.events,
+            "runs": len(self.runs),
+            "runs_at_least": len(self.runs) >= _MOST_RUNS,
+            "from": self.first,
+            "to": self.last,
+            "calls": dict(sorted(self.calls.items())),
+            "failures": failures,
+            "stops": dict(sorted(self.stops.items())),
+            "turns_saved": {"repaired_or_corrected": self.fixed, "replayed": self.replayed},
+        }
+
+    def _add(self, event: Event) -> None:
+        self.events += 1
+        if len(self.runs) < _MOST_RUNS and isinstance(event.get("run_id"), str):
+            self.runs.add(event["run_id"])
+        if isinstance(event.get("ts"), (int, float)):
+            self.first = event["ts"] if self.first is None else min(self.first, event["ts"])
+            self.last = event["ts"] if self.last is None else max(self.last, event["ts"])
+        tool = str(event.get("tool", "-"))
+        if event["event"] == "tool_call":
+            self.calls[_bounded(tool, self.calls)] += 1
+            if event.get("decision") == "replay":
+                self.replayed += 1
+            elif event.get("decision") == "allow" and (event.get("repairs") or event.get("corrections")):
+                self.fixed += 1
+        if event["event"] == "stop":
+            self.stops[_bounded(str(event.get("reason")), self.stops)] += 1
+        elif event.get("ok") is False:
+            pair = (_kind(event), tool)
+            self.failures[
+                pair if pair in self.failures or len(self.failures) < _MOST_NAMES else (_OTHERS, _OTHERS)
+            ] += 1
+
+
+def _bounded(name: str, counted: Counter[str]) -> str:
+    return name if name in counted or len(counted) < _MOST_NAMES else _OTHERS
+
+
+def _kind(event: Event) -> str:
+    """The kind of a failure: the code of its first finding, else its error or status."""
+    findings = event.get("findings")
+    if is_array(findings) and findings and is_object(findings[0]):
+        return str(findings[0].get("code"))
+    return str(event.get("error") or event.get("status") or event.get("decision") or event["event"])
+
+
+def _print_report(report: Report, broken: Broken, *, json: bool) -> None:
+    if json:
+        out(as_json({**report.as_dict(), "broken_lines": broken.count}))
+        return
+    more = "+" if len(report.runs) >= _MOST_RUNS else ""
+    out(f"{report.events} events of {len(report.runs)}{more} runs, {_clock(report.first)} to {_clock(report.last)}")
+    out(f"calls: {report.calls.total()}   turns saved: {report.turns_saved}"
+        f" ({report.fixed} repaired or corrected, {report.replayed} answered from the ledger)")  # fmt: skip
+    _section("failures", [(count, kind, tool) for (kind, tool), count in report.failures.most_common()])
+    _section("stops", [(count, reason) for reason, count in report.stops.most_common()])
+    _section("calls", [(count, tool) for tool, count in report.calls.most_common()])
+
+
+def _section(title: str, rows: list[tuple[Any, ...]]) -> None:
+    if rows:
+        out(f"{title}:")
+        for line in table(rows):
+            out(f"  {line}")
