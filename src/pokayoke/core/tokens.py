@@ -1,0 +1,253 @@
+"""How many tokens a text is worth: an estimate by kind of text, made exact by what the provider reports.
+
+In comes text or a message in any common shape; out goes a number. No vocabulary is read and nothing is
+fetched: a tokenizer counts 55 microseconds per kilobyte, this estimate takes a few for any length.
+
+Four characters per token is right for English prose and wrong by half for identifiers, numbers and base64,
+which fill agents' histories. So characters are weighed by class (a letter of prose costs little, a
+rare letter, a capital, a digit or a mark more), and every change between digits and other characters
+costs extra. The weights were fitted to 40 kinds of text under o200k; the error lies between -10 and
++35 % on those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from pokayoke.core.messages import CALL_KINDS, RESULT_KINDS, field, items
+
+MESSAGE_TOKENS = 4
+"""What a message costs beside its content: role and separators."""
+CALL_TOKENS = 8
+"""What a tool call costs beside its name and arguments."""
+IMAGE_TOKENS = 1_000
+"""What an image, sound or file block is taken for; providers charge 85 to 1,600."""
+
+_WHOLE = 600  # a text up to this many characters is looked at in full
+_WINDOWS, _WINDOW = 12, 50  # a longer one through this many windows of this many characters
+_FINE, _COARSE, _CHANGE = 1 / 15, 0.4, 0.75  # tokens per bit of each weight
+_MOST_PER_BYTE = 0.95
+
+
+# First and last byte, and its fine and coarse weight in set bits; a later row wins.
+_CLASSES: tuple[tuple[int, int, int, int], ...] = (
+    (0x00, 0x7F, 8, 0),  # marks and line ends
+    (ord(" "), ord(" "), 1, 0),
+    (ord("0"), ord("9"), 5, 0),
+    (ord("A"), ord("Z"), 6, 0),
+    (ord("a"), ord("z"), 3, 0),
+    *((ord(rare), ord(rare), 8, 4) for rare in "jkqxz"),  # rare in prose, common in noise
+    (0x80, 0xC7, 0, 0),  # Latin letters with accents, and the rest of any longer character
+    (0xC8, 0xE0, 5, 0),  # Greek to Arabic, Indic
+    (0xE1, 0xEF, 5, 1),  # Chinese, Japanese, Korean
+    (0xF0, 0xFF, 8, 3),  # emoji
+)
+
+
+def _weights() -> tuple[bytes, bytes]:
+    """Return two tables from byte to weight; a weight is a number of set bits, bit 0 of the second marks a digit.
+
+    Counting the bits of one large integer is the fastest weighted sum there is in plain Python.
+    """
+    fine, coarse = [0] * 256, [0] * 256
+    for first, last, small, large in _CLASSES:
+        for byte in range(first, last + 1):
+            fine[byte] = (1 << small) - 1
+            coarse[byte] = ((1 << large) - 1) << 1 | chr(byte).isdecimal()
+    return bytes(fine), bytes(coarse)
+
+
+_FINE_BITS, _COARSE_BITS = _weights()
+_LOW = int.from_bytes(b"\x01" * (4 * _WHOLE), "little")
+_HIGH = int.from_bytes(b"\xfe" * (4 * _WHOLE), "little")
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate how many tokens a text is worth.
+
+    Args:
+        text: any text.
+
+    Returns:
+        the estimate, at least 1 for text that is not empty. Built to be rather too high than too low:
+        within 15 % below the true count for prose, code, JSON, HTML, Chinese, digits, UUIDs and base64.
+    """
+    size = len(text)
+    if size <= _WHOLE:
+        return round(_weigh(text) + 0.5) if size else 0
+    step = (size - _WINDOW) // (_WINDOWS - 1)
+    sample = "".join([text[start : start + _WINDOW] for start in range(0, _WINDOWS * step, step)])
+    return round(_weigh(sample) * size / len(sample) + 0.5)
+
+
+def _weigh(text: str) -> float:
+    """Return the weight of at most `_WHOLE` characters in tokens."""
+    data = text.encode("utf-8", "replace")
+    fine = int.from_bytes(data.translate(_FINE_BITS), "little")
+    coarse = int.from_bytes(data.translate(_COARSE_BITS), "little")
+    changes = ((coarse ^ (coarse >> 8)) & _LOW).bit_count()
+    weight = fine.bit_count() * _FINE + (coarse & _HIGH).bit_count() * _COARSE + changes * _CHANGE
+    return min(weight, len(data) * _MOST_PER_BYTE)
+
+
+def estimate_message(message: Any, estimate: Callable[[str], int] = estimate_tokens) -> int:
+    """Estimate how many tokens a message is worth.
+
+    Args:
+        message: text, or a message as a dict or object in the shape of OpenAI (chat and responses),
+            Anthropic or LangChain: content as text or blocks, tool calls, tool results.
+        estimate: counts the tokens of a text; a real tokenizer may stand in.
+
+    Returns:
+        the estimate. Images and other binary blocks count `IMAGE_TOKENS`.
+    """
+    if isinstance(message, str):
+        return MESSAGE_TOKENS + estimate(message)
+    content = field(message, "content")
+    calls = field(message, "tool_calls")
+    total = MESSAGE_TOKENS
+    if isinstance(content, str):
+        total += estimate(content)
+    elif content is not None:
+        total += _blocks(content, estimate, skip_calls=bool(calls))
+    for call in items(calls):
+        total += _call(field(call, "function") or call, estimate)
+    kind = field(message, "type")
+    if kind in CALL_KINDS:
+        total += _call(message, estimate)
+    elif kind in RESULT_KINDS:
+        total += _blocks(field(message, "output"), estimate)
+    return total
+
+
+_TEXT_FIELDS = ("text", "thinking", "refusal")
+
+
+def _blocks(content: Any, estimate: Callable[[str], int], *, skip_calls: bool = False) -> int:
+    """Estimate content that is text, one block, or a list of blocks."""
+    if isinstance(content, str):
+        return estimate(content)
+    if isinstance(content, (list, tuple)):
+        return sum(_block(block, estimate, skip_calls=skip_calls) for block in items(content))
+    return _block(content, estimate, skip_calls=skip_calls)
+
+
+def _block(block: Any, estimate: Callable[[str], int], *, skip_calls: bool) -> int:
+    """Estimate one block of content."""
+    if block is None or isinstance(block, str):
+        return estimate(block or "")
+    for name in _TEXT_FIELDS:
+        text = field(block, name)
+        if isinstance(text, str):
+            return estimate(text)
+    kind = field(block, "type")
+    if kind in CALL_KINDS:
+        return 0 if skip_calls else _call(block, estimate)
+    if kind == "tool_result":
+        inner = field(block, "content")
+        return CALL_TOKENS + (estimate(inner) if isinstance(inner, str) else _inner(inner, estimate))
+    if isinstance(kind, str):
+        return IMAGE_TOKENS
+    return estimate(_as_text(block))
+
+
+def _inner(content: Any, estimate: Callable[[str], int]) -> int:
+    """Estimate what stands inside a tool result; nothing is looked for deeper than its blocks."""
+    total = 0
+    for block in items(content):
+        text = field(block, "text")
+        total += estimate(text) if isinstance(text, str) else IMAGE_TOKENS
+    return total
+
+
+def _call(call: Any, estimate: Callable[[str], int]) -> int:
+    """Estimate a tool call: its name and its arguments under any of their names."""
+    total = CALL_TOKENS
+    name = field(call, "name")
+    if isinstance(name, str):
+        total += estimate(name)
+    for key in ("arguments", "args", "input"):
+        arguments = field(call, key)
+        if arguments is not None:
+            return total + estimate(_as_text(arguments))
+    return total
+
+
+def _as_text(value: Any) -> str:
+    """Return a value about as it is written into a request."""
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value, default=str).decode()
+    except (TypeError, ValueError):  # integers beyond 64 bits, keys that are not text
+        return repr(value)
+
+
+class TokenCounter:
+    """Counts a conversation as it grows, at a constant cost per message.
+
+    What the provider reports replaces the estimate of all messages added until then; messages added later
+    are estimated and scaled by how far the estimates were off so far.
+
+    Args:
+        estimate: counts the tokens of a text; a real tokenizer may stand in.
+    """
+
+    __slots__ = ("_base", "_estimate", "_exact", "_raw", "_scale", "_seen_raw", "_seen_used")
+
+    def __init__(self, estimate: Callable[[str], int] = estimate_tokens) -> None:
+        self._estimate = estimate
+        self._exact = 0  # what the provider reported last
+        self._raw = 0  # estimates added since then
+        self._scale = 1.0
+        self._base = False  # whether anything was reported yet
+        self._seen_used = self._seen_raw = 0  # growth reported, and estimated, since the first report
+
+    @property
+    def total(self) -> int:
+        """Tokens of the conversation: what was reported, and the scaled estimate of what came after."""
+        return self._exact + round(self._raw * self._scale)
+
+    def add(self, message: Any) -> int:
+        """Count one more message.
+
+        Args:
+            message: text, or a message in any shape `estimate_message` reads.
+
+        Returns:
+            what it adds, in tokens.
+        """
+        raw = estimate_message(message, self._estimate)
+        self._raw += raw
+        return round(raw * self._scale)
+
+    def report(self, used: int) -> None:
+        """Take over what the provider counted.
+
+        Call it when a reply arrives and before the reply is added: `used` is the input of that request.
+
+        Args:
+            used: input tokens of a request that held exactly the messages added so far. Negative
+                or zero figures (some servers send none) are ignored.
+        """
+        if used <= 0:
+            return
+        grown = used - self._exact
+        if not self._base:
+            # The first request also holds the tool definitions, so its ratio is only a first guess.
+            self._base = True
+            ratio = used / self._raw if self._raw else 1.0
+        else:
+            if grown > 0 and self._raw:
+                self._seen_used += grown
+                self._seen_raw += self._raw
+            ratio = self._seen_used / self._seen_raw if self._seen_raw >= _ENOUGH else self._scale
+        self._scale = min(max(ratio, _LEAST_SCALE), _MOST_SCALE)
+        self._exact, self._raw = used, 0
+
+
+_ENOUGH = 200  # tokens of growth below which a ratio says nothing
+_LEAST_SCALE, _MOST_SCALE = 0.5, 2.0

@@ -1,0 +1,192 @@
+"""The token estimate against true counts, and the counter that grows with a conversation."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from token_samples import COUNTS, SAMPLES
+
+from pokayoke.core.tokens import (
+    CALL_TOKENS,
+    IMAGE_TOKENS,
+    MESSAGE_TOKENS,
+    TokenCounter,
+    estimate_message,
+    estimate_tokens,
+)
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_the_estimate_is_rarely_low_and_never_wild(kind):
+    """No kind of text is estimated more than 15 % below or 40 % above its true o200k count."""
+    ratio = estimate_tokens(SAMPLES[kind]) / COUNTS[kind]
+    assert 0.85 <= ratio <= 1.40
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+@pytest.mark.parametrize("times", [3, 40])
+def test_a_long_text_is_estimated_like_its_parts(kind, times):
+    """Looking through windows finds nearly what looking at everything would: a repeated text grows in step."""
+    ratio = estimate_tokens(SAMPLES[kind] * times) / (COUNTS[kind] * times)
+    assert 0.80 <= ratio <= 1.50
+
+
+@pytest.mark.parametrize("rare", ["base64", "UUIDs", "CSV", "JSON output"])
+def test_a_mixed_text_is_not_underestimated(rare):
+    """A dense block inside a long prose text is seen by the windows."""
+    prose, dense = SAMPLES["English"], SAMPLES[rare]
+    for text in (dense * 3 + prose * 8, prose * 8 + dense * 3, prose * 4 + dense * 3 + prose * 4):
+        true = COUNTS["English"] * 8 + COUNTS[rare] * 3
+        assert 0.85 <= estimate_tokens(text) / true <= 1.40
+
+
+def test_nothing_is_nothing():
+    """An empty text costs nothing, any other at least one token."""
+    assert estimate_tokens("") == 0
+    assert estimate_tokens(" ") == 1
+    assert estimate_tokens("\ud800") >= 1
+
+
+@given(st.text(max_size=3000))
+def test_the_estimate_is_bounded(text):
+    """No text costs more tokens than bytes, or fails."""
+    assert 0 <= estimate_tokens(text) <= len(text.encode("utf-8", "replace")) + 1
+
+
+TEXT = "Where is my parcel? It was sent on Monday."
+ARGS = {"order_id": "ORD-2026-17", "deep": [1, 2, {"a": None}]}
+T = estimate_tokens(TEXT)
+A = estimate_tokens(json.dumps(ARGS, separators=(",", ":")))
+N = estimate_tokens("find_order")
+CALL = CALL_TOKENS + N + A
+
+
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        (TEXT, T),
+        ({"role": "user", "content": TEXT}, T),
+        ({"role": "user", "content": None}, 0),
+        ({"role": "user"}, 0),
+        ({}, 0),
+        ({"role": "user", "content": [{"type": "text", "text": TEXT}, TEXT]}, 2 * T),
+        ({"role": "user", "content": ({"type": "input_text", "text": TEXT},)}, T),
+        ({"role": "user", "content": {"type": "text", "text": TEXT}}, T),
+        ({"role": "assistant", "content": [{"type": "thinking", "thinking": TEXT}]}, T),
+        ({"role": "assistant", "content": [{"type": "refusal", "refusal": TEXT}]}, T),
+        (
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:" + "A" * 9000}}]},
+            IMAGE_TOKENS,
+        ),
+        ({"role": "user", "content": [None, {"text": 5, "x": 1}]}, estimate_tokens('{"text":5,"x":1}')),
+        (
+            {"role": "assistant", "tool_calls": [{"function": {"name": "find_order", "arguments": json.dumps(ARGS)}}]},
+            CALL_TOKENS + N + estimate_tokens(json.dumps(ARGS)),
+        ),
+        ({"role": "assistant", "tool_calls": [{"name": "find_order", "args": ARGS}] * 2}, 2 * CALL),
+        ({"role": "assistant", "content": [{"type": "tool_use", "name": "find_order", "input": ARGS}]}, CALL),
+        (
+            {
+                "content": [{"type": "tool_use", "name": "find_order", "input": ARGS}],
+                "tool_calls": [{"name": "find_order", "args": ARGS}],
+            },
+            CALL,
+        ),
+        ({"role": "tool", "tool_call_id": "c", "content": TEXT}, T),
+        ({"role": "user", "content": [{"type": "tool_result", "content": TEXT}]}, CALL_TOKENS + T),
+        (
+            {"content": [{"type": "tool_result", "content": [{"type": "text", "text": TEXT}, {"type": "image"}]}]},
+            CALL_TOKENS + T + IMAGE_TOKENS,
+        ),
+        ({"content": [{"type": "tool_result", "content": None}]}, CALL_TOKENS),
+        ({"type": "function_call", "name": "find_order", "arguments": ARGS}, CALL),
+        ({"type": "function_call"}, CALL_TOKENS),
+        ({"type": "function_call_output", "output": TEXT}, T),
+        ({"type": "function_call_output", "output": [{"type": "input_text", "text": TEXT}]}, T),
+        (SimpleNamespace(content=TEXT, tool_calls=[SimpleNamespace(name="find_order", args=ARGS)]), T + CALL),
+        (
+            {"type": "function_call", "name": "", "arguments": {"n": 2**70}},
+            CALL_TOKENS + estimate_tokens(f"{{'n': {2**70}}}"),
+        ),
+        ({"content": "", "tool_calls": "nonsense"}, 0),
+    ],
+)
+def test_messages_of_every_shape(message, content):
+    """A message costs its content, its calls and a constant, in whatever shape it comes."""
+    assert estimate_message(message) == MESSAGE_TOKENS + content
+
+
+def test_a_tokenizer_can_stand_in():
+    """The estimate of texts is replaceable."""
+    assert estimate_message("a b c", estimate=lambda text: len(text.split())) == MESSAGE_TOKENS + 3
+    assert TokenCounter(len).add("abc") == MESSAGE_TOKENS + 3
+
+
+def test_the_counter_adds_up():
+    """The total is the sum of what was added."""
+    counter = TokenCounter()
+    assert counter.total == 0
+    assert sum(counter.add({"role": "user", "content": TEXT * n}) for n in range(5)) == counter.total
+
+
+def test_a_report_makes_the_prefix_exact():
+    """What the provider counted replaces the estimate of everything before, and scales what follows."""
+    counter = TokenCounter(len)
+    counter.add("x" * 996)
+    counter.report(1_500)
+    assert counter.total == 1_500
+    assert counter.add("x" * 996) == 1_500
+    assert counter.total == 3_000
+
+
+def test_growth_is_a_better_guide_than_the_first_request():
+    """The first request also holds tool definitions; from the second on only the growth sets the scale."""
+    counter = TokenCounter(len)
+    counter.add("x" * 996)
+    counter.report(5_000)
+    assert counter.add("x" * 996) == 2_000
+    counter.report(5_800)
+    assert counter.total == 5_800
+    assert counter.add("x" * 996) == 800
+
+
+@pytest.mark.parametrize(("used", "cost"), [(1, 500), (10**9, 2_000)])
+def test_a_report_cannot_throw_the_scale_off(used, cost):
+    """However odd a report, estimates are at most doubled or halved."""
+    counter = TokenCounter(len)
+    counter.add("x" * 996)
+    counter.report(used)
+    assert counter.total == used
+    assert counter.add("x" * 996) == cost
+
+
+def test_reports_that_say_nothing():
+    """Zero is ignored; a report without growth, or after shrinking, keeps the scale; an early one has none."""
+    counter = TokenCounter(len)
+    counter.add("x" * 996)
+    counter.report(0)
+    assert counter.total == 1_000
+    counter.report(1_500)
+    counter.report(1_500)
+    counter.add("x" * 96)
+    counter.report(400)
+    assert counter.total == 400
+    assert counter.add("x" * 996) == 1_500
+    empty = TokenCounter(len)
+    empty.report(300)
+    assert (empty.total, empty.add("x" * 96)) == (300, 100)
+
+
+@given(st.lists(st.tuples(st.integers(1, 5_000), st.integers(0, 20_000)), max_size=20))
+def test_the_total_never_contradicts_a_report(steps):
+    """After every report the total is that report, and it never sinks by adding."""
+    counter = TokenCounter(len)
+    for size, used in steps:
+        before = counter.total
+        counter.add("x" * size)
+        assert counter.total >= before
+        if used:
+            counter.report(used)
+            assert counter.total == used
