@@ -267,11 +267,16 @@ def test_row_34_five_thousand_digits_are_refused():
     assert run_of(read(lambda: Raw(text, "application/json", 200))).call(ToolCall("c", "read", "{}")).value is None
 
 
-@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"x": {"a": 1, "\\u0061": 2}}', '{"a": {"b": 1}, "a": {"b": 2}}'])
+@pytest.mark.parametrize(
+    "text", ['{"a": 1, "a": 2}', '{"x": {"a": 1, "\\u0061": 2}}', '{"a": {"b": 1}, "a": {"b": 2}}']
+)
 def test_row_35_duplicate_keys_are_refused(text):
     """Two values for one key have no right reading, however the key is spelt."""
     assert read_arguments(text).value is None
-    assert run_of(read(lambda: Raw(text, "application/json"), output_schema={})).call(ToolCall("c", "read", "{}")).value is None
+    assert (
+        run_of(read(lambda: Raw(text, "application/json"), output_schema={})).call(ToolCall("c", "read", "{}")).value
+        is None
+    )
 
 
 @pytest.mark.parametrize("name", ["pаy", "pay\u200b", "\u202epay", "ｐａｙ", "pay\u00ad"])

@@ -1,0 +1,107 @@
+"""Trace events: one when a call was decided, one when it ended, one when something stopped.
+
+The shape is seed 001's: `{"run_id","step","event","tool","ok","error","reason"}` plus what explains
+it. Payloads are handed over as JSON bytes; the trace redacts them before anything is written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+from pokayoke.core.call import Decision, Finding, Outcome
+from pokayoke.core.judge import Judged, Scene
+from pokayoke.core.state import RunState
+
+Event = dict[str, Any]
+
+_ERRORS = {
+    "refused": "CallRefused",
+    "pending": "CallRefused",
+    "invalid_output": "ToolOutputInvalid",
+    "degraded": "ToolOutputInvalid",
+    "failed": "ToolFailed",
+    "in_doubt": "ToolFailed",
+}
+
+
+def tool_call(judged: Judged, scene: Scene, decision: Decision, findings: tuple[Finding, ...], room: str) -> Event:
+    """The event of a decided call. `room` is the room that decided."""
+    raw = judged.call.arguments
+    event: Event = {
+        "ts": scene.now,
+        "run_id": scene.run_id,
+        "step": scene.step,
+        "event": "tool_call",
+        "tool": judged.tool,
+        "ok": decision in ("allow", "replay"),
+        "call_id": judged.call.id,
+        "room": room,
+        "decision": decision,
+        "args_hash": judged.args_hash,
+        "confidence": judged.confidence,
+    }
+    plan = judged.plan
+    if plan is not None:
+        event["contract"] = plan.contract.id
+        event["marks"] = plan.contract.redact
+    if judged.dumped is not None:
+        event["arguments"] = judged.dumped
+    # The text as it came is kept where it differs from what the tool gets: it explains why.
+    if judged.repairs or judged.corrections or judged.dumped is None:
+        event["raw"] = raw if isinstance(raw, (str, bytes)) else None
+    if judged.repairs:
+        event["repairs"] = judged.repairs
+    if judged.corrections:
+        event["corrections"] = judged.corrections
+    if findings:
+        event["reason"] = reason_of(findings[0])
+        event["findings"] = findings
+    return event
+
+
+def tool_result(judged: Judged, scene: Scene, outcome: Outcome, seconds: float, result: bytes | None) -> Event:
+    """The event of a call that ended after its tool was started, or was answered from the ledger."""
+    event: Event = {
+        "ts": scene.now,
+        "run_id": scene.run_id,
+        "step": scene.step,
+        "event": "tool_result",
+        "tool": outcome.tool,
+        "ok": outcome.ok,
+    }
+    if not outcome.ok:
+        event["error"] = _ERRORS[outcome.status]
+        event["reason"] = reason_of(outcome.findings[0]) if outcome.findings else outcome.message
+    event["call_id"] = outcome.call_id
+    event["status"] = outcome.status
+    event["contract"] = outcome.contract
+    event["args_hash"] = judged.args_hash
+    event["us"] = round(seconds * 1e6)
+    event["attempts"] = outcome.attempts
+    event["effect"] = outcome.effect
+    if outcome.key is not None:
+        event["key"] = outcome.key
+    if outcome.findings:
+        event["findings"] = outcome.findings
+    if result is not None:
+        event["result"] = result
+    if judged.plan is not None and judged.plan.contract.redact:
+        event["marks"] = judged.plan.contract.redact
+    return event
+
+
+def stop(state: RunState, now: float, step: int, reason: str, safe_mode: str | None) -> Event:
+    """The event that says that from here on writes, or the whole run, are stopped."""
+    event: Event = {"ts": now, "run_id": state.run_id, "step": step, "event": "stop", "ok": False, "reason": reason}
+    if safe_mode is not None:
+        event["safe_mode"] = safe_mode
+    return event
+
+
+def reason_of(finding: Finding) -> str:
+    """The reason in the spelling of the trace: the room's own words, or code and place."""
+    given = finding.data.get("reason")
+    if isinstance(given, str):
+        return given
+    return f"{finding.code} at {finding.at}" if finding.at else finding.code

@@ -1,0 +1,145 @@
+"""May this call run at all? Small rules, each a finding or nothing; the cheap ones first.
+
+What enters is a call whose arguments are read and fit; what leaves is the first reason to refuse
+it. The rules that apply to a tool are chosen once, when the guard is built. Reasons that depend on
+what others do at the same moment (mode, limits, approvals, claims) are `core/admission.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from pokayoke.core.call import Finding, StopReason
+from pokayoke.core.contract import Contract
+from pokayoke.core.check import clarification
+from pokayoke.core.paths import check_path
+from pokayoke.core.policy import AccessPolicy, Policy
+
+CODES: dict[str, str] = {
+    "permission_denied": "the caller may not use this tool",
+    "low_confidence": "the call is too uncertain to run; a clarification is needed",
+}
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """On whose behalf a run acts.
+
+    Args:
+        id: the user or service.
+        roles: what it may do.
+    """
+
+    id: str
+    roles: tuple[str, ...] = ()
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What the rules look at."""
+
+    contract: Contract
+    arguments: Mapping[str, Any]
+    confidence: float
+    principal: Principal | None
+
+
+Rule = Callable[[Asked], Finding | None]
+
+
+def rules_for(contract: Contract, policy: Policy) -> tuple[Rule, ...]:
+    """Choose the rules that can ever object to a call of `contract`."""
+    rules: list[Rule] = []
+    access = _access_rule(contract, policy.access)
+    if access is not None:
+        rules.append(access)
+    rules.append(_confidence_rule(policy.confidence.threshold))
+    if contract.paths:
+        rules.append(_paths)
+    return tuple(rules)
+
+
+def first_objection(rules: tuple[Rule, ...], asked: Asked) -> Finding | None:
+    """Return the first finding, or None if the call may go on."""
+    for rule in rules:
+        if finding := rule(asked):
+            return finding
+    return None
+
+
+def offered(contract: Contract, access: AccessPolicy, principal: Principal | None) -> bool:
+    """True if this tool may be shown to the model at all."""
+    rule = _access_rule(contract, access)
+    return rule is None or rule(Asked(contract, {}, 1.0, principal)) is None
+
+
+def stop_reason_for(finding: Finding) -> StopReason:
+    """Return the stop reason a refusing finding stands for."""
+    return _STOP_REASONS.get(finding.code, "invalid_arguments")
+
+
+_STOP_REASONS: dict[str, StopReason] = {
+    "unknown_tool": "unknown_tool",
+    "low_confidence": "low_confidence",
+    "permission_denied": "permission_denied",
+    "approval_denied": "approval_denied",
+    "approval_expired": "approval_denied",
+    "awaiting_approval": "awaiting_approval",
+    "quota_exceeded": "quota_exceeded",
+    "repeated_failure": "loop_detected",
+    "budget_exhausted": "budget_exhausted",
+    "in_doubt": "in_doubt",
+    "in_progress": "in_doubt",
+    "latched": "invalid_tool_output",
+    "failed_before": "tool_failure",
+    "no_scope": "tool_failure",
+    "store_unavailable": "tool_failure",
+}
+
+
+def _access_rule(contract: Contract, access: AccessPolicy) -> Rule | None:
+    name = contract.name
+    if name in access.deny or (access.allow and name not in access.allow):
+        return lambda _: _denied(name, "it is not allowed by the configuration")
+    needed = frozenset((*contract.roles, *access.roles.get(name, ())))
+    if not needed:
+        return None
+
+    def holds_role(asked: Asked) -> Finding | None:
+        held = asked.principal.roles if asked.principal else ()
+        return None if needed.intersection(held) else _denied(name, "the caller holds none of the roles it needs")
+
+    return holds_role
+
+
+def _denied(name: str, why: str) -> Finding:
+    return Finding(
+        code="permission_denied",
+        blame="policy",
+        message=f"{name} may not be called: {why}",
+        hint=f"{name} may not be used here. Do not call it again; tell the user that it is not permitted.",
+    )
+
+
+def _confidence_rule(threshold: float) -> Rule:
+    def certain_enough(asked: Asked) -> Finding | None:
+        if asked.confidence >= threshold:
+            return None
+        return Finding(
+            code="low_confidence",
+            message=f"confidence {asked.confidence:.2f} is below {threshold:.2f}",
+            hint=clarification((), asked.contract.input),
+            data={"confidence": asked.confidence, "threshold": threshold},
+        )
+
+    return certain_enough
+
+
+def _paths(asked: Asked) -> Finding | None:
+    for name, roots in asked.contract.paths.items():
+        value = asked.arguments.get(name)
+        for path in value if isinstance(value, list) else (value,):
+            if isinstance(path, str) and (finding := check_path(path, roots)):
+                return msgspec.structs.replace(finding, at=f"/{name}")
+    return None

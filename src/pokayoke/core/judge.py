@@ -1,0 +1,249 @@
+"""Before execution: resolve the name, read the text, check and correct the arguments, apply the rules.
+
+What enters is a tool call and the scene it plays in; what leaves is what was decided and why.
+Nothing runs here but users' own correctors and validators, and those in a step that can be cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from pokayoke.core.call import Correction, Decision, Finding, ToolCall, Verdict
+from pokayoke.core.canonical import canonical, digest, dump
+from pokayoke.core.contract import Contract
+from pokayoke.core.correct import Prepared, confidence, prepare
+from pokayoke.core.gate import Asked, Principal, first_objection, stop_reason_for
+from pokayoke.core.intake import Reading, finding_for, from_value, is_cut, read_arguments
+from pokayoke.core.lastgood import LastGood
+from pokayoke.core.plan import Plan, Snapshot
+from pokayoke.core.state import Repeats, RunState, repeated
+from pokayoke.core.steps import Compute, Raised, Reaction, Returned, Step
+
+CODES: dict[str, str] = {
+    "correction_cut": "a declared corrector or validator did not come back in time",
+    "monitored": "monitor mode: the call was let through although it would have been refused",
+}
+
+
+class View(Protocol):
+    """What a call may see of its run. Decisions that must not be raced are made in steps."""
+
+    @property
+    def state(self) -> RunState:
+        """The run's state at this moment."""
+        ...
+
+    @property
+    def repeats(self) -> Repeats:
+        """The run's failed calls."""
+        ...
+
+
+class Scene(msgspec.Struct, frozen=True):
+    """Where and when a call plays.
+
+    Attributes:
+        snapshot: the contracts and the policy in force.
+        view: the run.
+        run_id: the run's id.
+        scope: kind and id of the ledger scope; None if the host gave none and the store needs one.
+        tenant: whose data it is, if there are several.
+        principal: on whose behalf the run acts.
+        step: number of this call in its run.
+        now: wall-clock second at which the call began.
+        ident: an id unique to this call.
+        last_good: valid read outputs of the recent past.
+        asks: True if a callback can put questions to a person at once.
+    """
+
+    snapshot: Snapshot
+    view: View
+    run_id: str
+    scope: Callable[[Contract], tuple[str, str] | None]
+    tenant: str | None
+    principal: Principal | None
+    step: int
+    now: float
+    ident: str
+    last_good: LastGood
+    asks: bool
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What is known before the call may run.
+
+    Attributes:
+        call: the call.
+        plan: how its contract is treated; None if no contract was found.
+        arguments: the effective arguments; None if they could not be read.
+        args_hash: digest of the canonical arguments, or of the raw text if it could not be read.
+        dumped: the arguments as compact JSON bytes, or None.
+        refusal: why it must not run, or None.
+        room: the room that refused, or "gate" if none did.
+        notes: findings that stop nothing.
+        corrections: changes made to the arguments.
+        repairs: names of repairs made to the text.
+        confidence: 0 to 1.
+        also: further findings beside the refusal (every schema error).
+    """
+
+    call: ToolCall
+    plan: Plan | None = None
+    arguments: dict[str, Any] | None = None
+    args_hash: str = ""
+    dumped: bytes | None = None
+    refusal: Finding | None = None
+    room: str = "gate"
+    notes: tuple[Finding, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    repairs: tuple[str, ...] = ()
+    confidence: float = 1.0
+    also: tuple[Finding, ...] = ()
+
+    @property
+    def tool(self) -> str:
+        """The resolved tool name, or the one the model wrote."""
+        return self.plan.contract.name if self.plan else self.call.name
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything observed, the refusal first."""
+        first = () if self.refusal is None else (self.refusal,)
+        return (*first, *self.also, *self.notes)
+
+
+def judging(call: ToolCall, scene: Scene) -> Generator[Step, Any, Judged]:
+    """Decide over a call as far as that is possible before admission."""
+    plan = scene.snapshot.find(call.name)
+    if is_cut(call.stop_reason):
+        known = None if isinstance(plan, Finding) else plan
+        return _unreadable(call, known, read_arguments("", stop_reason=call.stop_reason))
+    if isinstance(plan, Finding):
+        return Judged(call, refusal=plan, room="catalogue", args_hash=_signature(call))
+    reading = _read(call, plan, scene)
+    value = reading.value
+    effect = plan.contract.effect
+    if value is None or (reading.grade == "edited" and effect != "read"):
+        return _unreadable(call, plan, reading)
+    prepared = yield from _prepared(plan, value, reading)
+    judged = _checked(call, plan, reading, prepared)
+    if judged.refusal is None:
+        judged = _ruled(judged, plan, scene)
+    return _monitored(judged) if scene.snapshot.policy.mode == "monitor" else judged
+
+
+def _read(call: ToolCall, plan: Plan, scene: Scene) -> Reading:
+    limits = scene.snapshot.policy.validation.intake
+    if not isinstance(call.arguments, (str, bytes)):
+        return from_value(call.arguments, max_chars=limits.max_chars, max_depth=limits.max_depth)
+    return read_arguments(
+        call.arguments,
+        schema=plan.contract.input,
+        stop_reason=call.stop_reason,
+        max_chars=limits.max_chars,
+        max_depth=limits.max_depth,
+    )
+
+
+def _unreadable(call: ToolCall, plan: Plan | None, reading: Reading) -> Judged:
+    effect = plan.contract.effect if plan else "write"
+    tool = plan.contract.name if plan else call.name
+    return Judged(
+        call,
+        plan,
+        args_hash=_signature(call),
+        refusal=finding_for(reading, effect=effect, tool=tool),
+        room="intake",
+        repairs=reading.repairs,
+    )
+
+
+def _prepared(plan: Plan, value: dict[str, Any], reading: Reading) -> Generator[Step, Any, Prepared]:
+    contract = plan.contract
+    if not contract.input_hooks:
+        return prepare(value, contract, kinds=plan.kinds, canonical=reading.canonical)
+    reaction: Reaction = yield Compute(
+        lambda: prepare(value, contract, kinds=plan.kinds, canonical=reading.canonical), plan.timeout
+    )
+    if isinstance(reaction, Returned):
+        return cast("Prepared", reaction.value)
+    why = type(reaction.error).__name__ if isinstance(reaction, Raised) else f"no answer in {plan.timeout:g} s"
+    finding = Finding(
+        code="correction_cut",
+        blame="policy",
+        message=f"a corrector or validator of {contract.name} did not finish: {why}",
+        hint=f"{contract.name} could not be checked because of a technical problem. Tell the user.",
+    )
+    return Prepared(value=value, corrections=(), findings=(finding,), changed=False)
+
+
+def _checked(call: ToolCall, plan: Plan, reading: Reading, prepared: Prepared) -> Judged:
+    dumped = reading.canonical
+    if prepared.changed or dumped is None:
+        dumped = dump(prepared.value)
+    findings = prepared.findings
+    return Judged(
+        call,
+        plan,
+        arguments=prepared.value,
+        args_hash=digest(canonical(prepared.value, dumped)),
+        dumped=dumped,
+        refusal=findings[0] if findings else None,
+        room="check" if findings else "gate",
+        corrections=prepared.corrections,
+        repairs=reading.repairs,
+        confidence=confidence(reading.repairs, prepared.corrections, call.confidence),
+        also=findings[1:],
+    )
+
+
+def _ruled(judged: Judged, plan: Plan, scene: Scene) -> Judged:
+    failed = scene.view.repeats.count(judged.tool, judged.args_hash)
+    if failed >= scene.snapshot.policy.loop.identical_failures:
+        return msgspec.structs.replace(judged, refusal=repeated(judged.tool, failed))
+    asked = Asked(plan.contract, judged.arguments or {}, judged.confidence, scene.principal)
+    objection = first_objection(plan.rules, asked)
+    return judged if objection is None else msgspec.structs.replace(judged, refusal=objection)
+
+
+def _monitored(judged: Judged) -> Judged:
+    """In monitor mode a refusal of a readable call becomes a note, and nothing is changed."""
+    if judged.refusal is None:
+        return judged
+    note = Finding(
+        code="monitored",
+        at=judged.refusal.at,
+        blame=judged.refusal.blame,
+        message=f"would have been refused: {judged.refusal.message}",
+        data={"code": judged.refusal.code},
+    )
+    return msgspec.structs.replace(judged, refusal=None, room="gate", notes=(note, *judged.findings), also=())
+
+
+def _signature(call: ToolCall) -> str:
+    """A digest that tells equal unreadable calls apart from others."""
+    raw = call.arguments
+    if isinstance(raw, str):
+        return digest(raw.encode("utf-8", "surrogatepass"))
+    return digest(raw if isinstance(raw, bytes) else type(raw).__name__.encode())
+
+
+def verdict_of(judged: Judged, decision: Decision, refusal: Finding | None = None) -> Verdict:
+    """Put what was decided into the public form."""
+    refusal = judged.refusal or refusal
+    contract = judged.plan.contract.id if judged.plan else None
+    findings = judged.findings if judged.refusal or refusal is None else (refusal, *judged.findings)
+    return Verdict(
+        decision=decision,
+        tool=judged.tool,
+        contract=contract,
+        arguments=judged.arguments,
+        findings=findings,
+        corrections=judged.corrections,
+        repairs=judged.repairs,
+        confidence=judged.confidence,
+        stop_reason=stop_reason_for(refusal) if refusal else None,
+    )

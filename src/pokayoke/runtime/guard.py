@@ -1,0 +1,229 @@
+"""The guard: contracts, policy, store and trace, built once, used by any number of runs and threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pokayoke.core.admission import Approval
+from pokayoke.core.contract import Contract, require_output_contract
+from pokayoke.core.gate import Principal
+from pokayoke.core.lastgood import LastGood
+from pokayoke.core.plan import Snapshot, snapshot
+from pokayoke.core.policy import Policy
+from pokayoke.core.state import RunState, unlatch
+from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.approvals import Approvals
+from pokayoke.runtime.clock import Clock, SystemClock
+from pokayoke.runtime.config import PolicyFile, load_policy
+from pokayoke.runtime.run import Run
+from pokayoke.runtime.trace import Trace
+from pokayoke.runtime.workers import Workers
+from pokayoke.runtime.workspace import prepare_roots
+from pokayoke.stores import open_store
+from pokayoke.stores.base import Store
+
+Question = Callable[[Approval], bool | Awaitable[bool | None] | None]
+_PAGER = "read_more"
+
+
+class Guard:
+    """Stands between a model and its tools.
+
+    Args:
+        tools: contracts, or functions wrapped with `pokayoke.tool`.
+        config: None for the safe default, a path to a YAML file, a mapping, or a `Policy`.
+        store: None for memory, a URL for `open_store`, or a store.
+        on_ask: asked at once when a call needs approval; returns True, False, or None for "later".
+        on_step: told how far a call has come (`after_claim`, `before_invoke`, `after_invoke`,
+            `after_settle`); for tests that stop a process between two steps.
+        clock: where the time comes from.
+
+    Raises:
+        ContractError: two tools cannot be told apart, or one lacks what strict mode demands.
+        PolicyError: the configuration is wrong.
+        StoreError: the store cannot be opened.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Contract],
+        *,
+        config: str | os.PathLike[str] | Mapping[str, Any] | Policy | None = None,
+        store: str | Store | None = None,
+        on_ask: Question | None = None,
+        on_step: Callable[[str], None] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Build everything, so that nothing can be wrong later."""
+        self.clock: Clock = clock or SystemClock()
+        self.on_ask, self.on_step = on_ask, on_step
+        self._file = PolicyFile(config) if isinstance(config, (str, os.PathLike)) else None
+        policy = self._file.current() if self._file else load_policy(config)
+        self.store: Store = open_store(store) if store is None or isinstance(store, str) else store
+        self.approvals = Approvals(self.store, self.clock, self._reviewed)
+        self.last_good = _SharedLastGood()
+        self.workers = Workers(policy.execution.max_lost_workers)
+        self._runs: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
+        self.pager = Contract.from_schema(
+            _PAGER, _PAGER_SCHEMA, effect="read", output_schema="text", description=_PAGER_TEXT
+        )
+        self._tools: tuple[Contract, ...] = ()
+        self._install(tools, policy)
+        self._trace = Trace(policy.trace, clock=self.clock.now)
+
+    def run(
+        self,
+        run_id: str | None = None,
+        *,
+        session: str | None = None,
+        tenant: str | None = None,
+        principal: str | dict[str, Any] | Principal | None = None,
+        prompt: str | None = None,
+    ) -> Run:
+        """Open a run, or reopen one by its id: mode, latch and totals are as it left them.
+
+        Args:
+            run_id: the host's id. Without one, a restart cannot know the run again.
+            session: id of the session that holds several runs.
+            tenant: whose data it is.
+            principal: on whose behalf: an id, `{"id": ..., "roles": [...]}`, or a `Principal`.
+            prompt: the user's first text; the same as `run.user(prompt)`.
+        """
+        self.refresh()
+        ident = run_id or f"run_{uuid.uuid4().hex[:12]}"
+        known = self.store.load_run(ident) if run_id is not None else None
+        opened = Run(
+            self,
+            ident,
+            named=run_id is not None,
+            session=session,
+            tenant=tenant,
+            principal=_principal(principal),
+            state=known or RunState(ident, started=self.clock.now()),
+        )
+        self._runs[ident] = opened
+        if prompt is not None:
+            opened.user(prompt)
+        return opened
+
+    def replace(self, tools: Iterable[Contract]) -> None:
+        """Exchange all tools at once; calls that have begun end with the old ones.
+
+        Raises:
+            ContractError: as in `Guard`; then nothing has changed.
+        """
+        self._install(tools, self.snapshot.policy)
+
+    @property
+    def tools(self) -> tuple[Contract, ...]:
+        """The contracts in force."""
+        return self._tools
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self.snapshot.policy
+
+    @property
+    def trace(self) -> Trace:
+        """Where events are written."""
+        return self._trace
+
+    def refresh(self) -> None:
+        """Take over a changed configuration file, as a whole or not at all."""
+        if self._file is None:
+            return
+        policy = self._file.current()
+        if problem := self._file.problem():
+            self.trace.record({"ts": self.clock.now(), "event": "config", "ok": False, "reason": problem})
+        if policy is not self.snapshot.policy:
+            self._install(self._tools, policy)
+            self.trace.record({"ts": self.clock.now(), "event": "config", "ok": True, "reason": "reloaded"})
+
+    def question(self, approval: Approval) -> Any:
+        """Ask the callback."""
+        return self.on_ask(approval) if self.on_ask else None
+
+    def close(self) -> None:
+        """Write everything out and let go of the store."""
+        self._trace.close()
+        self.store.close()
+
+    def _install(self, tools: Iterable[Contract], policy: Policy) -> None:
+        given = tuple(tools)
+        for contract in given:
+            if not isinstance(contract, Contract):
+                raise ConfigurationError(
+                    f"{contract!r} is not a contract: decorate the function with @pokayoke.tool(effect=...)"
+                )
+        kept = tuple(map(_rooted, given))
+        require_output_contract(kept, policy.validation.tool_output)
+        plain = snapshot(kept, policy)
+        own_pager = any(contract.name == _PAGER for contract in kept)
+        paged = plain if own_pager else snapshot((*kept, self.pager), policy)
+        self.snapshot: Snapshot = plain
+        self.paged: Snapshot = paged
+        self._tools = kept
+
+    def _reviewed(self, approval: Approval) -> None:
+        """A person lets writes go on after an invalid output."""
+        identity = approval.arguments["identity"]
+        run = self._runs.get(approval.run_id)
+        if run is not None:
+            run.progress.change(lambda state: unlatch(state, approval.tool, identity))
+        elif (state := self.store.load_run(approval.run_id)) is not None:
+            self.store.save_run(unlatch(state, approval.tool, identity))
+
+
+class _SharedLastGood(LastGood):
+    """The cache behind a lock: runs of many threads share it."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+
+    def put(self, tenant: str | None, contract_id: str, args_hash: str, data: bytes, *, now: float) -> None:
+        with self._lock:
+            super().put(tenant, contract_id, args_hash, data, now=now)
+
+    def get(
+        self, tenant: str | None, contract_id: str, args_hash: str, *, now: float, max_age: float
+    ) -> tuple[float, Any]:
+        with self._lock:
+            return super().get(tenant, contract_id, args_hash, now=now, max_age=max_age)
+
+
+_PAGER_TEXT = "Read on in an output that was too long to show at once."
+_PAGER_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "handle": {"type": "string", "description": "The handle named in the preview."},
+        "offset": {"type": "integer", "minimum": 0, "description": "First character to read. Default 0."},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 20_000, "description": "Characters. Default 4000."},
+    },
+    "required": ["handle"],
+    "additionalProperties": False,
+}
+
+
+def _rooted(contract: Contract) -> Contract:
+    """The contract with its roots resolved once; a missing root is the programmer's mistake."""
+    if not contract.paths:
+        return contract
+    return replace(contract, paths={name: prepare_roots(roots) for name, roots in contract.paths.items()})
+
+
+def _principal(who: str | dict[str, Any] | Principal | None) -> Principal | None:
+    if isinstance(who, str):
+        return Principal(who)
+    if isinstance(who, dict):
+        return Principal(str(who.get("id", "")), tuple(who.get("roles", ())))
+    return who
