@@ -115,6 +115,11 @@ class Request(msgspec.Struct, frozen=True):
     charges: tuple[Charge, ...] = ()
     approval: Approval | None = None
 
+    @property
+    def shared(self) -> bool:
+        """True if more than the run's own state has to be asked."""
+        return self.claim is not None or self.approval is not None or bool(self.charges)
+
 
 class Held(msgspec.Struct, frozen=True):
     """What a store holds about a request, read while nobody else can change it."""

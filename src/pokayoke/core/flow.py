@@ -1,0 +1,177 @@
+"""The hallway: one generator that walks a call through the rooms.
+
+It yields the few steps that need the world and is answered by one of two drivers (sync, async).
+`enter` ends where the tool would start, `leave` begins where it has answered; frameworks that only
+offer hooks before and after a tool use the two halves. A generator never outlives its call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from pokayoke.core import event
+from pokayoke.core.admission import Approval, Request, charges, fingerprint
+from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, ToolCall
+from pokayoke.core.contract import Contract
+from pokayoke.core.gate import stop_reason_for
+from pokayoke.core.judge import Judged, Scene, judging
+from pokayoke.core.ledger import Answer, Claim, ledger_key, no_scope
+from pokayoke.core.outcome import already_done, from_ledger, refused
+from pokayoke.core.plan import Plan
+from pokayoke.core.result import Entered, Ran, concluded
+from pokayoke.core.steps import Admit, Ask, Emit, Invoke, Locate, Reaction, Step, Wait
+from pokayoke.core.transient import is_transient
+
+
+def walk(call: ToolCall, scene: Scene) -> Generator[Step, Any, Outcome]:
+    """Take a call all the way from the model's text to the outcome."""
+    entered = yield from enter(call, scene)
+    if isinstance(entered, Outcome):
+        return entered
+    reaction, ran = yield from run_tool(entered)
+    return (yield from leave(entered, scene, reaction, ran))
+
+
+def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcome]:
+    """Walk up to the tool's door. Returns an outcome if the call ends before it."""
+    judged = yield from judging(call, scene)
+    plan, arguments = judged.plan, judged.arguments
+    if judged.refusal is not None or plan is None or arguments is None:
+        return (yield from _refuse(judged, scene, cast("Finding", judged.refusal), judged.room))
+    located: Mapping[str, Any] | None = None
+    if plan.contract.paths:
+        found = yield Locate(plan.contract, arguments)
+        if isinstance(found, Finding):
+            return (yield from _refuse(judged, scene, found, "gate"))
+        located = found
+    claim: Claim | None = None
+    if plan.contract.effect != "read":
+        scope = scene.scope(plan.contract)
+        if scope is None:
+            return (yield from _refuse(judged, scene, no_scope(judged.tool), "ledger"))
+        claim = _claim(judged, plan, arguments, scene, scope)
+    answer = yield from _admitted(judged, plan, scene, claim)
+    if answer.kind != "execute":
+        return (yield from _answered(judged, plan, scene, answer, claim))
+    yield Emit(event.tool_call(judged, scene, "allow", judged.notes, "gate"))
+    return Entered(judged, plan, arguments, located, claim)
+
+
+def run_tool(entered: Entered) -> Generator[Step, Any, tuple[Reaction, Ran]]:
+    """Run the tool, again if that is proven harmless. Returns its last reaction and how it ran."""
+    plan, attempt, total = entered.plan, 0, 0.0
+    key = entered.claim.key if entered.claim else None
+    delay = plan.retry.initial
+    while True:
+        attempt += 1
+        located = dict(entered.located) if entered.located else None
+        reaction, seconds = yield Invoke(plan.contract, entered.arguments, located, plan.timeout, key, attempt)
+        total += seconds
+        transient = plan.retry.retries > 0 and is_transient(plan.contract, reaction)
+        if not transient or attempt > plan.retry.retries:
+            return reaction, Ran(attempt, total, exhausted=transient)
+        yield Wait(min(delay, plan.retry.cap), plan.retry.jitter)
+        delay *= plan.retry.factor
+
+
+def leave(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> Generator[Step, Any, Outcome]:
+    """Judge what the tool answered and settle what has to be settled."""
+    outcome = yield from concluded(entered, scene, reaction, ran)
+    _count(entered.judged, scene, outcome)
+    return outcome
+
+
+def _claim(judged: Judged, plan: Plan, arguments: dict[str, Any], scene: Scene, scope: tuple[str, str]) -> Claim:
+    contract = plan.contract
+    identity: Any = arguments
+    if contract.identity is not None:
+        identity = {name: arguments.get(name) for name in contract.identity}
+    return Claim(
+        key=ledger_key(scope, contract.name, identity, occurrence=judged.call.occurrence),
+        args_hash=judged.args_hash,
+        claim_id=scene.ident,
+        tool=contract.name,
+        contract=contract.id,
+        run_id=scene.run_id,
+        now=scene.now,
+        lease=plan.lease,
+    )
+
+
+def _admitted(judged: Judged, plan: Plan, scene: Scene, claim: Claim | None) -> Generator[Step, Any, Answer]:
+    contract = plan.contract
+    approval = _question(judged, contract, scene) if plan.asks else None
+    user = scene.principal.id if scene.principal else None
+    taken = (
+        charges(plan.limits, judged.arguments or {}, tool=contract.name, run_id=scene.run_id, user=user, now=scene.now)
+        if plan.limits
+        else ()
+    )
+    request = Request(scene.run_id, contract.name, contract.effect, contract.sources, scene.now, claim, taken, approval)
+    answer: Answer = yield Admit(request)
+    if answer.kind == "pending" and approval is not None and scene.asks:
+        decided = yield Ask(msgspec.structs.replace(approval, id=answer.approval or approval.id))
+        if decided is not None:
+            answer = yield Admit(request)
+    return answer
+
+
+def _question(judged: Judged, contract: Contract, scene: Scene) -> Approval:
+    scope = scene.scope(contract) or ("run", scene.run_id)
+    mark = fingerprint(contract.id, scope, judged.args_hash, judged.call.occurrence)
+    return Approval(
+        id=f"ap-{mark[:12]}",
+        fingerprint=mark,
+        tool=contract.name,
+        contract=contract.id,
+        arguments=judged.arguments,
+        run_id=scene.run_id,
+        asked_at=scene.now,
+        expires_at=scene.now + scene.snapshot.policy.approvals.expires_seconds,
+    )
+
+
+def _refuse(judged: Judged, scene: Scene, finding: Finding, room: str) -> Generator[Step, Any, Outcome]:
+    findings = judged.findings if judged.refusal is not None else (finding, *judged.notes)
+    decision: Decision = "stop" if scene.view.state.mode == "stopped" else "refuse"
+    yield Emit(event.tool_call(judged, scene, decision, findings, room))
+    outcome = refused(judged, finding, findings)
+    _count(judged, scene, outcome)
+    return outcome
+
+
+def _answered(
+    judged: Judged, plan: Plan, scene: Scene, answer: Answer, claim: Claim | None
+) -> Generator[Step, Any, Outcome]:
+    """Turn an answer that does not start the tool into an outcome."""
+    record, finding = answer.record, answer.finding
+    if answer.kind == "replay" and record is not None and claim is not None:
+        yield Emit(event.tool_call(judged, scene, "replay", judged.notes, "ledger"))
+        outcome = already_done(judged, record, plan)
+        yield Emit(event.tool_result(judged, scene, outcome, 0.0, record.output))
+        return outcome
+    assert finding is not None, "every answer but execute and replay carries a finding"
+    findings = (finding, *judged.notes)
+    decision: Decision = "ask" if answer.kind == "pending" else "refuse"
+    yield Emit(event.tool_call(judged, scene, decision, findings, "ledger" if record else "gate"))
+    reason = _halted(scene, finding)
+    return from_ledger(judged, answer, findings, reason, claim.key if claim else None)
+
+
+def _count(judged: Judged, scene: Scene, outcome: Outcome) -> None:
+    """Count equal calls that fail in a row; what the host or a person stops is not the model's doing."""
+    if outcome.ok:
+        scene.view.repeats.succeeded(judged.tool)
+    elif outcome.findings[0].blame in ("model", "tool"):
+        scene.view.repeats.failed(judged.tool, judged.args_hash)
+
+
+def _halted(scene: Scene, finding: Finding) -> StopReason:
+    """The reason a run stands still is the run's own, not that of the call it refuses."""
+    mode: Mode = scene.view.state.mode
+    if mode != "normal" and finding.code in ("run_stopped", "tools_off", "writes_off"):
+        return scene.view.state.stop_reason or "tool_failure"
+    return stop_reason_for(finding)

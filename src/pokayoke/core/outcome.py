@@ -1,0 +1,94 @@
+"""Outcomes of calls whose tool did not start: refused, waiting, or answered from the ledger."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from pokayoke.core.call import Finding, Happened, Outcome, Status, StopReason
+from pokayoke.core.gate import stop_reason_for
+from pokayoke.core.judge import Judged
+from pokayoke.core.ledger import Answer, Record
+from pokayoke.core.plan import Plan
+from pokayoke.core.present import present, refusal_text
+
+CODES: dict[str, str] = {
+    "already_done": "the same write ran before; its recorded result answers the call",
+    "invalid_before": "the same write ran before, and its output must not be used",
+}
+
+
+def refused(judged: Judged, finding: Finding, findings: tuple[Finding, ...]) -> Outcome:
+    """The outcome of a call that a room refused."""
+    return Outcome(
+        status="refused",
+        call_id=judged.call.id,
+        tool=judged.tool,
+        text=refusal_text(findings, tool=judged.tool),
+        findings=findings,
+        corrections=judged.corrections,
+        repairs=judged.repairs,
+        stop_reason=stop_reason_for(finding),
+        message=finding.message,
+        contract=judged.plan.contract.id if judged.plan else None,
+    )
+
+
+def from_ledger(
+    judged: Judged, answer: Answer, findings: tuple[Finding, ...], reason: StopReason, key: str | None
+) -> Outcome:
+    """The outcome of a call that admission did not let through."""
+    statuses: dict[str, Status] = {"in_doubt": "in_doubt", "failed": "failed", "pending": "pending"}
+    effects: dict[str, Happened] = {"in_doubt": "unknown"}
+    return msgspec.structs.replace(
+        refused(judged, findings[0], findings),
+        status=statuses.get(answer.kind, "refused"),
+        effect=effects.get(answer.kind, "none"),
+        stop_reason=reason,
+        key=key,
+        retry_after=answer.retry_after,
+        approval=answer.approval,
+    )
+
+
+def already_done(judged: Judged, record: Record, plan: Plan) -> Outcome:
+    """The outcome of a write that ran before: its recorded result, said to be of then."""
+    at = f"{datetime.fromtimestamp(record.settled_at or record.claimed_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    base = Outcome(
+        status="replayed",
+        call_id=judged.call.id,
+        tool=judged.tool,
+        corrections=judged.corrections,
+        repairs=judged.repairs,
+        effect="done",
+        contract=record.contract,
+        key=record.key,
+    )
+    if not record.output_ok:
+        finding = Finding(
+            code="invalid_before",
+            blame="tool",
+            message=f"{judged.tool} ran at {at}; its output broke the contract ({record.failure})",
+            hint=f"{judged.tool} already ran, but its answer was unusable. Do not send it again; tell the user.",
+        )
+        return msgspec.structs.replace(
+            base,
+            status="invalid_output",
+            text=refusal_text((finding,), tool=judged.tool),
+            findings=(finding, *judged.notes),
+            stop_reason="invalid_tool_output",
+            message=finding.message,
+        )
+    note = f"already ran at {at}; result of then"
+    value = None if record.output is None else msgspec.json.decode(record.output)
+    shown = present(value, tool=judged.tool, call_id=judged.call.id, trust=trust_of(plan), canonical=record.output)
+    finding = Finding(code="already_done", blame="model", message=f"{judged.tool} {note}")
+    return msgspec.structs.replace(
+        base, value=value, text=f"{note}\n{shown}", findings=(finding, *judged.notes), message=finding.message
+    )
+
+
+def trust_of(plan: Plan) -> str:
+    """What the label of a tool's output says about it: checked against a contract or not."""
+    return "unchecked" if plan.contract.unchecked else "checked"

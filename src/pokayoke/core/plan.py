@@ -1,0 +1,86 @@
+"""Everything about a contract under a policy that can be worked out before the first call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from pokayoke.core.call import CorrectionKind, Finding
+from pokayoke.core.catalogue import Catalogue
+from pokayoke.core.contract import Contract
+from pokayoke.core.gate import Rule, rules_for
+from pokayoke.core.policy import LimitPolicy, Policy, RetryPolicy, ToolOutputPolicy
+
+_LEASE_MARGIN = 10.0
+"""Seconds a claim outlives its tool's deadline: time to settle, never a licence to start again."""
+_NO_RETRY = RetryPolicy(retries=0)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How calls of one contract are treated.
+
+    Attributes:
+        contract: the contract.
+        kinds: the classes of correction that may run.
+        rules: the gate rules that can object.
+        limits: the limits that count its calls.
+        asks: True if a person has to approve each call.
+        retry: how transient failures are repeated.
+        output: what its output has to fulfil.
+        timeout: the declared deadline in seconds, or None.
+        lease: seconds a claim is believed to be alive.
+    """
+
+    contract: Contract
+    kinds: tuple[CorrectionKind, ...]
+    rules: tuple[Rule, ...]
+    limits: tuple[LimitPolicy, ...]
+    asks: bool
+    retry: RetryPolicy
+    output: ToolOutputPolicy
+    timeout: float | None
+    lease: float
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """One whole version of what is in force; a call sees exactly one."""
+
+    policy: Policy
+    catalogue: Catalogue
+    plans: Mapping[str, Plan]
+
+    def find(self, name: str) -> Plan | Finding:
+        """Return the plan for the name a model wrote, or the finding that no tool has it."""
+        found = self.catalogue.resolve(name)
+        return found if isinstance(found, Finding) else self.plans[found.id]
+
+
+def snapshot(contracts: Iterable[Contract], policy: Policy) -> Snapshot:
+    """Work everything out for these contracts under this policy.
+
+    Raises:
+        ContractError: two contracts claim one name, or a name cannot be told from another.
+    """
+    kept = tuple(contracts)
+    return Snapshot(policy, Catalogue(kept), {c.id: _plan(c, policy) for c in kept})
+
+
+def _plan(contract: Contract, policy: Policy) -> Plan:
+    reads = contract.effect == "read"
+    approvals = policy.approvals
+    # Monitor mode lets everything readable run; only the ledger stays, or it would cause second effects.
+    enforced = policy.mode == "enforce"
+    asks = contract.approval or contract.name in approvals.tools or contract.effect in approvals.effects
+    limits = (*contract.quota, *(x for x in policy.limits if x.tool in ("*", contract.name)))
+    return Plan(
+        contract=contract,
+        kinds=policy.corrections.read if reads else policy.corrections.write,
+        rules=rules_for(contract, policy),
+        limits=limits if enforced else (),
+        asks=asks and enforced,
+        retry=contract.retry or (policy.retry if reads else _NO_RETRY),
+        output=policy.validation.tool_output,
+        timeout=contract.timeout,
+        lease=(contract.timeout or policy.execution.timeout) + _LEASE_MARGIN,
+    )

@@ -1,0 +1,359 @@
+"""After execution: judge what came back, settle the claim, close or open the latch, say what happened.
+
+What enters is an admitted call and the tool's reaction; what leaves is the outcome. What must never
+happen here: a write whose effect is possible settled as if nothing had happened, or an output that
+broke its contract handed on as a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from pokayoke.core import event
+from pokayoke.core.admission import Approval
+from pokayoke.core.call import Finding, Happened, Outcome, Status
+from pokayoke.core.canonical import canonical, digest, dump
+from pokayoke.core.judge import Judged, Scene
+from pokayoke.core.lastgood import degraded_value, may_keep
+from pokayoke.core.ledger import Claim, Settlement, Settling
+from pokayoke.core.outcome import trust_of
+from pokayoke.core.output import Checked, check_output
+from pokayoke.core.plan import Plan
+from pokayoke.core.present import present, preview, refusal_text
+from pokayoke.core.state import RunState, Taint, latch, unlatch, worsen
+from pokayoke.core.steps import (
+    Compute,
+    Emit,
+    Keep,
+    Mark,
+    NotStarted,
+    Raised,
+    Reaction,
+    Returned,
+    Settle,
+    Step,
+    TimedOut,
+)
+from pokayoke.errors import ToolError
+
+CODES: dict[str, str] = {
+    "tool_failed": "the tool raised an exception",
+    "tool_timeout": "the tool did not answer before its deadline",
+    "not_started": "the host could not start the tool; nothing happened",
+    "tool_error": "the tool itself reports that it failed",
+    "no_output_contract": "nothing is promised about this tool's output, so it is unchecked",
+    "invariant_cut": "checking the output did not finish in time",
+    "not_recorded": "the effect happened, but the ledger could not record it",
+}
+
+_UNCHECKED = Finding(
+    code="no_output_contract",
+    blame="host",
+    message="the tool declares no output contract; its output was only measured and serialised",
+)
+
+
+class Entered(msgspec.Struct, frozen=True):
+    """A call that was admitted: the tool may start.
+
+    Attributes:
+        judged: what was decided.
+        plan: how the contract is treated.
+        arguments: what the tool receives.
+        located: path arguments resolved inside their roots.
+        claim: the ledger claim of a write, or None.
+    """
+
+    judged: Judged
+    plan: Plan
+    arguments: dict[str, Any]
+    located: Mapping[str, Any] | None
+    claim: Claim | None
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """How often and how long the tool ran."""
+
+    attempts: int
+    seconds: float
+    exhausted: bool
+
+
+def concluded(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> Generator[Step, Any, Outcome]:
+    """Turn a reaction into the outcome."""
+    if not isinstance(reaction, Returned):
+        return (yield from _broken(entered, scene, reaction, ran))
+    checked = yield from _check(entered, reaction.value)
+    if checked.failure is not None:
+        return (yield from _declared_failure(entered, scene, checked, ran))
+    if checked.findings and scene.snapshot.policy.mode == "enforce":
+        return (yield from _invalid(entered, scene, checked, ran))
+    return (yield from _valid(entered, scene, checked, ran))
+
+
+def _check(entered: Entered, value: Any) -> Generator[Step, Any, Checked]:
+    plan = entered.plan
+    contract = plan.contract
+    if not contract.output_hooks:
+        return check_output(value, contract, arguments=entered.arguments, policy=plan.output)
+    reaction: Reaction = yield Compute(
+        lambda: check_output(value, contract, arguments=entered.arguments, policy=plan.output), plan.timeout
+    )
+    if isinstance(reaction, Returned):
+        return cast("Checked", reaction.value)
+    why = type(reaction.error).__name__ if isinstance(reaction, Raised) else f"no answer in {plan.timeout} s"
+    finding = Finding(code="invariant_cut", blame="policy", message=f"checking the output did not finish: {why}")
+    return Checked(value=None, findings=(finding,))
+
+
+def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome]:
+    judged, plan, contract = entered.judged, entered.plan, entered.plan.contract
+    stored = checked.canonical
+    if entered.claim is not None:
+        lost = yield from _settle(entered, scene, "completed", output=None if contract.secret else _bytes(checked))
+        if lost is not None:
+            return (yield from _unrecorded(entered, scene, lost, ran))
+    elif stored is not None and may_keep(contract, checked):
+        scene.last_good.put(scene.tenant, contract.id, judged.args_hash, stored, now=scene.now)
+    if scene.view.state.taints:
+        identity = _identity(entered)
+        yield Mark(lambda state: unlatch(state, contract.name, identity))
+    text = present(checked.value, tool=contract.name, call_id=judged.call.id, trust=trust_of(plan), canonical=stored)
+    context = scene.snapshot.policy.context
+    if checked.chars > context.offload_chars and contract.effect == "read":
+        handle = yield Keep(text)
+        text = preview(checked.value, stored, handle=handle, max_chars=context.preview_chars)
+    notes = (*judged.notes, *checked.findings, *checked.notes)
+    outcome = Outcome(
+        status="ok",
+        call_id=judged.call.id,
+        tool=contract.name,
+        value=checked.value,
+        text=text,
+        content=checked.content,
+        findings=(*notes, _UNCHECKED) if checked.unchecked else notes,
+        corrections=judged.corrections,
+        repairs=judged.repairs,
+        effect="none" if entered.claim is None else "done",
+        contract=contract.id,
+        key=entered.claim.key if entered.claim else None,
+        attempts=ran.attempts,
+    )
+    yield Emit(event.tool_result(judged, scene, outcome, ran.seconds, None if contract.secret else stored))
+    return outcome
+
+
+def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome]:
+    """The output broke its contract: the effect (if any) stands, the value must not be used."""
+    judged, contract = entered.judged, entered.plan.contract
+    policy = scene.snapshot.policy.safe_mode
+    reason = event.reason_of(checked.findings[0])
+    if entered.claim is not None:
+        yield from _settle(entered, scene, "completed", output_ok=False, failure=reason)
+    taint = Taint(contract.name, _identity(entered), scene.step, reason)
+    stops = policy.on_invalid_output == "fail_closed"
+    review = _review(entered, scene, reason) if policy.on_invalid_output == "human_review" else None
+    before, after = yield Mark(lambda state: _tainted(state, taint, stops=stops), review)
+    value, findings = None, checked.findings
+    if contract.effect == "read" and not stops:
+        age, value = scene.last_good.get(
+            scene.tenant, contract.id, judged.args_hash, now=scene.now, max_age=policy.last_known_good_seconds
+        )
+        text = _degraded_text(entered, findings, value, age)
+        if value is not None:
+            value = degraded_value(value, age, findings[0].message)
+    else:
+        text = refusal_text(findings, tool=contract.name)
+    outcome = _bad(
+        entered,
+        ran,
+        status="degraded" if contract.effect == "read" and not stops else "invalid_output",
+        findings=findings,
+        effect="none" if entered.claim is None else "done",
+        text=text,
+    )
+    outcome = msgspec.structs.replace(
+        outcome,
+        value=value,
+        stop_reason="invalid_tool_output",
+        safe_mode=policy.on_invalid_output,
+        approval=review.id if review else None,
+    )
+    yield Emit(event.tool_result(judged, scene, outcome, ran.seconds, None))
+    if before.effective_mode != after.effective_mode:
+        yield Emit(event.stop(after, scene.now, scene.step, "invalid_tool_output", policy.on_invalid_output))
+    return outcome
+
+
+def _degraded_text(entered: Entered, findings: tuple[Finding, ...], value: Any, age: float) -> str:
+    contract = entered.plan.contract
+    said = refusal_text(findings, tool=contract.name)
+    if value is None:
+        return said
+    shown = present(value, tool=contract.name, call_id=entered.judged.call.id, trust="degraded")
+    return f"{said}\nThe last valid answer, {age:.0f} s old; do not write anything from it:\n{shown}"
+
+
+def _declared_failure(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome]:
+    """The tool answered that it failed. Its word is no proof that nothing happened: never run it again."""
+    contract = entered.plan.contract
+    said = checked.failure or ""
+    finding = Finding(
+        code="tool_error",
+        blame="tool",
+        message=f"{contract.name} reports a failure: {said[:300]}",
+        hint=f"{contract.name} reports a failure (quoted below as data). Change the arguments or tell the user.",
+    )
+    effect: Happened = "none"
+    if entered.claim is not None:
+        effect = "unknown"
+        yield from _settle(entered, scene, "failed_final", failure=said[:300])
+    shown = present(said, tool=contract.name, call_id=entered.judged.call.id, trust="error")
+    text = f"{refusal_text((finding,), tool=contract.name)}\n{shown}"
+    findings = (finding, *checked.findings)
+    outcome = _bad(entered, ran, status="failed", findings=findings, effect=effect, text=text)
+    yield Emit(event.tool_result(entered.judged, scene, outcome, ran.seconds, None))
+    return outcome
+
+
+def _broken(
+    entered: Entered, scene: Scene, reaction: Raised | TimedOut | NotStarted, ran: Ran
+) -> Generator[Step, Any, Outcome]:
+    """The tool raised or hung. For a write that means that nobody knows, unless the contract says so."""
+    contract = entered.plan.contract
+    harmless = isinstance(reaction, NotStarted) or (
+        isinstance(reaction, Raised) and isinstance(reaction.error, contract.no_effect_errors)
+    )
+    finding = _explain(entered, reaction, harmless=harmless, exhausted=ran.exhausted)
+    status: Status = "failed"
+    effect: Happened = "none"
+    if entered.claim is not None:
+        settling: Settling = "failed_retriable" if harmless else "in_doubt"
+        yield from _settle(entered, scene, settling, failure=finding.message)
+        if not harmless:
+            status, effect = "in_doubt", "unknown"
+    text = refusal_text((finding,), tool=contract.name)
+    outcome = _bad(entered, ran, status=status, findings=(finding,), effect=effect, text=text)
+    yield Emit(event.tool_result(entered.judged, scene, outcome, ran.seconds, None))
+    return outcome
+
+
+def _explain(entered: Entered, reaction: Raised | TimedOut | NotStarted, *, harmless: bool, exhausted: bool) -> Finding:
+    name = entered.plan.contract.name
+    doubtful = entered.claim is not None and not harmless
+    advice = (
+        "It is not known whether it took effect. Do not send it again; read the current state and tell the user."
+        if doubtful
+        else "Nothing was changed. Try other arguments or another tool, or tell the user."
+    )
+    if isinstance(reaction, TimedOut):
+        what = f"{name} did not answer within {reaction.seconds:g} s"
+        return Finding(code="tool_timeout", blame="tool", message=what, hint=f"{what}. {advice}")
+    if isinstance(reaction, NotStarted):
+        what = f"{name} could not be started"
+        return Finding(code="not_started", blame="host", message=f"{what}: {reaction.reason}", hint=f"{what}. {advice}")
+    error = reaction.error
+    told = f": {error}" if isinstance(error, ToolError) else f" ({type(error).__name__})"
+    again = " after several tries" if exhausted else ""
+    return Finding(
+        code="tool_failed",
+        blame="tool",
+        message=f"{name} raised {type(error).__name__}: {str(error)[:300]}",
+        hint=f"{name} failed{again}{told[:300]}. {advice}",
+        data={"reason": type(error).__name__},
+    )
+
+
+def _bad(
+    entered: Entered, ran: Ran, *, status: Status, findings: tuple[Finding, ...], effect: Happened, text: str
+) -> Outcome:
+    judged = entered.judged
+    return Outcome(
+        status=status,
+        call_id=judged.call.id,
+        tool=judged.tool,
+        text=text,
+        findings=(*findings, *judged.notes),
+        corrections=judged.corrections,
+        repairs=judged.repairs,
+        effect=effect,
+        stop_reason="in_doubt" if status == "in_doubt" else "tool_failure",
+        message=findings[0].message,
+        contract=entered.plan.contract.id,
+        key=entered.claim.key if entered.claim else None,
+        attempts=ran.attempts,
+        retry_exhausted=ran.exhausted,
+    )
+
+
+def _settle(
+    entered: Entered,
+    scene: Scene,
+    state: Settling,
+    *,
+    output: bytes | None = None,
+    output_ok: bool = True,
+    failure: str = "",
+) -> Generator[Step, Any, Finding | None]:
+    claim = entered.claim
+    assert claim is not None, "only a claimed write is settled"
+    lost: Finding | None = yield Settle(
+        Settlement(claim.key, claim.claim_id, state, scene.now, output, output_ok=output_ok, failure=failure),
+        claim.tool,
+    )
+    return lost
+
+
+def _unrecorded(entered: Entered, scene: Scene, lost: Finding, ran: Ran) -> Generator[Step, Any, Outcome]:
+    """The write succeeded and the ledger could not say so: an honest doubt, not a success."""
+    text = refusal_text((lost,), tool=entered.plan.contract.name)
+    outcome = _bad(entered, ran, status="in_doubt", findings=(lost,), effect="done", text=text)
+    yield Emit(event.tool_result(entered.judged, scene, outcome, ran.seconds, None))
+    return outcome
+
+
+def not_recorded(tool: str, reason: str) -> Finding:
+    """The finding for a completion that the ledger did not take."""
+    return Finding(
+        code="not_recorded",
+        blame="host",
+        message=f"{tool} took effect, but the ledger did not record it: {reason}",
+        hint=f"{tool} took effect, but this could not be recorded. Do not send it again; tell the user.",
+    )
+
+
+def _tainted(state: RunState, taint: Taint, *, stops: bool) -> RunState:
+    state = latch(state, taint)
+    return worsen(state, "stopped", "invalid_tool_output") if stops else state
+
+
+def _identity(entered: Entered) -> str:
+    """Digest of the identity arguments: what makes two calls of a tool ask for the same thing."""
+    names = entered.plan.contract.identity
+    if names is None:
+        return entered.judged.args_hash
+    return digest(canonical({name: entered.arguments.get(name) for name in names}))
+
+
+def _review(entered: Entered, scene: Scene, reason: str) -> Approval:
+    """The question to a person that goes with an invalid output: may writes go on?"""
+    contract, judged = entered.plan.contract, entered.judged
+    mark = digest(f"{scene.run_id}\x00{contract.id}\x00{judged.args_hash}\x00{scene.step}".encode())
+    return Approval(
+        id=f"rv-{mark[:12]}",
+        fingerprint=mark,
+        tool=contract.name,
+        contract=contract.id,
+        arguments={"reason": reason, "identity": _identity(entered)},
+        run_id=scene.run_id,
+        asked_at=scene.now,
+        expires_at=scene.now + scene.snapshot.policy.approvals.expires_seconds,
+        kind="output",
+    )
+
+
+def _bytes(checked: Checked) -> bytes:
+    return dump(checked.value) if checked.canonical is None else checked.canonical

@@ -1,0 +1,29 @@
+"""Which failures may go away by themselves, and may be tried again because nothing has happened."""
+
+from __future__ import annotations
+
+from pokayoke.core.contract import Contract
+from pokayoke.core.steps import Raised, Reaction, Returned
+from pokayoke.core.wire import as_wire
+
+# RFC 9110 (408, 502, 503, 504), RFC 6585 (429), RFC 8470 (425): the same request may succeed later.
+_TRANSIENT_STATUS = frozenset((408, 425, 429, 502, 503, 504))
+
+
+def is_transient(contract: Contract, reaction: Reaction) -> bool:
+    """True if the same call may be made again without being a second effect.
+
+    A read may always be repeated after a connection error or a status that says "later". Anything
+    else has to raise an exception that its contract declares to have had no effect. A deadline that
+    passed is not repeated: a tool that hangs would hang again, with one more worker lost.
+    """
+    reads = contract.effect == "read"
+    if isinstance(reaction, Raised):
+        if isinstance(reaction.error, contract.no_effect_errors):
+            return not contract.transient_errors or isinstance(reaction.error, contract.transient_errors)
+        kinds = contract.transient_errors or (ConnectionError, TimeoutError)
+        return reads and isinstance(reaction.error, kinds)
+    if isinstance(reaction, Returned):
+        wire = as_wire(reaction.value) if reads and not isinstance(reaction.value, str) else None
+        return wire is not None and wire.status in _TRANSIENT_STATUS
+    return False

@@ -1,0 +1,86 @@
+"""All calls of one message: reads side by side, writes alone and in order, one outcome for each.
+
+A write waits for everything before it, so that it can never be built on a read that turns out
+invalid. Call ids repeat in real recordings; the place in the message is what an outcome answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.intake import is_cut
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
+
+BatchInvoke = Callable[[ToolCall, dict[str, Any]], Any]
+Group = list[tuple[int, ToolCall]]
+
+
+def batch(run: Run, calls: Sequence[ToolCall], stop_reason: str | None, invoke: BatchInvoke | None) -> list[Outcome]:
+    """Run the calls of one message and return their outcomes in order."""
+    outcomes: dict[int, Outcome] = {}
+    for group in _groups(run, _cut(calls, stop_reason)):
+        if len(group) == 1:
+            place, call = group[0]
+            outcomes[place] = run.call(call, invoke=_bound(invoke, call))
+            continue
+        limit = run.snapshot.policy.execution.concurrency
+        with ThreadPoolExecutor(min(limit, len(group)), thread_name_prefix="pokayoke-batch") as pool:
+            waiting = {
+                place: pool.submit(contextvars.copy_context().run, run.call, call, invoke=_bound(invoke, call))
+                for place, call in group
+            }
+        outcomes.update((place, future.result()) for place, future in waiting.items())
+    return [outcomes[place] for place in range(len(calls))]
+
+
+async def abatch(
+    run: Run, calls: Sequence[ToolCall], stop_reason: str | None, invoke: BatchInvoke | None
+) -> list[Outcome]:
+    """`batch` for asynchronous code."""
+    outcomes: dict[int, Outcome] = {}
+    slots = asyncio.Semaphore(run.snapshot.policy.execution.concurrency)
+
+    async def one(place: int, call: ToolCall) -> None:
+        async with slots:
+            outcomes[place] = await run.acall(call, invoke=_bound(invoke, call))
+
+    for group in _groups(run, _cut(calls, stop_reason)):
+        await asyncio.gather(*(one(place, call) for place, call in group))
+    return [outcomes[place] for place in range(len(calls))]
+
+
+def _cut(calls: Sequence[ToolCall], stop_reason: str | None) -> Sequence[ToolCall]:
+    """A cut anywhere in a message is a cut of the message: every call of it carries the proof."""
+    proof = next((reason for reason in (stop_reason, *(c.stop_reason for c in calls)) if is_cut(reason)), None)
+    if proof is None:
+        return calls
+    return [msgspec.structs.replace(call, stop_reason=proof) for call in calls]
+
+
+def _groups(run: Run, calls: Sequence[ToolCall]) -> Iterator[Group]:
+    """Split into groups that may run side by side: neighbouring reads, or one call of another kind."""
+    reads: Group = []
+    for place, call in enumerate(calls):
+        plan = run.snapshot.find(call.name)
+        if not isinstance(plan, Finding) and plan.contract.effect == "read":
+            reads.append((place, call))
+            continue
+        if reads:
+            yield reads
+            reads = []
+        yield [(place, call)]
+    if reads:
+        yield reads
+
+
+def _bound(invoke: BatchInvoke | None, call: ToolCall) -> Callable[[dict[str, Any]], Any] | None:
+    return None if invoke is None else lambda arguments: invoke(call, arguments)

@@ -1,0 +1,36 @@
+"""The only clock. Everything else is handed its readings, so a test can hold the time still."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where a guard gets its time from."""
+
+    def now(self) -> float:
+        """Wall-clock seconds since the epoch: for people and for records."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never run backwards: for deadlines and durations."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait before a retry."""
+        ...
+
+    async def asleep(self, seconds: float) -> None:
+        """Wait before a retry in asynchronous code."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    now = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
+    sleep = staticmethod(time.sleep)
+    asleep = staticmethod(asyncio.sleep)

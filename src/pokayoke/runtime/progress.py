@@ -1,0 +1,155 @@
+"""What a run remembers while it is open: its state, what it has used up, what it has put aside."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from pokayoke.core.admission import Approval, Request
+from pokayoke.core.call import Finding, Outcome
+from pokayoke.core.ledger import EXECUTE, Answer
+from pokayoke.core.policy import BudgetPolicy
+from pokayoke.core.state import Repeats, RunState, blocked, over_budget, worsen
+from pokayoke.core.tokens import TokenCounter
+from pokayoke.errors import ToolError
+from pokayoke.runtime.clock import Clock
+from pokayoke.stores.base import Store
+
+Change = Callable[[RunState], RunState]
+_KEPT_TEXTS = 16
+
+
+class Progress:
+    """The moving parts of a run, behind one lock.
+
+    Attributes:
+        state: what a restart would find.
+        repeats: failed calls of this turn.
+        tokens: the token counter.
+        done: names of the tools whose effect happened, in order.
+        not_done: what did not end well, with reasons, in order.
+    """
+
+    def __init__(self, state: RunState, store: Store, clock: Clock) -> None:
+        """Go on from `state`."""
+        self.state = state
+        self.repeats = Repeats()
+        self.tokens = TokenCounter()
+        self.done: list[str] = []
+        self.not_done: list[str] = []
+        self._store, self._clock = store, clock
+        self._lock = threading.RLock()
+        self._step, self._calls, self._rounds = state.step, state.calls, state.rounds
+        self._in_batch = 0
+        self._begun = clock.monotonic()
+        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._handles = 0
+
+    @property
+    def step(self) -> int:
+        """The number of the latest call."""
+        return self._step
+
+    def next_step(self) -> int:
+        """Count a call and return its number."""
+        with self._lock:
+            self._step += 1
+            if not self._in_batch:
+                self._rounds += 1
+            return self._step
+
+    @contextmanager
+    def one_round(self) -> Iterator[None]:
+        """Count everything inside as one round."""
+        with self._lock:
+            self._rounds += 1
+            self._in_batch += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._in_batch -= 1
+
+    def change(self, how: Change, review: Approval | None = None) -> tuple[RunState, RunState]:
+        """Change the state and keep it where a restart finds it. Returns the states before and after."""
+        with self._lock:
+            before = self.state
+            after = how(before)
+            if after is not before:
+                self._save(after)
+            if review is not None:
+                self._store.propose(review)
+        return before, after
+
+    def save(self) -> None:
+        """Keep the totals, too."""
+        with self._lock:
+            self._save(self.state)
+
+    def spend(self, budgets: BudgetPolicy) -> Finding | None:
+        """Take a call from the budgets, or say which one is used up: then only an answer is allowed."""
+        with self._lock:
+            self._calls += 1
+            used: tuple[tuple[str, float, float | None], ...] = (
+                ("calls", self._calls, budgets.calls),
+                ("rounds", self._rounds, budgets.rounds),
+                ("tokens", self.tokens.total, budgets.tokens),
+                ("seconds", self._clock.monotonic() - self._begun, budgets.seconds),
+            )
+            for kind, amount, allowed in used:
+                if allowed is not None and amount > allowed:
+                    self.change(lambda state: worsen(state, "final_answer", "budget_exhausted"))
+                    return over_budget(kind, amount, allowed)
+        return None
+
+    def admit(self, request: Request) -> Answer:
+        """Admit a call that nothing but this run's own state can stop."""
+        finding = blocked(self.state, request.effect, request.sources)
+        return EXECUTE if finding is None else Answer("refuse", finding)
+
+    def ended(self, outcome: Outcome) -> Outcome:
+        """Remember what became of a call."""
+        self.tokens.add(outcome.text)
+        if not outcome.ok:
+            self.not_done.append(f"{outcome.tool}: {outcome.stop_reason}")
+        elif outcome.effect == "done":
+            self.done.append(outcome.tool)
+        return outcome
+
+    @property
+    def keeps_texts(self) -> bool:
+        """True if there is something to page through."""
+        return bool(self._texts)
+
+    def keep(self, text: str) -> str:
+        """Keep a large text for paging; the oldest is dropped beyond sixteen. Returns its handle."""
+        with self._lock:
+            self._handles += 1
+            handle = f"out-{self._handles}"
+            self._texts[handle] = text
+            if len(self._texts) > _KEPT_TEXTS:
+                self._texts.popitem(last=False)
+        return handle
+
+    def page(self, handle: str, offset: int = 0, limit: int = 4_000) -> str:
+        """Return `limit` characters of a kept text from `offset` on, and how to go on.
+
+        Raises:
+            ToolError: nothing is kept under that handle (any more).
+        """
+        text = self._texts.get(handle)
+        if text is None:
+            raise ToolError(f"there is no kept output {handle!r}; call the tool again")
+        end = min(len(text), offset + limit)
+        rest = f" Continue with offset {end}." if end < len(text) else ""
+        return f"{text[offset:end]}\n[characters {offset} to {end} of {len(text)}.{rest}]"
+
+    def _save(self, state: RunState) -> None:
+        self.state = msgspec.structs.replace(
+            state, step=self._step, calls=self._calls, rounds=self._rounds, tokens=self.tokens.total
+        )
+        self._store.save_run(self.state)

@@ -1,0 +1,343 @@
+"""One agent run: it takes tool calls, remembers what it must, and says how it ended."""
+
+from __future__ import annotations
+
+import inspect
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pokayoke.core import event
+from pokayoke.core.admission import Approval
+from pokayoke.core.answer import Answer, final_answer
+from pokayoke.core.call import Mode, Outcome, StopReason, ToolCall, Verdict
+from pokayoke.core.contract import Contract
+from pokayoke.core.definitions import definitions
+from pokayoke.core.flow import enter, leave, walk
+from pokayoke.core.gate import Principal, offered
+from pokayoke.core.judge import Scene, judging, verdict_of
+from pokayoke.core.plan import Snapshot
+from pokayoke.core.result import Entered, Ran
+from pokayoke.core.state import Repeats, RunState, begin_turn, blocked, unlatch, worsen
+from pokayoke.core.steps import Raised, Reaction, Returned
+from pokayoke.errors import ToolError, UsageError
+from pokayoke.runtime.batch import abatch, batch
+from pokayoke.runtime.driver import Continuation, World, adrive, drive
+from pokayoke.runtime.progress import Progress
+from pokayoke.runtime.ticket import Ticket
+from pokayoke.runtime.trace import Ring
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.guard import Guard
+
+BatchContinuation = Callable[[ToolCall, dict[str, Any]], Any]
+
+
+class Run:
+    """Made by `Guard.run`. A context manager, synchronous and asynchronous; thread-safe.
+
+    Attributes:
+        id: the run's id.
+        guard: the guard it belongs to.
+        session: id of the session, if any.
+        tenant: whose data it is, if there are several.
+        principal: on whose behalf it acts, if known.
+        trace: the latest events, oldest first.
+        progress: what it remembers while it is open.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        run_id: str,
+        *,
+        named: bool,
+        session: str | None,
+        tenant: str | None,
+        principal: Principal | None,
+        state: RunState,
+    ) -> None:
+        """Open or reopen a run. `named` tells whether the host chose the id."""
+        self.id, self.guard = run_id, guard
+        self.session, self.tenant, self.principal = session, tenant, principal
+        self.trace = Ring(guard.snapshot.policy.trace.ring)
+        self.progress = Progress(state, guard.store, guard.clock)
+        self._named = named
+        self._opening = uuid.uuid4().hex
+        self._closed = False
+
+    @property
+    def mode(self) -> Mode:
+        """normal, safe_mode (reads only), final_answer (no tools) or stopped."""
+        return self.state.effective_mode
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why writes or the run stopped; `success` for a run that was closed in normal mode."""
+        if self.state.stop_reason is not None:
+            return self.state.stop_reason
+        if self.state.taints:
+            return "invalid_tool_output"
+        return "success" if self._closed else None
+
+    @property
+    def state(self) -> RunState:
+        """What a restart would find."""
+        return self.progress.state
+
+    @property
+    def repeats(self) -> Repeats:
+        """Failed calls of this turn."""
+        return self.progress.repeats
+
+    @property
+    def tokens(self) -> int:
+        """Tokens so far: reported ones, and estimates since the last report."""
+        return self.progress.tokens.total
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The contracts and the policy in force."""
+        return self.guard.paged if self.progress.keeps_texts else self.guard.snapshot
+
+    # -- what the host says ------------------------------------------------------------------------
+
+    def user(self, text: str) -> None:
+        """Begin a turn with the user's text: streaks and `final_answer` end, totals and the latch stay."""
+        self.guard.refresh()
+        self.progress.repeats.clear()
+        self.progress.tokens.add(text)
+        self.progress.change(begin_turn)
+
+    def usage(self, tokens: int) -> None:
+        """Report the tokens the provider counted for the conversation so far; estimates start from there."""
+        self.progress.tokens.report(tokens)
+
+    def stop(self, reason: StopReason = "kill_switch") -> None:
+        """Stop the run: no tool runs any more."""
+        before, after = self.progress.change(lambda state: worsen(state, "stopped", reason))
+        if before.mode != after.mode:
+            self.emit(event.stop(after, self.guard.clock.now(), self.progress.step, reason, None))
+
+    def clear_latch(self, tool: str, *, by: str, reason: str) -> None:
+        """Let writes go on although a tool's last output was invalid: a person takes responsibility."""
+        self.progress.change(lambda state: unlatch(state, tool))
+        self._note("latch", tool=tool, ok=True, by=by, reason=reason)
+
+    # -- tool calls --------------------------------------------------------------------------------
+
+    def check(self, call: ToolCall) -> Verdict:
+        """Say what would be decided about a call. Runs no tool and records nothing."""
+        judged = drive(judging(call, self._scene(self.progress.step + 1)), World(self, None))
+        if judged.refusal is not None or judged.plan is None:
+            return verdict_of(judged, "refuse")
+        contract = judged.plan.contract
+        halted = blocked(self.state, contract.effect, contract.sources)
+        if halted is not None:
+            return verdict_of(judged, "stop" if halted.code == "run_stopped" else "refuse", halted)
+        return verdict_of(judged, "ask" if judged.plan.asks else "allow")
+
+    def call(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
+        """Take one tool call from the model's text to an outcome.
+
+        Args:
+            call: what the model asks for.
+            invoke: runs the tool instead of the contract's handler; called with the effective arguments.
+        """
+        return self.progress.ended(drive(walk(call, self._next()), World(self, invoke)))
+
+    async def acall(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
+        """`call` for asynchronous code; `invoke` may return an awaitable."""
+        return self.progress.ended(await adrive(walk(call, self._next()), World(self, invoke)))
+
+    def call_batch(
+        self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchContinuation | None = None
+    ) -> list[Outcome]:
+        """Take all calls of one message: reads side by side, writes in order, one outcome for each.
+
+        Args:
+            calls: the calls in the order of the message.
+            stop_reason: why the provider says the message ended; a cut message stops every call.
+            invoke: runs a tool instead of its handler; called with the call and the effective arguments.
+        """
+        with self.progress.one_round():
+            return batch(self, calls, stop_reason, invoke)
+
+    async def acall_batch(
+        self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchContinuation | None = None
+    ) -> list[Outcome]:
+        """`call_batch` for asynchronous code."""
+        with self.progress.one_round():
+            return await abatch(self, calls, stop_reason, invoke)
+
+    def begin(self, call: ToolCall) -> Ticket:
+        """Walk a call up to the tool's door, for frameworks with a hook before and a hook after a tool.
+
+        A ticket that is never finished leaves its claim open: the write becomes in doubt.
+        """
+        scene = self._next()
+        return self._ticket(scene, drive(enter(call, scene), World(self, None)))
+
+    async def abegin(self, call: ToolCall) -> Ticket:
+        """`begin` for asynchronous code."""
+        scene = self._next()
+        return self._ticket(scene, await adrive(enter(call, scene), World(self, None)))
+
+    def finish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
+        """Judge what the framework's tool answered and settle the claim.
+
+        Args:
+            ticket: from `begin`.
+            result: what the tool returned.
+            error: what it raised, or its error text; then `result` is not looked at.
+
+        Raises:
+            UsageError: the ticket was finished before.
+        """
+        if (ended := ticket.close()) is not None:
+            return ended
+        rest = leave(ticket.entered, ticket.scene, _reaction(result, error), self._ran(ticket))
+        return self.progress.ended(drive(rest, World(self, None)))
+
+    async def afinish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
+        """`finish` for asynchronous code."""
+        if (ended := ticket.close()) is not None:
+            return ended
+        rest = leave(ticket.entered, ticket.scene, _reaction(result, error), self._ran(ticket))
+        return self.progress.ended(await adrive(rest, World(self, None)))
+
+    # -- what the model gets -----------------------------------------------------------------------
+
+    def tools(self, format: Literal["openai", "anthropic", "mcp"] = "openai") -> list[dict[str, Any]]:  # noqa: A002 - the published name
+        """Return the definitions offered to the model now; none once only an answer is allowed."""
+        if self.mode in ("final_answer", "stopped"):
+            return []
+        plans, access = self.snapshot.plans.values(), self.snapshot.policy.access
+        shown = [plan.contract for plan in plans if offered(plan.contract, access, self.principal)]
+        return definitions(shown, format=format)
+
+    def answer(self, text: str | None) -> Answer:
+        """Check the model's last answer: its own text if it says something, else an honest fallback."""
+        return final_answer(text, self.progress.done, self.progress.not_done, self.stop_reason)
+
+    # -- opening and closing -----------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        """Use the run in a with block."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close the run."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Use the run in an async with block."""
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Close the run."""
+        self.close()
+
+    def close(self) -> None:
+        """Say that the run is over and write the trace out. A closed run may be reopened by its id."""
+        if not self._closed:
+            self._closed = True
+            self.progress.save()
+            self.guard.trace.flush()
+
+    # -- what the driver needs ---------------------------------------------------------------------
+
+    def notice(self, step: str) -> None:
+        """Tell the host's hook how far a call has come."""
+        if self.guard.on_step is not None:
+            self.guard.on_step(step)
+
+    def emit(self, happened: dict[str, Any]) -> None:
+        """Write a trace event."""
+        self.trace.append(self.guard.trace.record(happened))
+
+    def ask(self, approval: Approval) -> bool | None:
+        """Put a question to the host's callback; its answer is kept like a person's."""
+        return self._decided(approval, self.guard.question(approval))
+
+    async def aask(self, approval: Approval) -> bool | None:
+        """`ask`, awaiting an asynchronous callback."""
+        said = self.guard.question(approval)
+        return self._decided(approval, await said if inspect.isawaitable(said) else said)
+
+    def handler(self, contract: Contract) -> Callable[..., Any]:
+        """Return the function that runs a contract's tool.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if contract.handler is not None:
+            return contract.handler
+        if contract is self.guard.pager:
+            return self.progress.page
+        raise UsageError(f"{contract.name} has no handler: give the contract one, or pass invoke= to call()")
+
+    def late(self, tool: str, key: str | None, reaction: Reaction) -> None:
+        """Record that a tool came back after its deadline; the result is never delivered."""
+        self._note("late_effect", tool=tool, ok=False, reason=type(reaction).__name__.lower(), key=key)
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _next(self) -> Scene:
+        return self._scene(self.progress.next_step())
+
+    def _scene(self, step: int) -> Scene:
+        guard = self.guard
+        return Scene(
+            snapshot=self.snapshot,
+            view=self,
+            run_id=self.id,
+            scope=self._scope,
+            tenant=self.tenant,
+            principal=self.principal,
+            step=step,
+            now=guard.clock.now(),
+            ident=f"{self._opening}-{step}",
+            last_good=guard.last_good,
+            asks=guard.on_ask is not None,
+        )
+
+    def _scope(self, contract: Contract) -> tuple[str, str] | None:
+        """Within what an equal write happens once. None if the host named nothing a restart would know."""
+        if contract.scope == "global":
+            return ("global", "")
+        named: dict[str, str | None] = {
+            "run": self.id if self._named or not self.guard.store.durable else None,
+            "session": self.session,
+            "tenant": self.tenant,
+        }
+        order = ("run", "session", "tenant") if contract.scope == "run" else (contract.scope,)
+        for kind in order:
+            ident = named[kind]
+            if ident is not None:
+                return (kind, ident if self.tenant is None else f"{self.tenant}\x1f{ident}")
+        return None
+
+    def _note(self, what: str, **fields: Any) -> None:
+        self.emit({
+            "ts": self.guard.clock.now(), "run_id": self.id, "step": self.progress.step, "event": what, **fields
+        })  # fmt: skip
+
+    def _decided(self, approval: Approval, answer: bool | None) -> bool | None:
+        if answer is not None:
+            self.guard.approvals.answer(approval.id, approved=answer, by="on_ask", reason="answered by the callback")
+        return answer
+
+    def _ticket(self, scene: Scene, entered: Entered | Outcome) -> Ticket:
+        if isinstance(entered, Outcome):
+            return Ticket(scene, None, self.progress.ended(entered), 0.0)
+        return Ticket(scene, entered, None, self.guard.clock.monotonic())
+
+    def _ran(self, ticket: Ticket) -> Ran:
+        return Ran(1, self.guard.clock.monotonic() - ticket.begun, exhausted=False)
+
+
+def _reaction(result: Any, error: BaseException | str | None) -> Reaction:
+    if error is None:
+        return Returned(result)
+    return Raised(ToolError(error) if isinstance(error, str) else error)

@@ -1,0 +1,47 @@
+"""A call between its two halves: admitted, with the tool in a framework's hands."""
+
+from __future__ import annotations
+
+from pokayoke.core.call import Outcome
+from pokayoke.core.judge import Scene
+from pokayoke.core.result import Entered
+from pokayoke.errors import UsageError
+
+
+class Ticket:
+    """Made by `Run.begin`, handed in once to `Run.finish`.
+
+    Attributes:
+        outcome: what the model gets if the tool must not run; None if it may.
+        arguments: what the tool has to receive; None if it must not run.
+    """
+
+    def __init__(self, scene: Scene, entered: Entered | None, outcome: Outcome | None, begun: float) -> None:
+        """Hold an admitted call, or the outcome of one that was not."""
+        self.scene, self.begun = scene, begun
+        self.outcome = outcome
+        self.arguments = entered.arguments if entered else None
+        self._entered = entered
+        self._open = True
+
+    @property
+    def ok(self) -> bool:
+        """True if the tool may run now."""
+        return self.outcome is None
+
+    @property
+    def entered(self) -> Entered:
+        """The admitted call."""
+        assert self._entered is not None, "only an admitted call is concluded"
+        return self._entered
+
+    def close(self) -> Outcome | None:
+        """Hand the ticket in. Returns the outcome if the call ended before the tool.
+
+        Raises:
+            UsageError: it was handed in before.
+        """
+        if not self._open:
+            raise UsageError("this ticket was finished before; begin() the call again")
+        self._open = False
+        return self.outcome

@@ -1,0 +1,146 @@
+"""Threads for functions that must be cut at a deadline: reused, one handoff per call.
+
+Python cannot stop a thread. A function that outlives its deadline is not listened to any more; its
+thread counts as lost until it comes back, and lost threads are bounded.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from pokayoke.core.steps import NotStarted, Raised, Reaction, Returned, TimedOut
+
+Late = Callable[[Reaction], None]
+
+
+def react(function: Callable[[], Any]) -> Reaction:
+    """Call a user's function; whatever it raises is a reaction. Only Ctrl-C goes through."""
+    try:
+        return Returned(function())
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - SystemExit in a tool must not end the host
+        return Raised(error)
+
+
+class Job:
+    """One function on its way through a worker. Exactly one side takes the result."""
+
+    __slots__ = ("_context", "_function", "_late", "_lock", "_ready", "_taken", "reaction")
+
+    def __init__(self, function: Callable[[], Any], ready: Callable[[], None]) -> None:
+        """Call `ready` in the worker's thread once the reaction is there and still wanted."""
+        self._function = function
+        self._context = contextvars.copy_context()
+        self._ready = ready
+        self._lock = threading.Lock()
+        self._taken = False
+        self._late: Late | None = None
+        self.reaction: Reaction | None = None
+
+    def run(self, free: Callable[[], None]) -> bool:
+        """Run in the worker. Returns False if nobody waited for the result any more.
+
+        `free` is called before the waiting side wakes up, so that its next call finds this thread.
+        """
+        try:
+            reaction = react(lambda: self._context.run(self._function))
+        except KeyboardInterrupt as error:
+            reaction = Raised(error)
+        with self._lock:
+            self.reaction = reaction
+            late = self._late
+            if not self._taken:
+                self._taken = True
+                free()
+                self._ready()
+                return True
+        free()
+        if late is not None:
+            late(reaction)
+        return False
+
+    def abandon(self, late: Late | None) -> bool:
+        """Stop waiting. Returns False if the result came at the last moment after all."""
+        with self._lock:
+            if self._taken:
+                return False
+            self._taken, self._late = True, late
+            return True
+
+
+class Workers:
+    """A pool of daemon threads that grows as needed and forgets the ones that hang.
+
+    Args:
+        max_lost: hanging threads allowed; beyond that nothing is started.
+    """
+
+    def __init__(self, max_lost: int = 32) -> None:
+        """Begin without threads."""
+        self._max_lost = max_lost
+        self._idle: list[SimpleQueue[Job]] = []
+        self._lost = 0
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+
+    @property
+    def lost(self) -> int:
+        """Threads that hang past their deadline at this moment."""
+        return self._lost
+
+    def run(self, function: Callable[[], Any], timeout: float, late: Late | None = None) -> Reaction:
+        """Run `function`, wait `timeout` seconds for it at most.
+
+        Args:
+            function: what to run; it keeps running if it does not come back in time.
+            timeout: seconds.
+            late: called (in the worker) with the reaction if that comes after the deadline.
+        """
+        done = threading.Lock()
+        done.acquire()
+        job = self.start(function, done.release)
+        if job is None:
+            return self.refusal()
+        if not done.acquire(timeout=timeout) and self.give_up(job, late):
+            return TimedOut(timeout)
+        assert job.reaction is not None, "a finished job has a reaction"
+        return job.reaction
+
+    def start(self, function: Callable[[], Any], ready: Callable[[], None]) -> Job | None:
+        """Hand a function to a thread; None if too many threads hang already."""
+        if self._pid != os.getpid():  # after a fork the parent's threads do not exist here
+            self._idle, self._lost, self._pid = [], 0, os.getpid()
+        if self._lost >= self._max_lost:
+            return None
+        job = Job(function, ready)
+        try:
+            inbox = self._idle.pop()
+        except IndexError:
+            inbox = SimpleQueue()
+            threading.Thread(target=self._work, args=(inbox,), name="pokayoke-worker", daemon=True).start()
+        inbox.put(job)
+        return job
+
+    def give_up(self, job: Job, late: Late | None) -> bool:
+        """Count the job's thread as lost. Returns False if its result came after all."""
+        with self._lock:
+            if not job.abandon(late):
+                return False
+            self._lost += 1
+        return True
+
+    def refusal(self) -> NotStarted:
+        """The reaction for a function that found no thread."""
+        return NotStarted(f"{self._lost} earlier calls hang past their deadline")
+
+    def _work(self, inbox: SimpleQueue[Job]) -> None:
+        while True:
+            if not inbox.get().run(lambda: self._idle.append(inbox)):
+                with self._lock:
+                    self._lost -= 1
