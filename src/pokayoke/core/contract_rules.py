@@ -137,7 +137,10 @@ def check_contract(contract: Contract) -> None:
     """
     for why in _contradictions(contract):
         raise ContractError(f"{contract.name}: {why}")
-    compile_correctors(contract.correctors, contract.input.raw)
+    try:
+        compile_correctors(contract.correctors, contract.input.raw)
+    except ContractError as exc:
+        raise ContractError(f"{contract.name}: {exc}") from None
 
 
 def _contradictions(contract: Contract) -> Iterator[str]:

@@ -56,6 +56,7 @@ _PLAIN: dict[str, Any] = {
 }
 
 
+_EMPTY_BY_DEFAULT = ("correctors", "paths")
 _AS_THEY_ARE = ("input_schema", "output_schema", "schemas")
 
 
@@ -73,6 +74,82 @@ def openai(definition: Mapping[str, Any]) -> dict[str, Any]:
         "description": _description(function),
         # The API's documentation: leaving parameters out defines a function with an empty parameter list.
         "input_schema": _schema(function, "parameters", absent=_NO_ARGUMENTS),
+    }
+
+
+def anthropic(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a tool definition of the messages API."""
+    if "input_schema" not in definition:
+        raise ContractError(
+            f"{definition.get('name')!r} has no input_schema: it is a tool that the provider runs or defines"
+        )
+    return {
+        "name": _name(definition),
+        "description": _description(definition),
+        "input_schema": _schema(definition, "input_schema"),
+    }
+
+
+def mcp(entry: Mapping[str, Any], *, trusted_hints: bool) -> dict[str, Any]:
+    """Read one entry of a `tools/list` answer.
+
+    The specification calls annotations hints that a client must not rely on unless it trusts the server.
+    """
+    fields: dict[str, Any] = {
+        "name": _name(entry),
+        "description": _description(entry) or str(entry.get("title") or ""),
+        "input_schema": _schema(entry, "inputSchema"),
+    }
+    if entry.get("outputSchema") is not None:
+        fields["output_schema"] = _schema(entry, "outputSchema")
+    hints = entry.get("annotations")
+    if trusted_hints and isinstance(hints, Mapping):
+        told = cast(Mapping[str, Any], hints)
+        if told.get("readOnlyHint") is True:
+            fields["effect"] = "read"
+        elif told.get("destructiveHint") is True:
+            fields["effect"] = "destructive"
+        fields["idempotent"] = told.get("idempotentHint") is True
+        fields["open_world"] = told.get("openWorldHint") is not False
+    return fields
+
+
+def mapping(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Read plain data whose keys are the names of contract fields."""
+    name = data.get("name")
+    unknown = data.keys() - _PLAIN.keys() - _STRUCTURED.keys()
+    if unknown:
+        known = ", ".join(sorted(_PLAIN | _STRUCTURED))
+        raise ContractError(f"contract {name!r}: unknown key {', '.join(map(repr, sorted(unknown)))}. Known: {known}")
+    if "name" not in data:
+        raise ContractError("a contract needs a name")
+    fields: dict[str, Any] = {}
+    for key, value in data.items():
+        kind = _STRUCTURED.get(key) or _PLAIN[key]
+        try:
+            fields[key] = msgspec.convert(value, kind)
+        except msgspec.ValidationError as exc:
+            raise ContractError(f"contract {name!r}: {key}: {exc}") from None
+    return fields
+
+
+def to_mapping(contract: Contract) -> dict[str, Any]:
+    """Return what of a contract is data and differs from the defaults."""
+    found: dict[str, Any] = {"name": contract.name, "version": contract.version}
+    described = type(contract).__dataclass_fields__
+    for key in (*_PLAIN, *_STRUCTURED):
+        value: Any = getattr(contract, key)
+        if key == "invariants":
+            value = tuple(rule for rule in value if isinstance(rule, msgspec.Struct))
+        if key == "correctors":
+            value = {name: entry for name, entry in value.items() if not has_code(entry)}
+        default = {} if key in _EMPTY_BY_DEFAULT else described[key].default
+        if value is not None and value != default:
+            found[key] = value if key in _AS_THEY_ARE else msgspec.json.decode(msgspec.json.encode(value))
+    return found
+
+
+_NO_ARGUMENTS),
     }
 
 
