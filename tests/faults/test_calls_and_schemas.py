@@ -71,7 +71,7 @@ def test_row_23_an_invariant_that_raises_makes_the_output_invalid(error):
 def test_row_23_an_invariant_that_hangs_is_cut_at_the_deadline():
     """With a declared deadline a hanging invariant costs that long, and the output is invalid."""
     gate = threading.Event()
-    hanging = read(lambda: {"n": 1}, timeout=0.05, invariants=(lambda output, arguments: gate.wait(20),))
+    hanging = read(lambda: {"n": 1}, timeout=0.05, invariants=(lambda output, arguments: gate.wait(20) is None,))
     outcome = run_of(hanging).call(ToolCall("c", "read", "{}"))
     gate.set()
     assert (outcome.status, outcome.findings[0].code) == ("degraded", "invariant_cut")
@@ -92,7 +92,12 @@ def test_row_23_a_corrector_that_hangs_is_cut_at_the_deadline():
     """With a declared deadline a hanging corrector refuses the call."""
     gate = threading.Event()
     contract = Contract.from_schema(
-        "write", NUMBER, output_schema={}, handler=lambda n: {}, timeout=0.05, correctors={"n": lambda v: gate.wait(20)}
+        "write",
+        NUMBER,
+        output_schema={},
+        handler=lambda n: {},
+        timeout=0.05,
+        correctors={"n": lambda value: gate.wait(20)},
     )
     outcome = run_of(contract).call(ToolCall("c", "write", '{"n": "3 pieces"}'))
     gate.set()
@@ -109,7 +114,7 @@ def test_row_23_sys_exit_in_a_tool_does_not_end_the_host():
 def test_row_25_invalid_output_after_a_successful_write():
     """Completed and invalid: the retry does not execute, and the run's writes are latched."""
     effects = []
-    other = Contract.from_schema("other", ANY, output_schema=ANY, handler=lambda: {})
+    other = Contract.from_schema("other", ANY, output_schema=ANY, handler=dict)
     run = run_of(write(lambda: effects.append(1) or {"m": 1}), other)
     assert run.call(ToolCall("c", "write", "{}")).status == "invalid_output"
     assert run.call(ToolCall("c", "other", "{}")).findings[0].code == "latched"
@@ -241,7 +246,7 @@ def test_row_32_registration_never_touches_the_network(monkeypatch):
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e400", "-1e999", "1e999999999"])
 def test_row_33_numbers_that_are_none_are_refused(literal):
     """In arguments and in outputs, whatever the bounds of the schema say."""
-    text = '{"n": %s}' % literal
+    text = f'{{"n": {literal}}}'
     assert read_arguments(text).value is None
     assert run_of(read(lambda: Raw(text, "application/json", 200))).call(ToolCall("c", "read", "{}")).value is None
     assert run_of(read(lambda: {"n": float("inf")})).call(ToolCall("c", "read", "{}")).value is None
@@ -287,7 +292,7 @@ def test_row_36_confusable_names(name):
     assert run.call(ToolCall("c", name, "{}")).stop_reason == "unknown_tool"
     assert effects == []
     with pytest.raises(ContractError):
-        Guard([Contract.from_schema(name, ANY, output_schema={}, handler=lambda: {})])
+        Guard([Contract.from_schema(name, ANY, output_schema={}, handler=dict)])
 
 
 @pytest.mark.parametrize("text", ['{"a": "\\ud800"}', '{"\\udfff": 1}', '{"a": "x\\ud800y"}'])

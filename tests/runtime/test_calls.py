@@ -1,6 +1,7 @@
 """One call from text to outcome, through both drivers."""
 
 import asyncio
+import contextlib
 import threading
 import time
 
@@ -8,8 +9,8 @@ import pytest
 
 import pokayoke
 from pokayoke import Contract, Guard, Raw, ToolCall, ToolError
-from pokayoke.testing import FailingStore, FrozenClock
 from pokayoke.stores import MemoryStore
+from pokayoke.testing import FailingStore, FrozenClock
 
 ORDER_ID = {
     "type": "object",
@@ -379,10 +380,8 @@ def test_an_asynchronous_tool_that_ignores_its_cancellation_is_left_behind(drive
 
     async def stubborn():
         for _ in range(40):
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.02)
-            except asyncio.CancelledError:
-                pass
         return {}
 
     contract = Contract.from_schema(
@@ -547,7 +546,7 @@ def test_a_continuation_runs_the_tool_with_the_corrected_arguments(world, driver
 
 
 def test_tickets_for_frameworks_with_two_hooks(world, driver):
-    """begin claims, finish settles; a ticket never finished leaves the write open."""
+    """`begin` claims, `finish` settles; a ticket never finished leaves the write open."""
     run = world.guard().run("r")
     ticket = driver.begin(run, call())
     assert (ticket.ok, ticket.arguments) == (True, {"user": "u1", "amount": 2})

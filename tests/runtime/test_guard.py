@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -103,7 +105,7 @@ def test_a_missing_root_is_an_error_when_the_guard_is_built(tmp_path):
 
 def test_something_that_is_no_contract_is_an_error_that_names_the_fix():
     """A plain function is answered with the decorator to use."""
-    with pytest.raises(ConfigurationError, match="pokayoke.tool"):
+    with pytest.raises(ConfigurationError, match=r"pokayoke\.tool"):
         Guard([lambda: 1])
 
 
@@ -354,9 +356,6 @@ def test_runs_in_many_threads_share_one_guard():
 
 def test_importing_loads_nothing_that_is_not_needed():
     """The front door does not drag in the command line, YAML, pydantic or a database."""
-    import subprocess
-    import sys
-
     code = "import sys, pokayoke; print([m for m in ('typer', 'rich', 'ruamel', 'pydantic', 'apsw', 'sqlite3') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from pokayoke.core.call import Decision, Finding, Outcome
 from pokayoke.core.judge import Judged, Scene
 from pokayoke.core.state import RunState

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.call import Finding, StopReason
-from pokayoke.core.contract import Contract
 from pokayoke.core.check import clarification
+from pokayoke.core.contract import Contract
 from pokayoke.core.paths import check_path
 from pokayoke.core.policy import AccessPolicy, Policy
 
