@@ -1,0 +1,155 @@
+"""`pokayoke check`: is the configuration right, do the tools promise enough, would this call run?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from pokayoke.cli.output import as_json, out, painter, say, show
+from pokayoke.cli.sources import Material, Problem, read_sources
+from pokayoke.core.call import ToolCall, Verdict
+from pokayoke.core.contract import Contract
+from pokayoke.core.shapes import is_object
+from pokayoke.core.strict import StrictError, parse
+from pokayoke.errors import ConfigurationError
+
+
+def check(
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE|MODULE:ATTRIBUTE]...", help="Configuration, tool definitions, or tools in a module."
+        ),
+    ] = None,
+    config: Annotated[str | None, typer.Option(help="Configuration file; pokayoke.yaml if it is there.")] = None,
+    call: Annotated[
+        str | None, typer.Option(help='A call as JSON, {"name": ..., "arguments": ...}; - reads stdin.')
+    ] = None,
+    trust_hints: Annotated[
+        bool, typer.Option("--trust-hints", help="Believe the annotations of MCP listings.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Check a configuration and tool definitions, or say what would happen to a call, without running it.
+
+    pokayoke check pokayoke.yaml
+
+    pokayoke check tools.json shop.tools:ALL
+
+    pokayoke check shop.tools:ALL --call '{"name": "create_order", "arguments": {"sku": "S1"}}'
+
+    Definitions are read in the shapes of OpenAI, Anthropic and MCP, and as contracts. MODULE:ATTRIBUTE
+    imports the module, so its code runs. Exit code 0 if nothing is to be changed (with --call: the call
+    would run), 1 if something is, 2 if a source cannot be read.
+    """
+    material = read_sources(sources or [], config=config, trust_hints=trust_hints)
+    if not material.contracts and not material.problems and material.config is None:
+        raise ConfigurationError("nothing to check: name a configuration file, tool definitions or MODULE:ATTRIBUTE")
+    problems = [*material.problems, *_together(material)]
+    verdict = None
+    if call is None:
+        problems += [problem for contract in material.contracts for problem in weaknesses(contract)]
+    elif not problems:
+        verdict = _judged(material, sys.stdin.read() if call == "-" else call)
+    if json:
+        out(as_json({"config": material.config, "tools": [c.id for c in material.contracts],
+                     "problems": problems, "verdict": _verdict_data(verdict)}))  # fmt: skip
+    else:
+        _print(material, problems, verdict, asked=call is not None)
+    if problems or (verdict is not None and not verdict.ok):
+        raise typer.Exit(1)
+
+
+def weaknesses(contract: Contract) -> Iterator[Problem]:
+    """What a contract leaves open: nothing is wrong, and something can go wrong unseen."""
+    if contract.unchecked:
+        yield Problem(
+            "no_output_contract", contract.id,
+            "promises nothing about its output, so drift and error pages pass unseen. Declare a schema, or text.",
+        )  # fmt: skip
+    if contract.timeout is None:
+        yield Problem(
+            "no_deadline", contract.id,
+            "has no deadline: one that hangs may hold the run. Declare timeout in seconds.",
+        )  # fmt: skip
+
+
+def _together(material: Material) -> Iterator[Problem]:
+    """What is wrong between the tools: names that cannot be told apart, missing output contracts."""
+    from pokayoke.runtime.guard import Guard  # noqa: PLC0415 - the rooms are loaded when they are wanted
+
+    if not material.contracts:
+        return
+    try:
+        Guard(material.contracts, config=_without_file(material)).close()
+    except ConfigurationError as error:
+        yield Problem("tools", "the tools together", str(error))
+
+
+def _without_file(material: Material) -> Any:
+    """The policy with the trace switched off: a check writes nothing."""
+    from msgspec.structs import replace  # noqa: PLC0415 - one use
+
+    return replace(material.policy, trace=replace(material.policy.trace, path=None))
+
+
+def _judged(material: Material, text: str) -> Verdict:
+    from pokayoke.runtime.guard import Guard  # noqa: PLC0415 - as above
+
+    if not material.contracts:
+        raise ConfigurationError("--call needs tools: name definitions or MODULE:ATTRIBUTE")
+    try:
+        given = parse(text.encode())[0]
+    except StrictError as error:
+        raise ConfigurationError(f"--call is not JSON: {error}") from None
+    if is_object(given) and is_object(given.get("function")):
+        given = given["function"]
+    if not is_object(given) or not isinstance(given.get("name"), str):
+        raise ConfigurationError('--call needs an object with "name" and "arguments"')
+    arguments = given.get("arguments", given.get("input", {}))
+    if not is_object(arguments) and not isinstance(arguments, str):
+        raise ConfigurationError('the "arguments" of --call are an object, or the text a model wrote')
+    guard = Guard(material.contracts, config=_without_file(material))
+    try:
+        return guard.run("check").check(ToolCall("call_1", given["name"], arguments))
+    finally:
+        guard.close()
+
+
+def _verdict_data(verdict: Verdict | None) -> Any:
+    return verdict if verdict is None else {"ok": verdict.ok, "verdict": verdict}
+
+
+def _print(material: Material, problems: list[Problem], verdict: Verdict | None, *, asked: bool) -> None:
+    paint = painter()
+    for problem in problems:
+        out(f"{paint(problem.code, 'bad')}  {show(problem.where)}: {show(problem.message)}")
+    if verdict is not None:
+        _print_verdict(verdict)
+    elif asked:
+        say("the call was not judged: change the above first")
+    elif not problems:
+        what = [show(material.config)] if material.config else []
+        what += [f"tools {', '.join(show(c.id) for c in material.contracts)}"] if material.contracts else []
+        out(f"{paint('clean', 'ok')}: {', '.join(what)}")
+
+
+def _print_verdict(verdict: Verdict) -> None:
+    paint = painter()
+    reason = f" ({verdict.stop_reason})" if verdict.stop_reason else ""
+    out(f"{paint(verdict.decision, 'ok' if verdict.ok else 'bad')}  {show(verdict.contract or verdict.tool)}{reason}")
+    if verdict.arguments is not None:
+        out(f"  arguments    {as_json(verdict.arguments)}")
+    for repair in verdict.repairs:
+        out(f"  repair       {show(repair)}")
+    for change in verdict.corrections:
+        out(
+            f"  correction   {show(change.at)} {show(change.rule)}: {as_json(change.before)} -> {as_json(change.after)}"
+        )
+    for finding in verdict.findings:
+        out(f"  finding      {show(finding.code)} at {show(finding.at) or 'the whole'}: {show(finding.message)}")
+        if finding.hint:
+            out(f"  to the model {show(finding.hint)}")

@@ -1,0 +1,139 @@
+"""`pokayoke doctor`: does every guard fire, and what is weaker here than the documentation says?"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+import typer
+
+from pokayoke.cli.check import weaknesses
+from pokayoke.cli.output import as_json, out, painter, say, show, table
+from pokayoke.cli.sources import Problem, read_sources
+from pokayoke.core.contract import Contract
+from pokayoke.core.policy import Policy
+
+
+class Fired(msgspec.Struct, frozen=True):
+    """What became of one probe.
+
+    Args:
+        name: of the probe.
+        against: what it provokes.
+        fired: whether the guard caught it.
+        instead: what happened if it did not.
+    """
+
+    name: str
+    against: str
+    fired: bool
+    instead: str | None = None
+
+
+def doctor(
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE|MODULE:ATTRIBUTE]...", help="Configuration and tools to look at, as for check."),
+    ] = None,
+    config: Annotated[str | None, typer.Option(help="Configuration file; pokayoke.yaml if it is there.")] = None,
+    store: Annotated[str | None, typer.Option(help="The store the program uses, as a URL.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Provoke every fault once under your configuration, and say which guards fired and which did NOT.
+
+    pokayoke doctor
+
+    pokayoke doctor --config pokayoke.yaml shop.tools:ALL --store sqlite:///ledger.db
+
+    The probes use tools of their own; yours are looked at and never run. Exit code 0 if every guard fired
+    and every tool has a deadline and an output contract, 1 if not, 2 if doctor could not run.
+    """
+    material = read_sources(sources or [], config=config, trust_hints=False)
+    problems = [*material.problems, *(p for contract in material.contracts for p in weaknesses(contract))]
+    results = list(fired(material.policy))
+    told = list(notes(material.policy, material.contracts, store))
+    problems += _store_problems(store)
+    problems += _trace_problems(material.policy)
+    if json:
+        out(as_json({"probes": results, "problems": problems, "notes": told}))
+    else:
+        _print(results, problems, told)
+    if problems or not all(result.fired for result in results):
+        raise typer.Exit(1)
+
+
+def fired(policy: Policy) -> Iterator[Fired]:
+    """Fire every probe under a policy."""
+    from pokayoke.cli.probes import PROBES, configured  # noqa: PLC0415 - the rooms are loaded when they are wanted
+
+    for probe in [*PROBES, *configured(policy)]:
+        try:
+            instead = probe.fire(policy)
+        except Exception as error:  # noqa: BLE001 - a probe that breaks is a guard nobody has seen firing
+            instead = f"the probe failed: {type(error).__name__}: {error}"
+        yield Fired(probe.name, probe.against, instead is None, instead)
+
+
+def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Iterator[str]:
+    """What holds less on this machine or with these settings than the documentation promises."""
+    from pokayoke.runtime.beneath import method  # noqa: PLC0415 - as above
+
+    if policy.mode == "monitor":
+        yield "mode is monitor: what would be refused is recorded and runs."
+    if store is None:
+        yield (
+            "no store is named: repeated writes are stopped within a run and a process; approvals, latches and "
+            "budgets end with it."
+        )
+    how = method()
+    if how == "walk":
+        yield "no openat2 here: paths are walked folder by folder, which is as safe and slower."
+    if how == "resolve":
+        yield "no folder descriptors here: between the check and the use of a path its folders could be exchanged."
+    if sys.platform == "win32":
+        yield "on Windows several processes must not share one trace file: it could not be rotated."
+    if policy.trace.path is None:
+        yield "trace.path is not set: events are kept in memory per run and lost with the process."
+    yield f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}, {len(contracts)} tools looked at."
+
+
+def _store_problems(url: str | None) -> list[Problem]:
+    from pokayoke.errors import StoreError  # noqa: PLC0415 - as above
+    from pokayoke.stores import open_store  # noqa: PLC0415 - as above
+
+    if url is None:
+        return []
+    try:
+        open_store(url).close()
+    except StoreError as error:
+        return [Problem("store", url.partition("://")[0], str(error))]
+    return []
+
+
+def _trace_problems(policy: Policy) -> list[Problem]:
+    from pokayoke.errors import ConfigurationError  # noqa: PLC0415 - as above
+    from pokayoke.runtime.trace import Trace  # noqa: PLC0415 - as above
+
+    try:
+        trace = Trace(policy.trace)
+    except ConfigurationError as error:
+        return [Problem("trace", str(policy.trace.path), str(error))]
+    trace.close()
+    return []
+
+
+def _print(results: list[Fired], problems: list[Problem], told: list[str]) -> None:
+    paint = painter()
+    rows = [("fired" if r.fired else "DID NOT FIRE", r.name, r.against if r.fired else f"{r.against}: {r.instead}")
+            for r in results]  # fmt: skip
+    for result, line in zip(results, table(rows), strict=True):
+        out(paint(line, "ok" if result.fired else "bad"))
+    for problem in problems:
+        out(f"{paint(problem.code, 'bad')}  {show(problem.where)}: {show(problem.message)}")
+    for note in told:
+        out(f"note: {show(note)}")
+    silent = sum(not result.fired for result in results)
+    say(f"{len(results) - silent} of {len(results)} guards fired; {len(problems)} things to change")

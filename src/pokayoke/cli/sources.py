@@ -1,0 +1,171 @@
+"""What a command is pointed at: configuration files, tool definitions, tools in Python modules."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pokayoke.core.contract import Contract
+from pokayoke.core.policy import Policy
+from pokayoke.core.shapes import is_array, is_object
+from pokayoke.core.strict import StrictError, parse
+from pokayoke.errors import ConfigurationError, ContractError
+from pokayoke.runtime.config import load_policy
+from pokayoke.runtime.document import read_document
+
+DEFAULT_CONFIG: Final = "pokayoke.yaml"
+_ATTRIBUTE: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_]\w*(?:\.\w+)*")
+_OPTIONS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(Policy))
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing to change.
+
+    Args:
+        code: stable name.
+        where: file and line, tool, or `module:attribute`.
+        message: what is wrong and what to do.
+    """
+
+    code: str
+    where: str
+    message: str
+
+
+class Material(msgspec.Struct):
+    """What the sources amount to."""
+
+    contracts: list[Contract] = []
+    problems: list[Problem] = []
+    config: str | None = None
+    policy: Policy = Policy()
+
+
+def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool) -> Material:
+    """Read configuration files, definition files and `module:attribute` references.
+
+    Args:
+        names: what the user named.
+        config: a configuration file named beside them, or None for `pokayoke.yaml` if it is there.
+        trust_hints: whether the annotations of MCP listings are believed.
+
+    Raises:
+        ConfigurationError: a source cannot be read at all. What is wrong inside one is a problem.
+    """
+    material = Material(contracts=[], problems=[])
+    listed = list(names)
+    if config is None and not any(_is_config(name) for name in listed) and Path(DEFAULT_CONFIG).is_file():
+        config = DEFAULT_CONFIG
+    for name in [*([config] if config else []), *listed]:
+        if name == config or _is_config(name):
+            _take_config(name, material)
+        elif _ATTRIBUTE.fullmatch(name) and not Path(name).exists():
+            material.contracts += _from_module(name)
+        else:
+            _take_definitions(name, material, trust_hints=trust_hints)
+    return material
+
+
+def _is_config(name: str) -> bool:
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml") or not path.is_file():
+        return False
+    try:
+        value = read_document(path.read_bytes(), name=name).value
+    except ConfigurationError:
+        return True  # it does not even parse: the reader of configurations says why
+    # A file of contracts is a list, or has none of a configuration's keys.
+    return not is_array(value) and not (is_object(value) and not _OPTIONS & value.keys() and value)
+
+
+def _take_config(name: str, material: Material) -> None:
+    material.config = name
+    if not Path(name).is_file():
+        raise ConfigurationError(f"{name}: no such file")
+    try:
+        material.policy = load_policy(name)
+    except ConfigurationError as error:
+        material.problems += [Problem("config", name, line) for line in str(error).splitlines()]
+
+
+def _from_module(name: str) -> list[Contract]:
+    """Import the module (its code runs) and take the contracts its attribute holds."""
+    module_name, _, attributes = name.partition(":")
+    folder = os.getcwd()  # noqa: PTH109 - an entry of sys.path is a string
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        found: Any = importlib.import_module(module_name)
+        for attribute in attributes.split("."):
+            found = getattr(found, attribute)
+    except Exception as error:  # a user's module may raise anything while it is imported
+        raise ConfigurationError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+    found = getattr(found, "tools", found)
+    items: list[Any] = [found]
+    if not isinstance(found, Contract):
+        items = [*found] if isinstance(found, (list, tuple, set, frozenset)) else []
+    contracts = [item for item in items if isinstance(item, Contract)]
+    if not contracts or len(contracts) != len(items):
+        raise ConfigurationError(f"{name} holds no tools: expected a guard, a tool, or a list of tools")
+    return contracts
+
+
+def _take_definitions(name: str, material: Material, *, trust_hints: bool) -> None:
+    for place, definition in _definitions(name):
+        try:
+            material.contracts.append(_contract(definition, trust_hints=trust_hints))
+        except ConfigurationError as error:
+            material.problems.append(Problem("definition", place, str(error)))
+
+
+def _definitions(name: str) -> Iterator[tuple[str, Any]]:
+    """The definitions in a file, each with where it stands."""
+    try:
+        data = Path(name).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{name}: cannot be read: {error.strerror}") from None
+    if Path(name).suffix in (".yaml", ".yml"):
+        value = read_document(data, name=name).value
+    else:
+        try:
+            value = parse(data)[0]
+        except StrictError as error:
+            raise ConfigurationError(f"{name}: not JSON: {error}") from None
+    listed = _unwrapped(value)
+    if not listed:
+        raise ConfigurationError(f"{name} holds no tool definitions in the shape of OpenAI, Anthropic or MCP")
+    for index, definition in enumerate(listed):
+        inner = definition.get("function", definition) if is_object(definition) else None
+        label = inner.get("name", index) if is_object(inner) else index
+        yield f"{name}: {label}", definition
+
+
+def _unwrapped(value: Any) -> list[Any]:
+    """The list of definitions, out of a list, an MCP answer, a file of contracts, or one definition."""
+    if is_array(value):
+        return value
+    if not is_object(value):
+        return []
+    for key in ("result", "tools", "contracts"):
+        if key in value:
+            return _unwrapped(value[key])
+    return [value] if "name" in value or "function" in value else []
+
+
+def _contract(definition: Any, *, trust_hints: bool) -> Contract:
+    if not is_object(definition):
+        raise ContractError(f"a tool definition is an object, got {type(definition).__name__}")
+    if "inputSchema" in definition:
+        return Contract.from_mcp(definition, trusted_hints=trust_hints)
+    if "function" in definition or "parameters" in definition or definition.get("type") == "function":
+        return Contract.from_openai(definition)
+    if definition.keys() <= {"name", "description", "input_schema", "type", "cache_control"}:
+        return Contract.from_anthropic(definition)
+    return Contract.from_mapping(definition)
