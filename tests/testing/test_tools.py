@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import inspect
 import json
 import threading
 
+import pydantic
 import pytest
 
 from pokayoke import testing
@@ -115,6 +117,34 @@ def test_html_in_a_field():
     answer = faulty(profile, ["html_field"])("u1")
     assert answer == profile("u1") | {"user_id": testing.tools.MAINTENANCE_PAGE}
     assert faulty(profile, [testing.html_field("plan")])("u1")["user_id"] == "u1"
+
+
+@dataclasses.dataclass
+class Seats:
+    """An answer that is an object."""
+
+    plan: str
+    seats: int
+
+
+class Model(pydantic.BaseModel):
+    """An answer that is a model."""
+
+    plan: str
+    seats: int
+
+
+@pytest.mark.parametrize("kind", [Seats, Model])
+def test_answers_that_are_objects_fail_like_dicts(kind):
+    """A dataclass and a model are spoilt field by field, and cut as the JSON they stand for."""
+    tool = faulty(
+        lambda: kind(plan="pro", seats=3),
+        [testing.html_field("plan"), "nan", "drifted_schema", testing.truncated_json(0.9)],
+    )
+    assert tool() == {"plan": testing.tools.MAINTENANCE_PAGE, "seats": 3}
+    assert str(tool()["seats"]) == "nan"
+    assert tool() == {"api_version": 2, "data": {"plan": "pro", "seats": 3}}
+    assert tool().body == '{"plan": "pro", "seats":'
 
 
 def test_nan_needs_a_number():

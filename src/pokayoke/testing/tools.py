@@ -82,7 +82,7 @@ def error_inside_success(message: str = "upstream timed out") -> Fault:
 def drifted_schema(rename: Mapping[str, str] | None = None) -> Fault:
     """The answer has moved on: fields renamed as given, or all of it one level deeper."""
     if rename is None:
-        return Fault(name="drifted_schema", change=lambda result: {"api_version": 2, "data": result})
+        return Fault(name="drifted_schema", change=lambda result: {"api_version": 2, "data": _plain(result)})
     names = dict(rename)
     return Fault(
         name="drifted_schema",
@@ -299,9 +299,13 @@ def _named(tool: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _plain(result: Any) -> Any:
+    """What an answer would be on the wire before it is encoded."""
     if isinstance(result, Raw):
         return result.body if isinstance(result.body, str) else result.body.decode("utf-8", "replace")
-    return result
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        return dataclasses.asdict(result)
+    dump = getattr(result, "model_dump", None)
+    return dump(mode="json") if callable(dump) else result
 
 
 def _cut(result: Any, keep: float) -> Raw:
@@ -311,13 +315,13 @@ def _cut(result: Any, keep: float) -> Raw:
 
 
 def _fields(result: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", result) if isinstance(result, dict) else {}
+    plain = _plain(result)
+    return cast("dict[str, Any]", plain) if isinstance(plain, dict) else {}
 
 
 def _with(result: Any, field: str | None, kinds: Any, value: Any) -> Any:
-    if not isinstance(result, dict):
+    if not (fields := _fields(result)):
         return value
-    fields = _fields(result)
     fitting = [name for name, old in fields.items() if isinstance(old, kinds) and not isinstance(old, bool)]
     return {**fields, field or (fitting[0] if fitting else "value"): value}
 

@@ -1,0 +1,81 @@
+"""The same faulty model twice: unguarded and guarded, on real databases, files and a real web service.
+
+`play()` runs scenarios, `main()` shows them. Nothing in the table is written down beforehand: after
+each run the databases and files are asked what happened.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from pokayoke.demo import guarded, report, unguarded
+from pokayoke.demo.endpoint import Endpoint, Log
+from pokayoke.demo.scenario import Result, Scenario, Side, judge
+from pokayoke.demo.scenarios import SCENARIOS
+from pokayoke.demo.world import World, effects, new_world
+
+__all__ = ["SCENARIOS", "Result", "Scenario", "Side", "main", "play", "select"]
+
+
+def select(only: Iterable[str] | None = None) -> list[Scenario]:
+    """Return the scenarios, all or those whose name contains one of the words.
+
+    Raises:
+        LookupError: no scenario has such a name; the message lists them.
+    """
+    known = [make() for make in SCENARIOS]
+    words = list(only or ())
+    for word in words:
+        if not any(word in scenario.name for scenario in known):
+            raise LookupError(f"no scenario is called {word!r}; there are: {', '.join(s.name for s in known)}")
+    return [scenario for scenario in known if not words or any(word in scenario.name for word in words)]
+
+
+def play(scenario: Scenario) -> Result:
+    """Run one scenario against both loops, each in a new world."""
+    return Result(
+        scenario,
+        unguarded=_side(scenario, lambda end, world: unguarded.run(end, world.tools(), scenario.prompt)),
+        guarded=_side(scenario, lambda end, world: guarded.run(end, world.tools(), world, scenario.prompt)),
+    )
+
+
+def main(*, json: bool = False, only: Sequence[str] | None = None, verbose: bool = False) -> int:
+    """Play the scenarios and show them.
+
+    Args:
+        json: print one JSON document instead of a table.
+        only: names of scenarios, or parts of names; None plays all.
+        verbose: show every call of both runs, and what the guarded model read.
+
+    Returns:
+        The exit code: 0 if every guarded run did what was wanted and nothing else, 1 if one did
+        not, 2 if there was nothing to play.
+    """
+    try:
+        scenarios = select(only)
+    except LookupError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - talk goes to stderr
+        return 2
+    begun = time.monotonic()
+    results = [play(scenario) for scenario in report.progress(scenarios, quiet=json)]
+    seconds = time.monotonic() - begun
+    if json:
+        report.as_json(results, seconds)
+    else:
+        report.as_table(results, seconds, verbose=verbose)
+    return 0 if all(result.guarded.clean for result in results) else 1
+
+
+def _side(scenario: Scenario, loop: Callable[[Endpoint, World], Log]) -> Side:
+    with new_world() as world:
+        scenario.prepare(world)
+        before = world.facts()
+        endpoint = Endpoint(scenario.turns(world), scenario.window)
+        begun = time.monotonic()
+        log = loop(endpoint, world)
+        seconds = time.monotonic() - begun
+        happened = effects(before, world.facts())
+        return judge(scenario, happened, log, requests=endpoint.requests, seconds=seconds)

@@ -1,0 +1,174 @@
+"""How the demo is shown: one table and a summary for people, one JSON document for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from rich.text import Text
+
+from pokayoke.demo.scenario import Result, Scenario, Side
+
+_SHOWN = 2
+"""Effects named one by one before the rest is counted."""
+_HINT, _LONGEST = 120, 600
+"""Characters shown of what the model reads: in the table, and with --verbose and in JSON."""
+_WIDTH = 140
+"""Columns of the table where nobody tells how wide the terminal is."""
+
+
+def progress(scenarios: Sequence[Scenario], *, quiet: bool) -> Iterator[Scenario]:
+    """Hand on the scenarios with a progress bar on stderr, if somebody sees it."""
+    console = Console(stderr=True)
+    yield from track(scenarios, "playing", console=console, disable=quiet or not console.is_terminal, transient=True)
+
+
+def as_table(results: Sequence[Result], seconds: float, *, verbose: bool) -> None:
+    """Print the table and the summary to stdout."""
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    for title, good in (("What goes wrong", False), ("What is right and has to pass", True)):
+        rows = [result for result in results if result.scenario.good is good]
+        if rows:
+            console.print(_table(title, rows))
+    if verbose:
+        for result in results:
+            _print_calls(console, result)
+    console.print()
+    for line in summary(results, seconds):
+        console.print(Text(line))
+
+
+def as_json(results: Sequence[Result], seconds: float) -> None:
+    """Print everything that is known as one JSON document to stdout."""
+    document = {
+        "ok": all(result.guarded.clean for result in results),
+        "seconds": round(seconds, 3),
+        "totals": totals(results),
+        "scenarios": [
+            {
+                "name": result.scenario.name,
+                "kind": result.scenario.kind,
+                "good": result.scenario.good,
+                "prompt": result.scenario.prompt,
+                "wanted": result.scenario.wanted,
+                "unguarded": _plain(result.unguarded),
+                "guarded": _plain(result.guarded),
+            }
+            for result in results
+        ],
+    }
+    sys.stdout.write(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n")
+
+
+def totals(results: Sequence[Result]) -> dict[str, int]:
+    """Count over all scenarios what was wrong, lost and kept on each side."""
+    return {
+        "scenarios": len(results),
+        "failure_kinds": sum(not result.scenario.good for result in results),
+        "wanted": sum(len(result.scenario.wanted) for result in results),
+        **{
+            f"{side}_{what}": sum(len(getattr(getattr(result, side), what)) for result in results)
+            for side in ("unguarded", "guarded")
+            for what in ("wrong", "lost", "kept")
+        },
+    }
+
+
+def summary(results: Sequence[Result], seconds: float) -> list[str]:
+    """Return the five lines under the table."""
+    count = totals(results)
+    unclean = [result.scenario.name for result in results if not result.guarded.clean]
+    good = [result for result in results if result.scenario.good]
+    verdict = f"Not as it should be behind the guard: {', '.join(unclean)}."
+    return [
+        (
+            f"{count['scenarios']} scripts, each played twice on databases of its own in {seconds:.1f} s: "
+            f"{count['failure_kinds']} kinds of failure, {len(good)} kinds of good calls."
+        ),
+        *(
+            (
+                f"{side.capitalize() + ':':10} {count[f'{side}_wrong']} wrong things happened, "
+                f"and {count[f'{side}_kept']} of {count['wanted']} effects that were wanted."
+            )
+            for side in ("unguarded", "guarded")
+        ),
+        f"Good calls that passed the guard: {sum(result.guarded.clean for result in good)} of {len(good)}.",
+        verdict if unclean else "Every guarded run did what was wanted and nothing else.",
+    ]
+
+
+def _table(title: str, results: Sequence[Result]) -> Table:
+    table = Table(title=title, title_justify="left", expand=True, show_lines=True)
+    table.add_column("kind", ratio=4, overflow="fold")
+    table.add_column("unguarded: what reached the world", ratio=6, overflow="fold")
+    table.add_column("guarded: what happened", ratio=7, overflow="fold")
+    for result in results:
+        kind = Text(result.scenario.kind)
+        kind.append(f"\n{result.scenario.name}", style="dim")
+        table.add_row(
+            kind, _damage(result.unguarded), Text("\n").join([_damage(result.guarded), *_ways(result.guarded)])
+        )
+    return table
+
+
+def _damage(side: Side) -> Text:
+    parts = [
+        *(Text(_shown(line), style="bold red") for line in _counted(side.wrong, "wrong: ")),
+        *(Text(_shown(line), style="yellow") for line in _counted(side.lost, "missing: ")),
+        *(Text(_shown(line), style="green") for line in _counted(side.kept, "right: ")),
+    ]
+    return Text("\n").join(parts) if parts else Text("nothing changed", style="green")
+
+
+def _counted(lines: Sequence[str], mark: str) -> Iterator[str]:
+    for line in lines[:_SHOWN]:
+        yield mark + line
+    if len(lines) > _SHOWN:
+        yield f"{mark}and {len(lines) - _SHOWN} more like it"
+
+
+def _ways(side: Side) -> Iterator[Text]:
+    """Say in one line per kind of ending how the guarded calls ended, and what the model read first."""
+    seen: dict[str, int] = {}
+    for call in side.calls:
+        why = f" ({call['stop_reason']}: {call['findings'][0]})" if call["stop_reason"] and call["findings"] else ""
+        line = f"{call['tool']} → {call['status']}{why}"
+        seen[line] = seen.get(line, 0) + 1
+    for line, times in seen.items():
+        yield Text(_shown(line if times == 1 else f"{line} × {times}"), style="dim")
+    told = next((call["reads"] for call in side.calls if call["status"] != "ok"), None)
+    if told is not None:
+        yield Text(f"the model reads: {_shown(_cut(told, _HINT))}", style="italic dim")
+
+
+def _print_calls(console: Console, result: Result) -> None:
+    console.print()
+    console.print(Text(f"{result.scenario.name}: {result.scenario.prompt}", style="bold"))
+    for name, side in (("unguarded", result.unguarded), ("guarded", result.guarded)):
+        for call in side.calls:
+            console.print(Text(f"  {name}  {_shown(call['tool'])} → {call['status']}", style="bold dim"))
+            console.print(Text(f"    reads: {_shown(_cut(call['reads'], _LONGEST))}", style="dim"))
+        console.print(Text(f"  {name}  answer: {_shown(_cut(side.answer or 'none', _LONGEST))} [{side.stop_reason}]"))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _shown(text: str) -> str:
+    """Make a text from a tool harmless for a terminal: nothing that is not printable gets through."""
+    return "".join(char if char.isprintable() else " " if char == "\n" else repr(char)[1:-1] for char in text)
+
+
+def _plain(side: Side) -> dict[str, Any]:
+    entry = asdict(side)
+    entry["clean"] = side.clean
+    entry["seconds"] = round(side.seconds, 4)
+    entry["calls"] = [{**call, "reads": _cut(call["reads"], _LONGEST)} for call in side.calls]
+    return entry

@@ -1,0 +1,34 @@
+"""Tools that do not exist."""
+
+from __future__ import annotations
+
+from pokayoke.demo.scenario import Scenario, read
+from pokayoke.testing import ask
+
+
+def invented_name() -> Scenario:
+    """The name nearest to a harmless invention deletes the contacts."""
+    return Scenario(
+        name="invented-name",
+        kind="invented tool name (list_contacts, nearest: delete_contacts)",
+        prompt="Which contacts are on a trial?",
+        turns=lambda _: [ask("list_contacts", segment="trial"), "I can only count them."],
+    )
+
+
+def phantom_tool() -> Scenario:
+    """A tool of another toolset (seed 004): without a list of what exists the model tries it for ever."""
+    lost = ask("browser_navigate", url="https://shop.example/s1")
+    found = ask("search_catalogue", query="S1")
+
+    def again(messages: list[dict[str, object]]) -> object:
+        if '"hits"' in read(messages):
+            return "There are three entries for S1."
+        return found if "search_catalogue" in read(messages) else lost
+
+    return Scenario(
+        name="phantom-tool",
+        kind="tool that does not exist, asked for again and again",
+        prompt="What do we sell as S1?",
+        turns=lambda _: [again] * 100,
+    )

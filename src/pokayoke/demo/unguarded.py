@@ -1,0 +1,110 @@
+"""The loop people write, without pokayoke.
+
+Every habit in here is common: close the braces of JSON that does not parse, take the tool with the
+nearest name, drop fields the function does not know, join the digits of a text where a number
+belongs, try again on any exception, hand `str(result)` to the model, run what stands in the
+message whatever the stop reason is. None of it is a straw man; each one is in use.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from pokayoke.core.call import ToolCall
+from pokayoke.demo.endpoint import MAX_ROUNDS, Endpoint, Log
+from pokayoke.testing.model import arguments_text
+
+ATTEMPTS = 2
+
+
+def run(endpoint: Endpoint, tools: Mapping[str, Callable[..., Any]], prompt: str) -> Log:
+    """Play a script against tools without a guard.
+
+    Args:
+        endpoint: the model.
+        tools: the functions by name.
+        prompt: what the user asks.
+
+    Returns:
+        What the model asked for, what it read, and how it ended.
+    """
+    log = Log(messages=[{"role": "system", "content": endpoint.system}, {"role": "user", "content": prompt}])
+    for _ in range(MAX_ROUNDS):
+        reply = endpoint(log.messages, list(tools))
+        log.messages.append(reply.openai()["choices"][0]["message"])
+        if not reply.calls:
+            log.answer = reply.text
+            break
+        for call in reply.calls:
+            try:
+                text = _perform(call, tools)
+            except SystemExit as error:
+                # The demo outlives what would have been the end of the agent's process.
+                log.crash = f"SystemExit({error.code})"
+                return log
+            log.note(call.name, "ran" if not text.startswith("Error") else "error", text)
+            log.messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
+    return log
+
+
+def _perform(call: ToolCall, tools: Mapping[str, Callable[..., Any]]) -> str:
+    try:
+        function = _nearest(call.name, tools)
+        arguments = _fitted(_loads(arguments_text(call)), function)
+    except Exception as error:  # noqa: BLE001 - what such loops do
+        return f"Error: {error}"
+    failure: Exception | None = None
+    for _ in range(ATTEMPTS):
+        try:
+            return _dumps(function(**arguments))
+        except Exception as error:  # noqa: BLE001 - what such loops do
+            failure = error
+    return f"Error: {failure}"
+
+
+def _loads(text: str) -> dict[str, Any]:
+    if not text.strip():
+        return {}
+    try:
+        return cast("dict[str, Any]", json.loads(text))
+    except ValueError:
+        return cast("dict[str, Any]", json.loads(_closed(text.replace("'", '"'))))
+
+
+def _closed(text: str) -> str:
+    """Repair JSON: drop trailing commas, close what is open."""
+    text = re.sub(r",\s*([}\]])", r"\1", text.strip())
+    if text.count('"') % 2:
+        text += '"'
+    return text.rstrip(", ") + "]" * (text.count("[") - text.count("]")) + "}" * (text.count("{") - text.count("}"))
+
+
+def _nearest(name: str, tools: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    if name in tools:
+        return tools[name]
+    near = difflib.get_close_matches(name, tools, n=1, cutoff=0.6)
+    if not near:
+        raise LookupError(f"unknown tool {name}")
+    return tools[near[0]]
+
+
+def _fitted(arguments: dict[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
+    parameters = inspect.signature(function, eval_str=True).parameters
+    kept = {name: value for name, value in arguments.items() if name in parameters}
+    for name, value in kept.items():
+        digits = "".join(filter(str.isdigit, value)) if isinstance(value, str) else ""
+        if digits and int in (parameters[name].annotation, *getattr(parameters[name].annotation, "__args__", ())):
+            kept[name] = int(digits)
+    return kept
+
+
+def _dumps(result: Any) -> str:
+    try:
+        return json.dumps(result, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return str(result)
