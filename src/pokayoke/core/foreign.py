@@ -203,7 +203,8 @@ def _numpy(obj: Any, room: int) -> Any:
 def _pandas(obj: Any, room: int) -> Any:
     """A frame as rows (with its index, if somebody gave it one), a series as a list or an object.
 
-    NA and NaT mean "missing" and become null. NaN may be that or a number gone wrong: a finding.
+    NA and NaT mean "missing" and become null, and so does NaN among texts and objects. In a column
+    of numbers NaN may also be a number gone wrong: a finding.
     """
     if _library(obj) != "pandas":
         return _UNKNOWN
@@ -216,15 +217,22 @@ def _pandas(obj: Any, room: int) -> Any:
     if kind == "DataFrame":
         return _frame(obj)
     if kind != "Series" or _is_counted(obj.index):
-        return obj.tolist()
+        return _cells(obj)
     _unique(obj.index, "index labels")
-    return dict(zip(obj.index.tolist(), obj.tolist(), strict=True))
+    return dict(zip(obj.index.tolist(), _cells(obj), strict=True))
+
+
+def _cells(column: Any) -> list[Any]:
+    cells: list[Any] = column.tolist()
+    if getattr(getattr(column, "dtype", None), "kind", "") != "O":
+        return cells
+    return [None if type(cell) is float and math.isnan(cell) else cell for cell in cells]
 
 
 def _frame(obj: Any) -> Any:
     _unique(obj.columns, "column labels")
     names: list[Any] = obj.columns.tolist()
-    rows = zip(*(obj[name].tolist() for name in names), strict=True)
+    rows = zip(*(_cells(obj[name]) for name in names), strict=True)
     if _is_counted(obj.index):
         return [dict(zip(names, row, strict=True)) for row in rows]
     return {"index": obj.index.tolist(), "columns": names, "data": [[*row] for row in rows]}

@@ -40,7 +40,7 @@ _SEQUENCES = {
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U000f0000-\U000fffff]+"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
 )
 _NAMES = (
     "tool_output|tool_outputs|tool|tools|tool_call|tool_calls|tool_use|tool_result|tool_results|tool_response|"
@@ -48,9 +48,11 @@ _NAMES = (
     "system|system[-_]reminder|system[-_]prompt|developer|assistant|user|human|model|"
     "start_of_turn|end_of_turn|bos|eos|s|im_start|im_end|sys"
 )
-# `<` (also full-width) before a bar, a second `<`, or the name of a role or tool tag; nothing may hide in between.
+# Blanks, also as JSON or this module writes them. Possessive: a long run must not be split in every way.
+_FILL = r"(?:\s|\\[nrtbf]|\\u(?!003c|ff1c)[0-9a-f]{4})*+"
+# `<` (also full-width) before a bar, a second `<`, or the name of a role or tool tag.
 _TAG = re.compile(
-    rf"[<\uff1c](?=[|\uff5c]|</?sys>>|\s*/?\s*(?:[a-z]{{1,12}}:)?(?:{_NAMES})(?![a-z0-9_-]))", re.IGNORECASE
+    rf"[<\uff1c](?=[|\uff5c]|</?sys>>|{_FILL}/?+{_FILL}(?:[a-z]{{1,12}}:)?(?:{_NAMES})(?![a-z0-9_-]))", re.IGNORECASE
 )
 _BRACKETS = r"\[(?=/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|IMG)\])"
 _BRACKET, _BRACKET_BYTES = re.compile(_BRACKETS), re.compile(_BRACKETS.encode())

@@ -33,6 +33,7 @@ MAX_DEPTH = 100
 """Deepest nesting of a Python object that is walked; plain values end at the dump's own 254 levels."""
 
 Decimals = Literal["text", "number"]
+_TOO_LONG = 10**308  # as in core/strict.py: what we write we must be able to read
 _SCALARS = frozenset((int, float, bool, type(None)))
 _CONTAINERS = frozenset((dict, list, tuple))
 
@@ -184,6 +185,8 @@ class _Walk:
             return self._text(obj, at)
         if kind is int:
             self._spend(1 + obj.bit_length() // 4)
+            if abs(obj) >= _TOO_LONG:
+                raise _Stop(_finding("number_too_long", at, "the integer is longer than any JSON reader takes"))
             return obj
         if kind is float:
             self._spend(3)
