@@ -15,7 +15,7 @@ import pytest
 
 from pokayoke.core.paths import check_path
 from pokayoke.errors import ConfigurationError, PathEscape
-from pokayoke.runtime import beneath, workspace
+from pokayoke.runtime import beneath, roots
 from pokayoke.runtime.workspace import CODES, ConfinedPath, confine, open_beneath, prepare_roots
 
 METHODS = ["openat2", "walk", "resolve"]
@@ -379,11 +379,11 @@ def test_roots_that_were_never_prepared(root):
 
 def test_prepared_roots_are_bounded(root, monkeypatch):
     """Roots made per run do not fill the memory."""
-    monkeypatch.setattr(workspace, "_MOST_WORKSPACES", 3)
+    monkeypatch.setattr(roots, "MOST_WORKSPACES", 3)
     for index in range(10):
         (root / f"r{index}").mkdir()
         confine("x", str(root / f"r{index}"))
-    assert len(workspace._workspaces) <= 3
+    assert len(roots._workspaces) <= 3
 
 
 def test_relative_roots_count_from_here(root, monkeypatch):

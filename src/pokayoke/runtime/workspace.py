@@ -6,8 +6,6 @@ should use `ConfinedPath.open`, which resolves and opens in one act and cannot b
 (how: `pokayoke.runtime.beneath`; on Windows that last promise does not hold, and `file:stream` names
 reach alternate streams of files inside the root).
 
-Nothing is kept open between calls: a root is a place, named by its path. Threads and forks share nothing.
-
 Hard links: a file with more than one name may have one of them outside the workspace, and no path can
 show it. Such files are refused, unless `hard_links=True` says that the workspace is full of them (package
 managers link whole dependency trees).
@@ -17,7 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import IO, Any, Self, TypeVar
@@ -25,8 +23,11 @@ from typing import IO, Any, Self, TypeVar
 from pokayoke.core.call import Blame, Finding
 from pokayoke.core.paths import CODES as LEXICAL_CODES
 from pokayoke.core.paths import normalise, shown
-from pokayoke.errors import ConfigurationError, PathEscape
+from pokayoke.errors import PathEscape
 from pokayoke.runtime import beneath
+from pokayoke.runtime.roots import prepare_roots, workspace_of
+
+__all__ = ["CODES", "ConfinedPath", "confine", "open_beneath", "prepare_roots"]
 
 CODES: dict[str, str] = {
     **LEXICAL_CODES,
@@ -58,92 +59,6 @@ _BY_ERRNO: dict[int | None, tuple[str, str, Blame]] = {
 }
 _NEVER_WAIT: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _T = TypeVar("_T")
-_MOST_WORKSPACES = 1_000  # prepared roots that are remembered; beyond, all are prepared anew
-
-
-class _Workspace:
-    """Prepared roots.
-
-    Args:
-        roots: what `prepare_roots` returned, or roots as a programmer writes them.
-    """
-
-    __slots__ = ("linked", "real", "several", "spellings")
-
-    def __init__(self, roots: tuple[str, ...]) -> None:
-        self.real: dict[str, str] = {}
-        """Every spelling of a root -> its path without links."""
-        for root in roots:
-            declared, real = _prepared(root)
-            self.real.setdefault(declared, real)
-        for real in tuple(self.real.values()):
-            self.real.setdefault(real, real)
-        self.spellings = tuple(self.real)
-        self.several = tuple(dict.fromkeys(self.real.values()))
-        self.linked = tuple((spelt, real) for spelt, real in self.real.items() if spelt != real)
-
-    def still_there(self) -> None:
-        """Raise RootMoved if a root that was declared through a link now means another folder."""
-        for spelt, real in self.linked:
-            try:
-                same = Path(spelt).samefile(real)
-            except OSError as problem:
-                raise beneath.RootMoved(problem.errno, problem.strerror) from None
-            if not same:
-                raise beneath.RootMoved(errno.ESTALE, os.strerror(errno.ESTALE))
-
-
-_workspaces: dict[tuple[str, ...], _Workspace] = {}
-
-
-def _prepared(root: str | Path) -> tuple[str, str]:
-    """Return a root's absolute spelling and its path without links, both with / between names."""
-    if not root or "\0" in str(root):
-        raise ConfigurationError(f"a workspace root must be the path of a folder, got {root!r}")
-    declared = Path(os.path.abspath(root))  # noqa: PTH100 - Path.absolute() keeps `..`
-    try:
-        real = declared.resolve(strict=True)
-    except (OSError, RuntimeError):
-        raise ConfigurationError(f"the workspace root {str(root)!r} does not exist. Create it first.") from None
-    if not real.is_dir():
-        raise ConfigurationError(f"the workspace root {str(root)!r} is not a folder")
-    if real == real.parent:
-        raise ConfigurationError(f"the workspace root {str(root)!r} is the whole disk and confines nothing")
-    return declared.as_posix(), real.as_posix()
-
-
-def prepare_roots(roots: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
-    """Resolve workspace roots once, when a contract is registered.
-
-    Args:
-        roots: one folder or several. A relative one counts from the current folder, now.
-
-    Returns:
-        the absolute roots, in order, followed by their spellings without links where those differ; what
-        `check_path` and `confine` take. A relative path belongs to the first.
-
-    Raises:
-        ConfigurationError: a root is missing, no folder, or the whole disk; or there is none.
-    """
-    several = (roots,) if isinstance(roots, (str, Path)) else tuple(roots)
-    if not several:
-        raise ConfigurationError("a path argument needs at least one workspace root")
-    key = tuple(dict.fromkeys(_prepared(root)[0] for root in several))
-    spellings = _Workspace(key).spellings
-    _workspace(spellings, anew=True)
-    return spellings
-
-
-def _workspace(roots: tuple[str, ...], *, anew: bool = False) -> _Workspace:
-    """Return the prepared workspace of these roots. Two threads may both make it; either one is right."""
-    space = None if anew else _workspaces.get(roots)
-    if space is None:
-        if len(_workspaces) >= _MOST_WORKSPACES:
-            _workspaces.clear()
-        if not roots:
-            raise ConfigurationError("a path argument needs at least one workspace root")
-        space = _workspaces[roots] = _Workspace(roots)
-    return space
 
 
 class ConfinedPath(str):
@@ -293,7 +208,7 @@ def confine(
         PathEscape: with a `.finding` whose code is one of `CODES`. Nothing else for any path.
         ConfigurationError: a root is missing (only if the roots were never prepared).
     """
-    space = _workspace((roots,) if isinstance(roots, str) else roots)
+    space = workspace_of((roots,) if isinstance(roots, str) else roots)
     if not isinstance(path, str) and isinstance(path, Path):
         path = path.as_posix()
     located = normalise(path, space.spellings, at=at)
@@ -334,7 +249,7 @@ def open_beneath(root: str, relative: str, mode: str = "r", *, hard_links: bool 
     located = normalise(relative, (root,))
     if isinstance(located, Finding):
         raise PathEscape(located.message, located)
-    real = _workspace((root,)).real[root]
+    real = workspace_of((root,)).real[root]
     return ConfinedPath(real, located[1], hard_links).open(mode)
 
 

@@ -1,0 +1,165 @@
+"""Five guardrails for people who want only those: each stands alone, none needs a `Guard`.
+
+The names and shapes are those of seed 004. What they do differs where the seed's versions guess:
+
+- `safe_parse_args` never completes or invents: text that could mean something else is refused.
+- `validate_tool_name` is exact.
+- `safe_serialize` refuses what has no JSON form instead of handing the model a `str()` of it.
+- `safe_path` refuses every form that leaves the root on any system, links included.
+- `check_context` never parts a tool call from its result.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from pokayoke.core.call import Finding
+from pokayoke.core.check import check
+from pokayoke.core.context import shorten
+from pokayoke.core.intake import finding_for, read_arguments
+from pokayoke.core.schema import Schema, compile_schema
+from pokayoke.core.serialise import serialise
+from pokayoke.errors import PathEscape, PokayokeError, UsageError
+from pokayoke.runtime.workspace import confine
+
+__all__ = [
+    "ArgumentsRefused",
+    "NotSerialisable",
+    "check_context",
+    "safe_parse_args",
+    "safe_path",
+    "safe_serialize",
+    "validate_tool_name",
+]
+
+_log = logging.getLogger(__name__)
+
+
+class ArgumentsRefused(PokayokeError, ValueError):  # noqa: N818 - the name says what happened
+    """Argument text cannot be read without guessing, or does not fit its schema.
+
+    Attributes:
+        findings: what is wrong; the message is the hint of each, ready for the model.
+    """
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        """Make the message of the findings' hints."""
+        super().__init__(" ".join(finding.hint or finding.message for finding in findings))
+        self.findings = findings
+
+
+class NotSerialisable(PokayokeError, TypeError):  # noqa: N818 - the name says what happened
+    """A tool result has no JSON form.
+
+    Attributes:
+        finding: what is wrong and where.
+    """
+
+    def __init__(self, finding: Finding) -> None:
+        """Keep the finding beside its message."""
+        super().__init__(finding.message)
+        self.finding = finding
+
+
+def safe_parse_args(raw: str | bytes, schema: Schema | dict[str, Any] | bool | None = None) -> dict[str, Any]:
+    """Read the argument text of a tool call.
+
+    Args:
+        raw: the text as the provider sent it.
+        schema: JSON Schema of the arguments; a `Schema` from `compile_schema` saves compiling it each time.
+
+    Returns:
+        the arguments. Provable repairs (a trailing comma, single quotes, a code fence) are made, nothing
+        else is; with a schema the arguments also fit it.
+
+    Raises:
+        ArgumentsRefused: the text can be read in more than one way, is cut off, or does not fit.
+    """
+    compiled = schema if schema is None or isinstance(schema, Schema) else compile_schema(schema)
+    reading = read_arguments(raw, schema=compiled)
+    value = reading.value
+    if value is None or reading.grade not in {"exact", "lossless"}:
+        raise ArgumentsRefused((finding_for(reading, effect="write", tool="this tool"),))
+    if compiled is not None and (findings := check(value, compiled)):
+        raise ArgumentsRefused(findings)
+    return value
+
+
+def validate_tool_name(name: str, valid: Collection[str]) -> bool:
+    """Tell whether a tool exists under exactly this name.
+
+    Args:
+        name: the name the model wrote.
+        valid: the names of the tools there are.
+
+    Raises:
+        UsageError: `valid` is one text, of which any part would pass.
+    """
+    if isinstance(valid, str):
+        raise UsageError(f"valid must be a set or list of tool names, got the text {valid!r}")
+    return name in valid
+
+
+def safe_serialize(result: Any) -> str:
+    """Write a tool result as JSON text.
+
+    Args:
+        result: what the tool returned; dataclasses, dates, decimals and the like are written faithfully.
+
+    Raises:
+        NotSerialisable: the result holds a function, a generator, NaN, a cycle or the like.
+    """
+    done = serialise(result)
+    if isinstance(done, Finding):
+        raise NotSerialisable(done)
+    return done.data.decode()
+
+
+def safe_path(path: str | Path, root: str | Path) -> Path:
+    """Resolve a path inside a workspace.
+
+    The answer holds for this moment; where others may change the workspace, open the file with
+    `pokayoke.runtime.workspace.confine(path, root).open()` instead.
+
+    Args:
+        path: the path as the model sent it.
+        root: the workspace, an existing folder.
+
+    Returns:
+        the absolute path, links followed.
+
+    Raises:
+        PathEscape: (a ValueError) the path is malformed, leaves the root, or is no ordinary file.
+        ConfigurationError: the root does not exist.
+    """
+    confined = confine(path, str(root))
+    resolved = Path(confined).resolve()
+    if not resolved.is_relative_to(confined.root):
+        raise PathEscape(f"path {confined.relative!a} was led out of the workspace while it was resolved")
+    return resolved
+
+
+def check_context(messages: Sequence[Any], max_tokens: int, threshold: float = 0.7) -> list[Any]:
+    """Shorten a history that has grown above a share of its window.
+
+    Args:
+        messages: the history; not changed.
+        max_tokens: size of the window, in tokens.
+        threshold: share of the window above which the history is shortened.
+
+    Returns:
+        a new list with the system prompt, the first user message, a note for what was left out, and the
+        last ten messages. If even these are too large a warning is logged.
+
+    Raises:
+        UsageError: an argument is out of range.
+    """
+    result = shorten(messages, max_tokens, threshold=threshold)
+    if result.dropped:
+        _log.info("context shortened: %d to %d tokens (estimated)", result.before, result.after)
+    if result.finding is not None:
+        _log.warning("%s: %s", result.finding.code, result.finding.message)
+    return result.messages
