@@ -219,6 +219,19 @@ def test_field_names_left_alone(sent):
     assert prepare(sent, contract(FIELDS), kinds=READ).findings
 
 
+def test_numbered_fields_are_not_typos():
+    """`street2` is not a slip for `street1`, also where it is the only field near."""
+    schema = {"type": "object", "properties": {"street1": STRING}, "additionalProperties": False}
+    assert prepare({"street2": "x"}, contract(schema), kinds=READ).findings
+
+
+def test_two_typos_of_one_field():
+    """In an open object, too, nobody chooses between two fields that may be meant."""
+    schema = {"type": "object", "properties": {"amount": INTEGER}, "required": ["amount"]}
+    assert prepare({"ammount": 2}, contract(schema), kinds=READ).value == {"amount": 2}
+    assert prepare({"ammount": 2, "amuont": 3}, contract(schema), kinds=READ).findings
+
+
 def test_two_fields_of_one_spelling():
     """A schema with two fields that differ in case only leaves a third spelling to the model."""
     schema = {"type": "object", "properties": {"ID": STRING, "id": STRING}, "additionalProperties": False}
