@@ -512,6 +512,22 @@ def test_an_unreachable_store_refuses_writes_and_lets_reads_go_on(world, driver)
     assert driver.call(run, call("profile", '{"user_id": "u1"}')).ok
 
 
+def test_a_latch_the_store_does_not_know_refuses_every_write(world, driver):
+    """While the run's state cannot be kept, nothing is written; when it can, the latch holds there too."""
+    store = FailingStore(MemoryStore(), ("save_run", "propose"))
+    guard = world.guard(store=store, config={"safe_mode": {"on_invalid_output": "human_review"}})
+    run = guard.run("r")
+    world.answer = lambda user_id: None
+    assert driver.call(run, call("profile", '{"user_id": "u1"}')).status == "degraded"
+    run.clear_latch("profile", by="ann", reason="checked")
+    assert codes(driver.call(run, call())) == ["store_unavailable"]
+    store.fail_on(())
+    assert driver.call(run, call()).ok
+    store.fail_on("save_run")
+    run.close()
+    assert run.trace[-1]["event"] == "store"
+
+
 def test_an_effect_the_ledger_could_not_record_is_in_doubt(world, driver):
     """The tool ran, the completion was lost: never a success, never repeated."""
     store = FailingStore(MemoryStore(), {"settle": range(1, 99), "asettle": range(1, 99)})
@@ -660,6 +676,26 @@ def test_tools_can_be_replaced_as_a_whole(world, driver):
     with pytest.raises(pokayoke.errors.ContractError):
         guard.replace([order, order])
     assert guard.tools == (profile,)
+
+
+def test_a_run_with_an_open_matter_is_no_success(world, driver):
+    """A write in doubt or waiting is the stop reason of a closed run; done in the end, it is not."""
+    guard = world.guard(order={"approval": True})
+    with guard.run("a") as run:
+        approval = driver.call(run, call()).approval
+    assert run.stop_reason == "awaiting_approval"
+    guard.approvals.approve(approval)
+    with guard.run("a") as run:
+        assert driver.call(run, call()).ok
+    assert run.stop_reason == "success"
+
+    def raising(n):
+        raise RuntimeError
+
+    world.reply = raising
+    with world.guard().run("b") as run:
+        driver.call(run, call())
+    assert run.stop_reason == "in_doubt"
 
 
 @pytest.mark.parametrize("text", [None, "", "  \n"])

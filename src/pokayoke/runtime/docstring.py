@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable
+from itertools import zip_longest
 
 import msgspec
 
@@ -34,7 +35,7 @@ def read_docstring(text: str) -> Docstring:
     """Read a docstring that `inspect.getdoc` has cleaned; what is in no known style stays in the summary."""
     sections: list[tuple[str, list[str]]] = [("", [])]
     lines = text.splitlines()
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
         google = _GOOGLE_HEADING.fullmatch(line)
         numpy = _NUMPY_HEADING.fullmatch(line) if following.strip() and not following.strip("- ") else None
         if google:

@@ -243,7 +243,10 @@ class World:
         progress = self._run.progress
         if (refusal := progress.spend(self._guard.snapshot.policy.budgets)) is not None:
             return Answer("refuse", refusal)
-        return None if request.shared else progress.admit(request)
+        if not request.shared:
+            return progress.admit(request)
+        problem = progress.unsaved()
+        return None if problem is None else Answer("refuse", store_unavailable(request.tool, problem))
 
     def _claimed(self, request: Request, answer: Answer) -> Answer:
         if request.claim is not None and answer.kind == "execute":

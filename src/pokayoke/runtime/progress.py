@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import msgspec
 
 from pokayoke.core.admission import Approval, Request
-from pokayoke.core.call import Finding, Outcome
+from pokayoke.core.call import Finding, Outcome, StopReason
 from pokayoke.core.ledger import EXECUTE, Answer
 from pokayoke.core.policy import BudgetPolicy
 from pokayoke.core.state import Repeats, RunState, blocked, over_budget, worsen
@@ -46,6 +46,8 @@ class Progress:
         self._step, self._calls, self._rounds = state.step, state.calls, state.rounds
         self._in_batch = 0
         self._begun = clock.monotonic()
+        self._unsaved: str | None = None
+        self._open: dict[str, StopReason] = {}
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._handles = 0
 
@@ -82,13 +84,24 @@ class Progress:
             if after is not before:
                 self._save(after)
             if review is not None:
-                self._store.propose(review)
+                self._keep_question(review)
         return before, after
 
-    def save(self) -> None:
-        """Keep the totals, too."""
+    def save(self) -> str | None:
+        """Keep the state with its totals. Returns why that was impossible, or None."""
         with self._lock:
             self._save(self.state)
+            return self._unsaved
+
+    def unsaved(self) -> str | None:
+        """Try again to keep what could not be kept; a store that does not know the latch must admit nothing."""
+        return None if self._unsaved is None else self.save()
+
+    @property
+    def open_matter(self) -> StopReason | None:
+        """What keeps the run from being a success: a write in doubt, or one that waits for a person."""
+        reasons = set(self._open.values())
+        return "in_doubt" if "in_doubt" in reasons else next(iter(reasons), None)
 
     def spend(self, budgets: BudgetPolicy) -> Finding | None:
         """Take a call from the budgets, or say which one is used up: then only an answer is allowed."""
@@ -114,10 +127,15 @@ class Progress:
     def ended(self, outcome: Outcome) -> Outcome:
         """Remember what became of a call."""
         self.tokens.add(outcome.text)
+        key = outcome.key or ""
         if not outcome.ok:
             self.not_done.append(f"{outcome.tool}: {outcome.stop_reason}")
-        elif outcome.effect == "done":
-            self.done.append(outcome.tool)
+            if outcome.status in ("in_doubt", "pending"):
+                self._open[key] = "in_doubt" if outcome.status == "in_doubt" else "awaiting_approval"
+        else:
+            self._open.pop(key, None)
+            if outcome.effect == "done":
+                self.done.append(outcome.tool)
         return outcome
 
     @property
@@ -152,4 +170,14 @@ class Progress:
         self.state = msgspec.structs.replace(
             state, step=self._step, calls=self._calls, rounds=self._rounds, tokens=self.tokens.total
         )
-        self._store.save_run(self.state)
+        try:
+            self._store.save_run(self.state)
+            self._unsaved = None
+        except Exception as error:  # noqa: BLE001 - a store may raise anything; until it is reached, writes are refused
+            self._unsaved = type(error).__name__
+
+    def _keep_question(self, review: Approval) -> None:
+        try:
+            self._store.propose(review)
+        except Exception as error:  # noqa: BLE001 - as above; without the question the latch simply stays closed
+            self._unsaved = type(error).__name__

@@ -73,12 +73,12 @@ class Run:
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why writes or the run stopped; `success` for a run that was closed in normal mode."""
+        """Why writes or the run stopped. A closed run that nothing stopped says `success`, or what is still open."""
         if self.state.stop_reason is not None:
             return self.state.stop_reason
         if self.state.taints:
             return "invalid_tool_output"
-        return "success" if self._closed else None
+        return (self.progress.open_matter or "success") if self._closed else None
 
     @property
     def state(self) -> RunState:
@@ -242,7 +242,8 @@ class Run:
         """Say that the run is over and write the trace out. A closed run may be reopened by its id."""
         if not self._closed:
             self._closed = True
-            self.progress.save()
+            if (problem := self.progress.save()) is not None:
+                self._note("store", ok=False, reason=problem)
             self.guard.trace.flush()
 
     # -- what the driver needs ---------------------------------------------------------------------

@@ -1,0 +1,592 @@
+"""Tools from functions and models: schema, description, output contract, conversion, and what cannot be a tool."""
+
+import asyncio
+import datetime as dt
+import decimal
+import enum
+import functools
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from typing_extensions import TypedDict
+
+from pokayoke.core.contract import Contract, require_output_contract
+from pokayoke.core.policy import ToolOutputPolicy
+from pokayoke.core.typed import is_plain
+from pokayoke.errors import ContractError
+from pokayoke.runtime.docstring import read_docstring
+from pokayoke.runtime.tool import tool
+
+
+class Colour(enum.Enum):
+    """A choice."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+class Item(BaseModel):
+    """An ordered item."""
+
+    sku: str
+    count: int = 1
+
+
+class Open(BaseModel):
+    """A model that takes anything."""
+
+    model_config = ConfigDict(extra="allow")
+    a: int = 1
+
+
+@dataclass
+class Stock:
+    """How much there is."""
+
+    sku: str
+    pieces: int
+
+
+class Row(TypedDict):
+    """A row."""
+
+    id: int
+
+
+def explode(value):
+    """A validator that is itself broken."""
+    raise RuntimeError(value)
+
+
+def test_a_function_becomes_a_contract_and_stays_a_function():
+    """Types, defaults and docstring are in the contract; calling it calls the function unguarded."""
+
+    @tool(effect="read")
+    def stock(
+        sku: str, shop: Literal["north", "south"] = "north", tags: list[str] | None = None, schema: int | None = None
+    ) -> Stock:
+        """Look up how much there is.
+
+        In one shop.
+
+        Args:
+            sku: the article number,
+                such as A-100.
+            shop: which shop.
+        """
+        if tags is None:
+            tags = []
+        return Stock(sku, len(tags) + len(shop) + (schema or 0))
+
+    assert isinstance(stock, Contract)
+    assert (stock.id, stock.effect, stock.description) == (
+        "stock@1",
+        "read",
+        "Look up how much there is.\n\nIn one shop.",
+    )
+    assert stock.model_schema == {
+        "type": "object",
+        "properties": {
+            "sku": {"type": "string", "description": "the article number, such as A-100."},
+            "shop": {"enum": ["north", "south"], "type": "string", "default": "north", "description": "which shop."},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "schema": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+        },
+        "required": ["sku"],
+        "additionalProperties": False,
+    }
+    assert stock.output.is_valid({"sku": "a", "pieces": 1})
+    assert not stock.output.is_valid({"sku": "a"})
+    assert stock("a") == Stock("a", 5)
+    assert stock.handler(sku="a", tags=["x"]) == Stock("a", 6)
+    assert stock.defined_in_code
+    assert not stock.input_hooks, "plain types need no conversion"
+    assert not stock.is_async
+
+
+def test_options_reach_the_contract():
+    """Every field of a contract can be given, and description replaces the docstring."""
+
+    @tool(
+        name="crm.pay", version="2", identity=("user",), timeout=5, paths={"file": ["/data"]}, approval=True,
+        key_argument="key", description="Pay somebody.", output="text",
+    )  # fmt: skip
+    def pay(user: str, file: Path, key: str) -> dict:
+        """Not this."""
+        return {"user": user, "file": file, "key": key}
+
+    assert (pay.id, pay.identity, pay.timeout, pay.paths) == ("crm.pay@2", ("user",), 5, {"file": ("/data",)})
+    assert pay.description == "Pay somebody."
+    assert pay.text_output
+    assert "key" not in pay.model_schema["properties"]
+    assert pay.handler(user="u", file="/data/a", key="k") == {"user": "u", "file": Path("/data/a"), "key": "k"}
+    with pytest.raises(ContractError, match="no field colour"):
+        tool(colour="red")(pay.function)
+
+
+def test_bare_decoration_is_a_write():
+    """@tool without options declares nothing, so the tool is a write."""
+
+    @tool
+    def ping() -> None:
+        """Ping."""
+
+    assert ping.effect == "write"
+    assert ping.output_schema == {"type": "null"}
+    assert ping.model_schema == {"properties": {}, "type": "object", "additionalProperties": False}
+    assert ping() is None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        (str, "text"),
+        (int, {"type": "integer"}),
+        (list[int], {"type": "array", "items": {"type": "integer"}}),
+        (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
+        (str | None, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        (Row, {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"], "description": "A row."}),
+        (dt.datetime, {"type": "string", "format": "date-time"}),
+        (Any, None),
+        (object, None),
+        (dict, None),
+        (dict[str, Any], None),
+        (Mapping[str, Any], None),
+        (list, None),
+        (list[Any], None),
+    ],
+)  # fmt: skip
+def test_the_return_annotation_is_the_output_contract(annotation, expected):
+    """A type that promises something becomes a schema, str becomes text, an open one promises nothing."""
+
+    def work():
+        """Do it."""
+
+    work.__annotations__["return"] = annotation
+    contract = tool(effect="read")(work)
+    assert contract.output_schema == expected
+    assert contract.unchecked is (expected is None)
+
+
+def test_output_wins_over_the_annotation():
+    """output= may be a schema, a type, a boolean or text; a missing promise is a build error under strict."""
+
+    def work() -> int:
+        """Do it."""
+
+    assert tool(output=Item)(work).output.is_valid({"sku": "a"})
+    assert tool(output={"type": "null"})(work).output_schema == {"type": "null"}
+    assert tool(output=True)(work).output_schema is True
+    assert tool(output="text")(work).text_output
+
+    @tool
+    def silent():
+        """Promise nothing."""
+
+    assert silent.unchecked
+    with pytest.raises(ContractError, match="silent@1"):
+        require_output_contract([silent], ToolOutputPolicy())
+
+
+def test_typed_arguments_arrive_typed():
+    """Dates, models, enums and constrained values are converted before the function sees them."""
+
+    @tool(output="text")
+    def book(
+        when: dt.date,
+        items: list[Item],
+        colour: Colour,
+        ident: uuid.UUID,
+        note: Annotated[str, Field(max_length=9)] = "",
+    ) -> str:
+        """Book."""
+        return repr((when, items, colour, ident, note))
+
+    said = book.handler(when="2026-01-02", items=[{"sku": "a"}], colour="red", ident="0" * 32, note="n")
+    expected = (dt.date(2026, 1, 2), [Item(sku="a")], Colour.RED, uuid.UUID(int=0), "n")
+    assert said == repr(expected)
+    assert book.function(*expected) == said
+    assert book.input_hooks
+    assert book.model_schema["$defs"]["Item"]["additionalProperties"] is False, "a typo in a nested field is found"
+
+
+async def test_async_functions_stay_async():
+    """Plain and converting async tools are coroutine functions."""
+
+    @tool
+    async def plain(name: str) -> str:
+        """Wait."""
+        await asyncio.sleep(0)
+        return name
+
+    @tool
+    async def typed(day: dt.date) -> str:
+        """Wait."""
+        await asyncio.sleep(0)
+        return day.isoformat()
+
+    assert plain.is_async
+    assert typed.is_async
+    assert await plain.handler(name="a") == "a"
+    assert await typed.handler(day="2026-01-02") == "2026-01-02"
+    assert await typed(dt.date(2026, 1, 2)) == "2026-01-02"
+
+
+def test_a_confined_path_stays_one_beside_typed_arguments():
+    """A text subclass is handed on as it is where a text is wanted."""
+
+    class Confined(str):
+        __slots__ = ()
+
+    @tool(output="text")
+    def write(file: str, day: dt.date) -> str:
+        """Write."""
+        return f"{type(file).__name__} {day}"
+
+    assert write.handler(file=Confined("/a"), day="2026-01-02") == "Confined 2026-01-02"
+
+
+def test_open_types_stay_open():
+    """A model with extra=allow keeps its objects open, every other listed object is closed."""
+
+    @tool(output="text")
+    def take(free: Open, row: Row, anything: dict[str, Any]) -> str:
+        """Take."""
+        return ""
+
+    given = {"free": {"b": 2}, "row": {"id": 1}, "anything": {"x": 1}}
+    assert take.input.is_valid(given)
+    assert not take.input.is_valid({**given, "row": {"id": 1, "x": 2}})
+
+
+def test_methods_and_callables_can_be_tools():
+    """A bound method and a callable object with a name work; functools.wraps is seen through."""
+
+    class Desk:
+        def find(self, name: str) -> str:
+            """Find it."""
+            return name
+
+        def __call__(self, name: str) -> str:
+            """Call it."""
+            return name
+
+    found = tool(effect="read")(Desk().find)
+    assert list(found.model_schema["properties"]) == ["name"]
+    assert tool(name="desk")(Desk())("x") == "x"
+
+    def loud(function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            return function(*args, **kwargs).upper()
+
+        return wrapper
+
+    @tool
+    @loud
+    def greet(name: str) -> str:
+        """Greet."""
+        return name
+
+    assert greet.handler(name="a") == "A"
+
+
+def positional(a: int, /) -> str:
+    """Positional."""
+
+
+def many(*a: int) -> str:
+    """Many."""
+
+
+def any_name(**a: int) -> str:
+    """Any name."""
+
+
+def untyped(a) -> str:
+    """Untyped."""
+
+
+def with_self(self, a: int) -> str:
+    """A method outside its class."""
+
+
+def unresolved(a: "Nowhere") -> str:  # noqa: F821 - that is the point
+    """Unresolved."""
+
+
+def items() -> Iterator[int]:
+    """Generate."""
+    yield 1
+
+
+async def async_items():
+    """Generate."""
+    yield 1
+
+
+def strange(a: Iterator["Desk"]) -> str:  # noqa: F821 - that is the point
+    """Strange."""
+
+
+class Unknown:
+    """A type pydantic knows nothing about."""
+
+
+def foreign(a: Unknown) -> str:
+    """Foreign."""
+
+
+def calls_back(a: Callable[[int], int]) -> str:
+    """A type that has no JSON Schema."""
+
+
+def returns_foreign() -> Unknown:
+    """Foreign."""
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (positional, "positional-only"),
+        (many, "list type"),
+        (any_name, "misspelt"),
+        (untyped, "a: str"),
+        (with_self, "bound method"),
+        (unresolved, "'Nowhere' cannot be resolved"),
+        (items, "generator"),
+        (async_items, "generator"),
+        (strange, "cannot be resolved"),
+        (foreign, "JSON Schema instead"),
+        (calls_back, "JSON Schema instead"),
+        (returns_foreign, "JSON Schema instead"),
+        (lambda: None, "no name"),
+        (Item, "takes a function"),
+        (5, "takes a function"),
+    ],
+)
+def test_programmers_mistakes_name_the_fix(function, words):
+    """Each signature that cannot be a tool's is a ContractError that says what to change."""
+    with pytest.raises(ContractError) as caught:
+        tool(effect="read")(function)
+    assert words in str(caught.value)
+
+
+def test_a_contract_is_not_a_function_to_decorate():
+    """Decorating twice is refused."""
+
+    @tool
+    def once() -> None:
+        """Once."""
+
+    with pytest.raises(ContractError, match="takes a function"):
+        tool(once)
+
+
+def test_a_default_that_is_no_json_value_is_left_out_of_the_schema():
+    """The tool keeps its default; the schema only says that the argument is optional."""
+
+    @tool(output="text")
+    def work(after: Any = Unknown, since: dt.date = dt.date(2026, 1, 1), choices: dict[str, int] = {"a": 1}) -> str:  # noqa: B006
+        """Work."""
+        return f"{after.__name__} {since} {choices}"
+
+    assert "default" not in work.model_schema["properties"]["after"]
+    assert work.handler() == "Unknown 2026-01-01 {'a': 1}"
+
+
+# -- models ---------------------------------------------------------------------------------------
+
+
+class CreateOrder(BaseModel):
+    """Create an order."""
+
+    user_id: str
+    amount: int = Field(ge=1, le=100)
+    when: dt.datetime | None = None
+    price: decimal.Decimal | None = None
+    items: list[Item] = []
+    labels: set[str] = set()
+    shown: str = Field(default="", alias="shownAs")
+    idempotency_key: str | None
+
+    @field_validator("user_id", mode="before")
+    @classmethod
+    def strip(cls, value):
+        """Take white space away."""
+        return value.strip()
+
+    @field_validator("amount")
+    @classmethod
+    def not_unlucky(cls, value):
+        """Refuse 13."""
+        if value == 13:
+            raise ValueError("13 is refused")
+        return value
+
+
+def order(**fields):
+    """The contract of CreateOrder."""
+    return Contract.from_model("create_order", CreateOrder, key_argument="idempotency_key", **fields)
+
+
+def test_a_model_becomes_a_contract():
+    """Schema, description and validators come from the model; the key argument is hidden and still validated."""
+    contract = order(output=Item, identity=("user_id",), handler=lambda given: given)
+    assert contract.description == "Create an order."
+    assert "idempotency_key" not in contract.model_schema["properties"]
+    assert contract.output.is_valid({"sku": "a"})
+    assert contract.input_hooks
+    assert contract.defined_in_code
+    value = contract.handler(user_id="u", amount=2, idempotency_key="k")
+    assert isinstance(value, CreateOrder)
+    assert value.idempotency_key == "k"
+    assert contract("as written") == "as written"
+    assert order().unchecked
+    assert order(description="Mine.").description == "Mine."
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"user_id": "u", "amount": 2},
+        {"user_id": "u", "amount": 2, "when": "2026-01-02T03:04:05+00:00", "price": "1.50"},
+        {"user_id": "u", "amount": 2, "items": [{"sku": "a"}, {"sku": "b", "count": 2}], "labels": ["b", "a"]},
+        {"user_id": "u", "amount": 2.0, "price": 1.5, "shownAs": "x", "when": None},
+    ],
+)
+def test_what_a_model_only_reads_is_not_changed(given):
+    """Valid arguments come back as they were sent: no respelt dates, no filled-in defaults, no reordering."""
+    assert json.dumps(order().validate_input(given)[0]) == json.dumps(given)
+    assert order().validate_input(given)[1] == ()
+
+
+def test_what_a_validator_changes_is_returned():
+    """A before-validator's change is in the result, at any depth, and nothing else is."""
+    given = {"user_id": " u ", "amount": 2}
+    assert order().validate_input(given) == ({"user_id": "u", "amount": 2}, ())
+
+    @tool(output="text")
+    def tag(
+        names: list[Annotated[str, AfterValidator(str.lower)]],
+        all_of: Annotated[list[str], AfterValidator(lambda v: v[:1])],
+    ) -> str:
+        """Tag."""
+        return ""
+
+    assert tag.validate_input({"names": ["A", "b"], "all_of": ["x", "y"]}) == (
+        {"names": ["a", "b"], "all_of": ["x"]},
+        (),
+    )
+
+
+def test_what_a_validator_refuses_is_a_finding():
+    """Every refusal has its place, its reason and a hint; the arguments come back unchanged."""
+    given = {"user_id": "u", "amount": 13, "items": [{"sku": "a", "count": "x"}]}
+    arguments, findings = order().validate_input(given)
+    assert arguments is given
+    assert {(f.code, f.at, f.blame) for f in findings} == {
+        ("model_rejected", "/amount", "model"),
+        ("model_rejected", "/items/0/count", "model"),
+    }
+    assert "13 is refused" in findings[0].hint + findings[1].hint
+    assert all(len(f.hint) < 600 for f in findings)
+
+
+def test_a_whole_model_may_be_refused():
+    """An error without a place is about the arguments as a whole."""
+
+    def refuse(value):
+        raise ValueError("not together")
+
+    whole = Contract.from_model("whole", Annotated[Item, AfterValidator(refuse)])
+    (finding,) = whole.validate_input({"sku": "a"})[1]
+    assert finding.at == ""
+    assert "not together" in finding.message
+
+
+def test_a_broken_validator_is_not_hidden():
+    """An exception that is no refusal leaves the validator, so that the caller can fail closed."""
+
+    @tool(output="text")
+    def work(a: Annotated[str, BeforeValidator(explode)]) -> str:
+        """Work."""
+        return a
+
+    with pytest.raises(RuntimeError):
+        work.validate_input({"a": "x"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain"),
+    [
+        (str, True), (int | None, True), (list[str] | None, True), (dict[str, list[int]], True), (Literal["a", 1], True),
+        (Annotated[int, Field(ge=1)], True), (Annotated[str, "what it is"], True), (Any, True), (list, True), (None, True),
+        (dict[int, str], False), (Literal[Colour.RED], False), (Colour, False), (dt.date, False), (tuple[int], False),
+        (Annotated[str, AfterValidator(str.strip)], False), (list[Item], False), (Row, False), (bytes, False),
+    ],
+)  # fmt: skip
+def test_only_json_types_skip_the_conversion(kind, plain):
+    """A type whose JSON values are its values is plain; everything else is converted."""
+    assert is_plain(kind) is plain
+
+
+# -- docstrings -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "summary", "arguments"),
+    [
+        ("", "", {}),
+        ("Only a summary.", "Only a summary.", {}),
+        ("Sum.\n\nArgs:\n    a: first: with colon\n    b (int, optional): second\n        line two: really\n\n    **c: third\n\nReturns:\n    d: no argument",
+         "Sum.", {"a": "first: with colon", "b": "second line two: really", "c": "third"}),
+        ("Sum.\n\nArgs:\n  a:\n    below\n  b: x", "Sum.", {"a": "below", "b": "x"}),
+        ("Sum.\n\nParameters\n----------\na : int\n    The first\n    of two.\nb\n    The second.\n*args : int\n    no\n\nReturns\n-------\nint\n    nothing",
+         "Sum.", {"a": "The first of two.", "b": "The second.", "args": "no"}),
+        ("Sum.\n\n:param a: first\n    and more\n:param int b: second\n:type b: int\n:returns: nothing\n", "Sum.", {"a": "first and more", "b": "second"}),
+        ("Sum.\n\nNote: this stays.\n\nExample:\n    a: no", "Sum.\n\nNote: this stays.", {}),
+        ("Args:\n    no entries here", "", {}),
+        ("Args:\n    a: x\nRaises:\n    b: y", "", {"a": "x"}),
+    ],
+)  # fmt: skip
+def test_docstrings_of_three_styles(text, summary, arguments):
+    """Google, numpy and Sphinx sections give descriptions; everything before the first section is the summary."""
+    read = read_docstring(text)
+    assert (read.summary, read.arguments) == (summary, arguments)
+
+
+def test_a_description_in_the_type_wins_over_the_docstring():
+    """Field(description=...) is kept; names the docstring invents are ignored."""
+
+    @tool
+    def work(a: Annotated[int, Field(description="from the type")], b: int) -> None:
+        """Work.
+
+        Args:
+            a: from the docstring
+            b: also
+            z: no such argument
+        """
+
+    properties = work.model_schema["properties"]
+    assert properties["a"]["description"] == "from the type"
+    assert properties["b"]["description"] == "also"
+    assert "z" not in properties
+
+
+def test_pydantic_is_not_imported_until_it_is_needed():
+    """Importing contracts, catalogue and the decorator leaves pydantic alone."""
+    code = (
+        "import sys, pokayoke.core.contract, pokayoke.core.catalogue, pokayoke.core.definitions, pokayoke.runtime.tool;"
+        "print([m for m in ('pydantic', 'typer', 'rich', 'apsw') if m in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
