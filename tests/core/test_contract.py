@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - in a table, one case is one line
 """Contracts: what a field means, what contradicts itself, what other people's definitions become."""
 
 import dataclasses
@@ -238,7 +237,7 @@ def test_contradictions_are_refused_with_the_way_out(fields, words):
     ("name", "words"),
     [
         ("", "it is blank"), ("  ", "it is blank"), (None, "it is blank"), (" a", "white space"), ("a\u00a0b", "white space"),
-        ("a\tb", "U+0009|white space"), ("x" * 129, "more than 128"), ("pa\u200by", "U+200B"), ("pay\u202e", "U+202E"),
+        ("a\tb", "U+0009|white space"), ("x" * 129, "more than 128"), ("é" * 129, "more than 128"), ("é\u3000é", "white space"), ("pa\u200by", "U+200B"), ("pay\u202e", "U+202E"),
         ("p\u0430y", "mixes scripts"), ("ｐａｙ", "displays like 'pay'"), ("\u0440\u0430\u0443", "look like Latin"), ("e\u0301", "U+0301"),
     ],
 )  # fmt: skip

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - in a table, one case is one line
 """Schemas: what is refused at registration, what is valid, why something is not, what cannot have been lost."""
 
 import http.server

@@ -70,9 +70,7 @@ def test_a_function_becomes_a_contract_and_stays_a_function():
     """Types, defaults and docstring are in the contract; calling it calls the function unguarded."""
 
     @tool(effect="read")
-    def stock(
-        sku: str, shop: Literal["north", "south"] = "north", tags: list[str] | None = None, schema: int | None = None
-    ) -> Stock:
+    def stock(sku: str, shop: Literal["north", "south"] = "north", schema: int | None = None) -> Stock:
         """Look up how much there is.
 
         In one shop.
@@ -81,10 +79,9 @@ def test_a_function_becomes_a_contract_and_stays_a_function():
             sku: the article number,
                 such as A-100.
             shop: which shop.
+            schema: a name that a model class could not have.
         """
-        if tags is None:
-            tags = []
-        return Stock(sku, len(tags) + len(shop) + (schema or 0))
+        return Stock(sku, len(shop) + (schema or 0))
 
     assert isinstance(stock, Contract)
     assert (stock.id, stock.effect, stock.description) == (
@@ -97,8 +94,11 @@ def test_a_function_becomes_a_contract_and_stays_a_function():
         "properties": {
             "sku": {"type": "string", "description": "the article number, such as A-100."},
             "shop": {"enum": ["north", "south"], "type": "string", "default": "north", "description": "which shop."},
-            "tags": {"type": "array", "items": {"type": "string"}},
-            "schema": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+            "schema": {
+                "anyOf": [{"type": "integer"}, {"type": "null"}],
+                "default": None,
+                "description": "a name that a model class could not have.",
+            },
         },
         "required": ["sku"],
         "additionalProperties": False,
@@ -106,7 +106,7 @@ def test_a_function_becomes_a_contract_and_stays_a_function():
     assert stock.output.is_valid({"sku": "a", "pieces": 1})
     assert not stock.output.is_valid({"sku": "a"})
     assert stock("a") == Stock("a", 5)
-    assert stock.handler(sku="a", tags=["x"]) == Stock("a", 6)
+    assert stock.handler(sku="a", schema=1) == Stock("a", 6)
     assert stock.defined_in_code
     assert not stock.input_hooks, "plain types need no conversion"
     assert not stock.is_async
