@@ -206,9 +206,7 @@ class Redactor:
 
     def _leaf(self, text: str, rules: NameRules, seen: Seen | None) -> str:
         lowered = text.lower()
-        # The extra space lets a literal that expects a character before it match at the start.
-        padded = f" {lowered}"
-        if has_secret_literal(padded) or has_card_digits(padded) or rules.custom:
+        if has_secret_literal(lowered) or has_card_digits(lowered) or rules.custom:
             text = hide_in_text(text, rules, seen)
         for pattern in self._patterns:
             if pattern.found(text):

@@ -1,0 +1,536 @@
+"""Secrets do not get past redaction, and what is no secret comes through untouched."""
+
+import json
+import re
+import string
+import time
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.core.redact import FAILED, FAILED_JSON, Redactor, secret_fields
+from pokayoke.core.secret import HIDDEN, NameRules, Pattern, Seen, is_card
+from pokayoke.errors import PolicyError
+
+REDACTOR = Redactor()
+
+
+def dumped(value):
+    return orjson.dumps(value)
+
+
+def redacted(value, redactor=REDACTOR, **more):
+    return orjson.loads(redactor.payload(dumped(value), **more))
+
+
+SECRET_NAMES = [
+    "password",
+    "Password",
+    "PASSWORD",
+    "userPassword",
+    "user_passwd",
+    "pass_word",
+    "passwort",
+    "passphrase",
+    "passcode",
+    "pwd",
+    "secret",
+    "clientSecret",
+    "secrets",
+    "token",
+    "accessToken",
+    "access_token",
+    "csrf-token",
+    "api_key",
+    "apiKey",
+    "API-KEY",
+    "apikey",
+    "x-api-key",
+    "authorization",
+    "Proxy-Authorization",
+    "cookie",
+    "Set-Cookie",
+    "private_key",
+    "privateKey",
+    "PrivateKeyPem",
+    "access_key",
+    "secretAccessKey",
+    "signing_key",
+    "encryptionKey",
+    "credentials",
+    "db_credential",
+    "card_number",
+    "cardNumber",
+    "card_no",
+    "pin",
+    "otp",
+    "cvv",
+    "cvc",
+    "ssn",
+    "auth",
+    "basic_auth",
+    "bearer",
+    "kennwort",
+    "contraseña",
+    "密码",
+    "用户密码",
+    "令牌",
+    "密钥",
+    "口令",
+]
+HARMLESS_NAMES = [
+    "author",
+    "secretary",
+    "key",
+    "primary_key",
+    "foreignKey",
+    "tokenizer",
+    "compass_code",
+    "discard_number",
+    "passenger",
+    "spin",
+    "shopping",
+    "authored_by",
+    "id",
+    "name",
+    "note",
+    "monkey",
+    "keyboard",
+    "description",
+]
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES)
+def test_a_value_under_a_secret_name_is_hidden(name):
+    """Text, numbers, lists and objects under a secret name are all hidden, at any depth."""
+    for value in ("x", 17, 1.5, ["a"], {"deep": "a"}):
+        assert redacted({"outer": [{name: value, "other": "kept"}]}) == {"outer": [{name: HIDDEN, "other": "kept"}]}
+
+
+@pytest.mark.parametrize("name", HARMLESS_NAMES)
+def test_a_name_that_only_resembles_a_secret_one_keeps_its_value(name):
+    """Names that contain a secret word by accident are not hidden, also when a walk happens."""
+    value = {name: "kept", "password": "x"}
+    assert redacted(value)[name] == "kept"
+
+
+@pytest.mark.parametrize("value", [True, False, None, "", [], {}])
+def test_what_tells_nothing_stays_readable(value):
+    """Truth values, null and empty values under a secret name are kept: they explain and reveal nothing."""
+    assert redacted({"has_password": value, "x": "secret"})["has_password"] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("max_tokens", 4096, True),
+        ("tokens", 17, True),
+        ("total_token_count", 17, True),
+        ("token_limit", 3, True),
+        ("token", 123456, False),
+        ("tokens", ["a"], False),
+        ("max_tokens", "abc", False),
+        ("otp", 123456, False),
+    ],
+)
+def test_counts_of_tokens_are_numbers_not_secrets(name, value, kept):
+    """A number under a counting token name is kept; a text there, or a one-time code, is not."""
+    assert (redacted({name: value})[name] == value) is kept
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-abcdefghijklmnop",
+        "sk-proj-abc_def-123456",
+        "sk_live_4242abcd",
+        "ghp_16charsofrandomm",
+        "github_pat_11ABCDEFG0",
+        "glpat-abcdefghijklmnop",
+        "xoxb-1234567890-abc",
+        "AKIAIOSFODNN7EXAMPLE",
+        "ASIAIOSFODNN7EXAMPLE",
+        "AIzaSyA1234567890abcdefg",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+        "npm_abcdefghijklmnopqrstuvwxyz0123456789",
+        "hf_abcdefghijklmnopqrst",
+        "4111 1111 1111 1111",
+        "4111-1111-1111-1111",
+        "4111111111111111",
+        "3782 822463 10005",
+        "30569309025904",
+        "5555555555554444",
+        "6212345678901265",
+    ],
+)
+def test_a_secret_is_known_by_its_shape(secret):
+    """Keys, tokens and card numbers are hidden wherever they stand: as a value, in a text, as a name."""
+    for value in ({"note": secret}, [f"it is {secret}, ok"], {secret: 1}, secret, f"({secret})"):
+        assert secret not in json.dumps(redacted(value))
+        assert secret not in REDACTOR.text(f"failed: {value}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "task-management-system",
+        "risk-adjusted returns",
+        "1763730309123",
+        "1763730309123456789",
+        "4111111111111112",
+        "0.4837462837462837",
+        "2026-01-02T10:11:12.123456Z",
+        "00000000-4111-1111-1111-111111111111",
+        "the Asian market",
+        "https://example.org/a?b=c",
+        "keyJoint",
+        "12345678901234567890",
+    ],
+)
+def test_what_only_resembles_a_shape_is_kept(text):
+    """Times, ids, words with `sk-` inside and numbers with a wrong check digit are kept as they are."""
+    assert redacted({"note": text, "password": "x"})["note"] == text
+    assert REDACTOR.text(text) == text
+
+
+def test_a_private_key_is_hidden_as_a_whole():
+    """A PEM block goes from its first dash to its last; without an end it goes to the end of the text."""
+    block = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nabc==\n-----END RSA PRIVATE KEY-----"
+    assert REDACTOR.text(f"before {block} after") == f"before {HIDDEN} after"
+    assert REDACTOR.text(f"before {block[:40]}") == f"before {HIDDEN}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("login failed for password=hunter2 at host", f"login failed for password={HIDDEN} at host"),
+        ('{"password": "hun\\"ter2", "b": 1', f'{{"password": "{HIDDEN}", "b": 1'),
+        ("{'api_key': 'hunter2', 'b': 1}", f"{{'api_key': '{HIDDEN}', 'b': 1}}"),
+        ('{\\"password\\": \\"hunter2\\", \\"b\\": 1}', f'{{\\"password\\": \\"{HIDDEN}\\", \\"b\\": 1}}'),
+        ("password: `hunter2`", f"password: `{HIDDEN}`"),
+        ("api key: hunter2", f"api key: {HIDDEN}"),
+        ("密码：hunter2 好", f"密码：{HIDDEN} 好"),
+        ("detail: password=hunter2", f"detail: password={HIDDEN}"),
+        ("Authorization: Bearer hunter2.x-y\nHost: a", f"Authorization: {HIDDEN}\nHost: a"),
+        ("Cookie: a=hunter2; b=c\nHost: a", f"Cookie: {HIDDEN}\nHost: a"),
+        ("auth: Bearer hunter2 x", f"auth: {HIDDEN} x"),
+        ("sent bearer hunter2abc", f"sent bearer {HIDDEN}"),
+        ("postgres://bob:hunter2@db/x", f"postgres://bob:{HIDDEN}@db/x"),
+        ('{"secrets": ["hunter2", "x"', f'{{"secrets": {HIDDEN}'),
+        ("pass\\u0077ord=hunter2", f"password={HIDDEN}"),
+        ("tokens: 55 used", "tokens: 55 used"),
+        ("password: null, token=true", "password: null, token=true"),
+        ("password=", "password="),
+        ("a password is needed", "a password is needed"),
+        ("max_tokens=5, secret=hunter2 token=hunter2", f"max_tokens=5, secret={HIDDEN} token={HIDDEN}"),
+    ],
+)
+def test_assignments_in_a_text_are_hidden(text, expected):
+    """What is assigned to a secret name in a log line, a header or damaged JSON is hidden, and no more."""
+    assert REDACTOR.text(text) == expected
+    assert redacted({"raw": text}) == {"raw": expected}
+
+
+def test_a_payload_without_secrets_is_the_very_same_object():
+    """Nothing is copied, parsed or reordered where nothing is hidden."""
+    data = dumped({"b": 1, "a": [1.5, "text", None], "客": "值"})
+    assert REDACTOR.payload(data) is data
+    assert REDACTOR.clean(data)
+
+
+def test_numbers_of_any_size_survive_the_walk():
+    """An integer beyond 64 bits beside a secret keeps every digit."""
+    data = b'{"n":123456789012345678901234567890,"password":"x"}'
+    assert REDACTOR.payload(data) == b'{"n":123456789012345678901234567890,"password":"[redacted]"}'
+
+
+def test_a_card_number_as_a_number_is_hidden():
+    """A card number is secret whether it is sent as text or as an integer."""
+    assert redacted({"a": 4111111111111111, "b": -3}) == {"a": HIDDEN, "b": -3}
+
+
+@pytest.mark.parametrize(
+    "spelling", ["card_holder", "cardHolder", "CARD-HOLDER", "card holder", "customer.card_holder"]
+)
+def test_configured_fields_ignore_spelling_and_path(spelling):
+    """A configured field hides its name in every spelling, and values of every kind but null."""
+    redactor = Redactor(fields=[spelling])
+    value = {"cardHolder": "x", "card_holder": True, "Card-Holder": {"a": 1}, "card holder": None, "holder": "y"}
+    assert redacted(value, redactor) == {
+        "cardHolder": HIDDEN,
+        "card_holder": HIDDEN,
+        "Card-Holder": HIDDEN,
+        "card holder": None,
+        "holder": "y",
+    }
+
+
+def test_contract_marks_count_for_their_tool_only():
+    """A name that one contract marks is hidden where the mark is handed in, and nowhere else."""
+    value = {"iban": "DE02", "x": 1}
+    assert redacted(value, marks=("iban",)) == {"iban": HIDDEN, "x": 1}
+    assert redacted(value) == value
+    assert REDACTOR.text("iban: DE02", marks=("iban",)) == f"iban: {HIDDEN}"
+    assert REDACTOR.text("iban: DE02") == "iban: DE02"
+
+
+def test_an_empty_mark_hides_nothing():
+    """A mark that is blank or only punctuation does not hide everything."""
+    assert redacted({"a": "b"}, marks=("", "--")) == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        (r"ACCT-\d{4,}", "see ACCT-12345, please", f"see {HIDDEN} please"),
+        (r"\bZZ\d{3}\b", "a\nZZ123 b", f"a\n{HIDDEN} b"),
+        (r"[\w.+-]+@[\w-]+\.[a-z]+", "to bob@example.org now", f"to {HIDDEN} now"),
+        (r"^\d{4}$", "1234", HIDDEN),
+        (r"^\d{4}$", "12345", "12345"),
+        (r"case \d+", "the case 17 is open", HIDDEN),
+        (r'say "\w+"', 'they say "hi"', HIDDEN),
+        (r"(?i)projectx", "a PROJECTX b", f"a {HIDDEN} b"),
+    ],
+)
+def test_configured_patterns_hide_their_matches(pattern, text, expected):
+    """A pattern hides the words it matches; one that may span words hides the whole text."""
+    redactor = Redactor(patterns=[pattern])
+    assert redacted({"a": text, "b": "kept"}, redactor) == {"a": expected, "b": "kept"}
+    assert redactor.text(text) == expected
+
+
+def test_a_pattern_also_reads_numbers_and_names():
+    """Digits that a pattern names are hidden where they are a number or part of a name."""
+    redactor = Redactor(patterns=[r"\d{9}"])
+    assert redacted({"a": 123456789, "id 123456789": 1}, redactor) == {"a": HIDDEN, f"id {HIDDEN}": 1}
+
+
+@pytest.mark.parametrize("pattern", ["(a", "(?=a)b", r"(a)\1", "a*", "", "(?<!x)y"])
+def test_patterns_that_cannot_be_kept_are_refused_while_building(pattern):
+    """What does not compile on the linear engine, or matches everything, is a PolicyError that names it."""
+    with pytest.raises(PolicyError, match=re.escape(repr(pattern))):
+        Redactor(patterns=[pattern])
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(.*)*x", "([a-z]+)*[0-9]!"])
+def test_an_exploding_pattern_stays_linear(pattern):
+    """A pattern that hangs a backtracking engine takes no time here: 20,000 characters well within 2 s."""
+    try:
+        redactor = Redactor(patterns=[pattern])
+    except PolicyError:
+        return
+    began = time.monotonic()
+    redactor.text("a" * 20_000 + "!")
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["password" * 5_000, "a:" * 20_000, "=" * 40_000, "\\" * 40_000, "eyJ" * 10_000, "4" * 40_000, "://a" * 10_000,
+     "-----BEGIN " * 4_000, 'secret="' * 5_000, "token" + " " * 40_000, "bearer " * 8_000, "[" * 40_000,
+     "1 " * 20_000, "密码" * 20_000],
+)  # fmt: skip
+def test_the_own_rules_stay_linear(text):
+    """No text of 40,000 characters keeps the built-in rules busy for more than 2 s."""
+    began = time.monotonic()
+    REDACTOR.text(text)
+    assert time.monotonic() - began < 2
+
+
+def test_hooks_see_every_payload_and_their_answer_is_written():
+    """A user's redactor gets the parsed value, and what it returns is still searched for secrets."""
+    redactor = Redactor(hooks=[lambda value: {"was": type(value).__name__, "password": "x"}])
+    assert redacted([1], redactor) == {"was": "list", "password": HIDDEN}
+    line = redactor.event(dumped({"event": "e", "arguments": {"a": 1}, "step": 3}))
+    assert orjson.loads(line) == {"event": "e", "arguments": {"was": "dict", "password": HIDDEN}, "step": 3}
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(1), RecursionError()])
+def test_a_hook_that_raises_costs_the_payload_only(error):
+    """Whatever a user's redactor raises, the payload is replaced and nothing is thrown."""
+
+    def broken(value):
+        raise error
+
+    redactor = Redactor(hooks=[broken])
+    assert redacted({"password": "x"}, redactor) == FAILED
+    assert redactor.value({"a": 1}) == FAILED
+
+
+def test_a_hook_that_returns_no_json_costs_the_payload():
+    """A redactor's answer that cannot be written is dropped, not shown as a repr."""
+    assert Redactor(hooks=[lambda value: object()]).payload(b"1") == FAILED_JSON
+
+
+@pytest.mark.parametrize("data", [b"{", b'{"password": 1', b"\xff", b"[" * 5_000 + b'"secret"' + b"]" * 5_000])
+def test_what_cannot_be_read_is_never_written(data):
+    """Bytes that are no JSON, or too deep for a walk, are dropped if they might hold a secret."""
+    result = REDACTOR.payload(data)
+    assert result == FAILED_JSON or REDACTOR.clean(data)
+
+
+def test_failure_of_an_event_or_a_value_or_a_text_is_said():
+    """An event that cannot be made safe is None; a value or text is the failure marker."""
+    assert REDACTOR.event(b'{"password": ') is None
+    assert REDACTOR.value({"password": {1, 2}, 3: object()}) == FAILED
+    assert REDACTOR.text(None) == FAILED
+
+
+def test_the_names_of_an_event_itself_are_not_a_tools_fields():
+    """A mark called `status` hides the tool's status, not the event's own."""
+    line = dumped({"event": "tool_result", "status": "ok", "result": {"status": "x"}})
+    assert orjson.loads(REDACTOR.event(line, marks=("status",))) == {
+        "event": "tool_result",
+        "status": "ok",
+        "result": {"status": HIDDEN},
+    }
+    assert orjson.loads(REDACTOR.event(dumped({"a": 1}))) == {"a": 1}
+
+
+def test_findings_and_corrections_at_a_secret_place_lose_their_values():
+    """Before, after, message and data go where `at` points below a secret name; code and place stay."""
+    value = {
+        "findings": [{"code": "c", "at": "/user/password", "message": "got 'x'", "data": {}}],
+        "corrections": [{"at": "/pin", "rule": "r", "before": "1", "after": 1}, {"at": "/n", "before": 2, "after": 3}],
+    }
+    assert redacted(value) == {
+        "findings": [{"code": "c", "at": "/user/password", "message": HIDDEN, "data": {}}],
+        "corrections": [
+            {"at": "/pin", "rule": "r", "before": HIDDEN, "after": HIDDEN},
+            {"at": "/n", "before": 2, "after": 3},
+        ],
+    }
+
+
+def test_secret_names_do_not_swallow_each_other():
+    """Two names that are both hidden stay two entries."""
+    assert len(redacted({"sk-abcdefghijkl": 1, "sk-mnopqrstuvwx": 2})) == 2
+
+
+class TestSeen:
+    """A secret met once is a secret everywhere in the run."""
+
+    def test_a_value_under_a_secret_name_is_hidden_wherever_it_returns(self):
+        """The password of the arguments is hidden in a later output, in a name and in an exception text."""
+        seen = Seen()
+        redacted({"password": "CANARY-1", "pin": 123456789, "secrets": [{"a": "CANARY-2"}]}, seen=seen)
+        assert redacted({"echo": "it was CANARY-1", "CANARY-2": 123456789}, seen=seen) == {
+            "echo": f"it was {HIDDEN}",
+            HIDDEN: 123456789,
+        }
+        assert REDACTOR.text("bad CANARY-1, CANARY-2, 123456789", seen=seen) == f"bad {HIDDEN}, {HIDDEN}, {HIDDEN}"
+        assert REDACTOR.value(["CANARY-1"], seen=seen) == [HIDDEN]
+
+    def test_within_one_event_order_makes_no_difference(self):
+        """A reason that stands before the arguments is cleaned of what the arguments reveal."""
+        line = dumped({"event": "e", "reason": "no CANARY-1", "arguments": {"password": "CANARY-1"}})
+        assert b"CANARY-1" not in REDACTOR.event(line, seen=Seen())
+
+    def test_secrets_out_of_damaged_text_count_too(self):
+        """A secret in an argument text that does not parse is remembered as well."""
+        seen = Seen()
+        REDACTOR.text('{"password": "CANARY-1", "x": ', seen=seen)
+        assert REDACTOR.text("CANARY-1", seen=seen) == HIDDEN
+
+    def test_a_secret_with_quotes_is_found_in_its_escaped_forms(self):
+        """As JSON, and as JSON within a JSON string, it is the same secret."""
+        seen = Seen()
+        secret = 'a"b\nCANARY'
+        seen.add({"x": [secret]})
+        inner = json.dumps({"y": secret})
+        for value in (secret, {"z": inner}):
+            assert "CANARY" not in json.dumps(redacted(value, seen=seen))
+
+    def test_short_values_and_markers_are_not_remembered(self):
+        """A PIN of four digits does not blank out every 1234 of the trace."""
+        seen = Seen()
+        seen.add("1234")
+        seen.add(HIDDEN)
+        assert len(seen) == 0
+
+    def test_memory_is_bounded(self):
+        """A tool that returns thousands of secrets does not make the search for them slow."""
+        seen = Seen()
+        seen.add([f"secret-{number}" for number in range(1_000)])
+        assert len(seen) == 64
+
+
+def test_names_are_remembered_up_to_a_bound():
+    """Names an attacker makes up do not fill the memory."""
+    rules = NameRules()
+    for number in range(10_000):
+        rules.kind(f"name{number}")
+    assert len(rules._kinds) == 4_096
+    assert rules.kind("password") == "secret"
+
+
+def test_marks_are_remembered_up_to_a_bound(monkeypatch):
+    """A new set of marks beyond the bound still works."""
+    monkeypatch.setattr("pokayoke.core.redact._REMEMBERED_MARKS", 1)
+    assert redacted({"zebra": 1}, Redactor(), marks=("zebra",)) == {"zebra": HIDDEN}
+
+
+def test_a_schema_says_which_fields_are_secret():
+    """writeOnly, format password and x-secret mark a property, at any depth; nothing else does."""
+    schema = {
+        "properties": {
+            "a": {"writeOnly": True},
+            "b": {"format": "password"},
+            "c": {"items": [{"properties": {"d": {"x-secret": True}, "e": True}}]},
+            "f": {"format": "email", "writeOnly": False},
+        },
+        "$defs": {"g": {"properties": []}},
+    }
+    assert secret_fields(schema) == ("a", "b", "d")
+    assert secret_fields(True) == ()
+
+
+def test_only_digits_make_a_card():
+    """Arabic digits, letters and wrong lengths are no card numbers."""
+    assert is_card("4111 1111-1111 1111")
+    for text in ("٤١١١١١١١١١١١١١١١", "abc", "", "4111111111111", "411111111111111111111"):
+        assert not is_card(text)
+
+
+def test_a_plain_pattern_is_judged_on_the_bytes():
+    """Only patterns that cannot match across a JSON escape skip the walk."""
+    for source in (r"ACCT-\d+", "[A-Z]{2}[0-9]+", r"\w+@\w+", "(?:a|b)c?"):
+        assert Pattern(source).prefilter is not None
+    for source in ("^a", "a.b", r"a\sb", "[^a]b", '"a"', "a b", r"[!-~]z", r"\Bx"):
+        assert Pattern(source).prefilter is None
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(json_values, st.sampled_from(SECRET_NAMES), st.text(string.ascii_letters, min_size=6, max_size=20))
+def test_no_canary_survives_beside_anything(value, name, tail):
+    """Whatever stands around it, a canary under a secret name is gone, and the rest is valid JSON."""
+    canary = f"CANARY{tail}"
+    result = REDACTOR.payload(dumped({"around": value, name: canary, "list": [{name: [canary]}]}))
+    assert canary.encode() not in result
+    assert orjson.loads(result)[name] == HIDDEN
+
+
+@given(json_values)
+def test_redacting_twice_equals_redacting_once(value):
+    """What was made safe is left alone the second time."""
+    once = REDACTOR.payload(dumped(value))
+    assert REDACTOR.payload(once) == once
+
+
+@given(st.text())
+def test_no_text_makes_redaction_raise(text):
+    """Any text goes through, surrogates and all, and twice is once."""
+    once = REDACTOR.text(text)
+    assert REDACTOR.text(once) == once
