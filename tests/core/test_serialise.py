@@ -13,7 +13,7 @@ from datetime import time as clock
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import msgspec
@@ -99,7 +99,10 @@ class Money(Decimal):
     pass
 
 
-NamedPair = collections.namedtuple("NamedPair", "a b")
+class NamedPair(NamedTuple):
+    a: int
+    b: int
+
 
 FAITHFUL = [
     (None, None),
@@ -153,7 +156,7 @@ FAITHFUL = [
     (collections.OrderedDict(a=1), {"a": 1}),
     (collections.Counter("aab"), {"a": 2, "b": 1}),
     (collections.ChainMap({"a": 1}, {"b": 2}), {"b": 2, "a": 1}),
-    ({1: "a", None: "b", True: "c"}, {"1": "c", "null": "b"}),
+    ({1: "a", None: "b", False: "c"}, {"1": "a", "null": "b", "false": "c"}),
     ({1.5: "x"}, {"1.5": "x"}),
     ({date(2026, 1, 2): 1, uuid.UUID(int=1): 2, Colour.RED: 3, PurePosixPath("p"): 4, Text("t"): 5}, None),
     ([1, None, {"a": None}], [1, None, {"a": None}]),
