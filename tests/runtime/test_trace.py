@@ -1,0 +1,586 @@
+"""The trace: whole redacted lines, never in the way of a call."""
+
+import errno
+import fcntl
+import gc
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+
+import msgspec
+import pytest
+
+from pokayoke.core.call import Correction, Finding
+from pokayoke.core.policy import TracePolicy
+from pokayoke.core.redact import FAILED, Redactor
+from pokayoke.errors import ConfigurationError, PolicyError
+from pokayoke.runtime import tracefile
+from pokayoke.runtime.trace import Ring, Trace, quiet
+from pokayoke.runtime.tracefile import TraceFile
+
+
+def result(**more):
+    return {"ts": 1.5, "run_id": "run_1", "step": 1, "event": "tool_result", "tool": "t", "ok": True, **more}
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "trace.jsonl"
+
+
+def trace_to(path, **policy):
+    return Trace(TracePolicy(path=str(path), **policy))
+
+
+class TestEvents:
+    """What one event becomes."""
+
+    def test_the_shape_is_the_one_of_the_event(self):
+        """Fields keep their names and order; nothing is added to an event that carries its time."""
+        event = {
+            "run_id": "run_2c18",
+            "step": 3,
+            "event": "tool_result",
+            "tool": "http.get",
+            "ok": False,
+            "error": "ToolOutputInvalid",
+            "reason": "content-type text/html",
+            "ts": 1.0,
+        }
+        assert json.loads(Trace(TracePolicy()).record(dict(event))) == event
+        assert list(json.loads(Trace(TracePolicy()).record(dict(event)))) == list(event)
+
+    def test_an_event_without_a_time_gets_one(self):
+        """The clock is read where the event brings no reading of its own."""
+        assert Trace(TracePolicy(), clock=lambda: 7.25).emit({"event": "stop"}) == {"event": "stop", "ts": 7.25}
+
+    def test_payloads_are_embedded_as_they_are(self):
+        """Canonical JSON bytes become JSON, not a string of JSON; integers keep every digit."""
+        event = Trace(TracePolicy()).emit(result(arguments=b'{"n":12345678901234567890123}', result=b"[1,2]"))
+        assert event["arguments"] == {"n": 12345678901234567890123}
+        assert event["result"] == [1, 2]
+
+    def test_findings_and_corrections_are_written_with_their_names(self):
+        """The values of the core are taken as they are; a correction's kind is written as class."""
+        event = Trace(TracePolicy()).emit(
+            result(
+                findings=(Finding("c", "/a", message="m", data={"n": 2**70}),),
+                corrections=(Correction("/a", "r", "1", 1),),
+                extra={"b", "a"},
+                other=object(),
+            )
+        )
+        assert event["findings"][0]["data"] == {"n": 2**70}
+        assert event["corrections"][0]["class"] == "equivalent"
+        assert event["extra"] == ["a", "b"]
+        assert event["other"] == "<object>"
+
+    def test_marks_are_used_and_not_written(self):
+        """A contract's marks hide their fields in the payload and do not appear themselves."""
+        event = Trace(TracePolicy()).emit(result(arguments=b'{"iban":"DE02"}', marks=("iban",)))
+        assert event["arguments"] == {"iban": "[redacted]"}
+        assert "marks" not in event
+
+    def test_a_long_payload_is_a_hash_and_a_length(self):
+        """What is longer than max_payload_chars is not written, and can still be compared."""
+        trace = Trace(TracePolicy(max_payload_chars=10))
+        event = trace.emit(result(arguments=b'"0123456789"', result=b'"short"', raw="0123456789a"))
+        assert event["arguments"]["bytes"] == 12
+        assert len(event["arguments"]["sha256"]) == 64
+        assert event["result"] == "short"
+        assert event["raw"]["bytes"] == 11
+        assert trace.emit(result(raw=b"\xff\xfe"))["raw"] == "\ufffd\ufffd"
+        assert trace.emit(result(raw=None))["raw"] is None
+
+    @pytest.mark.parametrize("mode", ["hash", "off"])
+    def test_without_payloads_no_value_is_written_anywhere(self, mode):
+        """Neither payloads nor messages, hints, reasons or corrections repeat a value."""
+        event = Trace(TracePolicy(payloads=mode)).emit(
+            result(
+                ok=False,
+                reason="got CANARY",
+                arguments=b'{"a":"CANARY"}',
+                result=b'"CANARY"',
+                raw="CANARY",
+                findings=(Finding("code", "/a", "tool", "got CANARY", "CANARY", {"got": "CANARY"}),),
+                corrections=(Correction("/a", "rule", "CANARY", "CANARY"),),
+            )
+        )
+        assert "CANARY" not in json.dumps(event)
+        assert event["reason"] == "code"
+        assert event["findings"] == [{"code": "code", "at": "/a", "blame": "tool"}]
+        assert event["corrections"] == [{"at": "/a", "rule": "rule", "class": "equivalent"}]
+        assert ("arguments" in event) is (mode == "hash")
+
+    def test_a_reason_without_a_finding_is_withheld_too(self):
+        """A tool's own failure text is a payload; the status says as much as may be said."""
+        trace = Trace(TracePolicy(payloads="off"))
+        assert trace.emit(result(ok=False, reason="CANARY", status="failed"))["reason"] == "failed"
+        assert trace.emit(result(ok=False, reason="CANARY"))["reason"] == "withheld"
+        assert trace.emit({"event": "config", "reason": "reloaded", "ok": True})["reason"] == "reloaded"
+
+    def test_a_secret_of_the_arguments_is_hidden_in_later_events(self):
+        """The exception that repeats the password is clean, within the run that knew it."""
+        trace = Trace(TracePolicy())
+        trace.record(result(arguments=b'{"password":"CANARY-1"}'))
+        assert trace.emit(result(ok=False, reason="no CANARY-1"))["reason"] == "no [redacted]"
+        assert trace.redactor.text("no CANARY-1", seen=trace.seen("run_1")) == "no [redacted]"
+        assert trace.emit(result(run_id="run_2", reason="no CANARY-1"))["reason"] == "no CANARY-1"
+
+    def test_runs_are_forgotten_oldest_first(self):
+        """Many runs do not fill the memory with their secrets."""
+        trace = Trace(TracePolicy())
+        for number in range(400):
+            trace.seen(f"run_{number}").add("CANARY-1")
+        assert len(trace._seen) == 256
+        assert len(trace.seen("run_0")) == 0
+
+    @pytest.mark.parametrize(
+        "character", ["\n", "\r", "\x1b", "\x00", "\u0085", "\u009b", "\u2028", "\u2029", "\u202e"]
+    )
+    def test_one_event_is_one_line_whatever_it_holds(self, character):
+        """Line ends, terminal controls and reordering marks are escaped, in every field."""
+        trace = Trace(TracePolicy())
+        text = f"a{character}b"
+        for event in (
+            result(call_id=text),
+            result(reason=text, raw=text, arguments=json.dumps({text: text}, ensure_ascii=False).encode()),
+        ):
+            line = trace.record(dict(event)).decode()
+            assert len(line.splitlines()) == 1
+            assert character not in line
+            assert text in json.loads(line).values()
+
+    def test_harmless_text_of_any_script_stays_readable(self):
+        """Only what acts on a terminal is escaped."""
+        line = '{"a":"客户 é 🙂 — “x”"}'.encode()
+        assert quiet(line) is line
+
+    @pytest.mark.parametrize("reason", ["\ud800", "half \udfff"])
+    def test_a_lone_surrogate_is_written_as_its_escape(self, reason):
+        """Text that is no text still makes one valid line."""
+        trace = Trace(TracePolicy())
+        event = trace.emit(
+            result(
+                reason=reason,
+                raw=reason,
+                list=[reason],
+                findings=(Finding("c", message=reason),),
+                n=None,
+                x={1: object()},
+            )
+        )
+        assert event["reason"] == reason.encode("utf-8", "backslashreplace").decode()
+        assert event["x"] == {"1": "<object>"}
+        assert trace.emit(result(call_id=reason))["call_id"].startswith(reason[:-1])
+        assert trace.dropped == 0
+
+    def test_integers_of_any_size_are_written(self):
+        """An integer beyond 64 bits outside a payload does not cost the event, nor its payload."""
+        event = Trace(TracePolicy()).emit(result(reason=2**70, arguments=b'{"a":1}'))
+        assert event["reason"] == 2**70
+        assert event["arguments"] == {"a": 1}
+
+    def test_an_event_that_outgrows_everything_is_shortened(self):
+        """Thousands of findings leave the scalars and the first codes, and say so."""
+        many = tuple(Finding("code", f"/{number}", message="m" * 500) for number in range(2_000))
+        event = Trace(TracePolicy()).emit(result(findings=many, reason="r" * 5_000, nothing=None))
+        assert event["shortened"] is True
+        assert len(event["findings"]) == 20
+        assert len(event["reason"]) == 1_000
+        assert event["step"] == 1
+
+    def test_an_event_that_cannot_be_made_safe_leaves_its_name(self):
+        """If redaction fails, the payload is gone, the event is counted, and nothing is raised."""
+
+        class Broken(Redactor):
+            def event(self, line, *, marks=(), seen=None):
+                return None
+
+        trace = Trace(TracePolicy(), Broken())
+        event = trace.emit(result(reason="CANARY", run_id="run\u2028" + "x" * 99))
+        assert event == {
+            "ts": 1.5, "run_id": None, "step": 1, "event": "tool_result", "tool": "t", "ok": True, "payload": FAILED,
+        }  # fmt: skip
+        assert trace.dropped == 1
+        assert "ValueError" in trace.problem
+
+
+def test_a_trace_without_a_file_can_be_flushed_and_closed():
+    """Flush and close are harmless where there is nothing to write to."""
+    trace = Trace(TracePolicy())
+    trace.flush()
+    trace.close()
+    assert trace.dropped == 0
+    assert trace.problem is None
+
+
+class TestRing:
+    """The latest events of one run."""
+
+    def test_it_keeps_the_latest_and_reads_as_dictionaries(self):
+        """Older events leave; what is read is the redacted line."""
+        trace, ring = Trace(TracePolicy()), Ring(2)
+        for step in range(3):
+            ring.append(trace.record(result(step=step, arguments=b'{"password":"CANARY"}')))
+        assert [event["step"] for event in ring] == [1, 2]
+        assert ring[-1]["arguments"] == {"password": "[redacted]"}
+        assert len(ring) == len(ring.lines) == 2
+        assert "CANARY" not in repr(ring)
+
+
+class TestFile:
+    """Whole lines in a file."""
+
+    def test_events_reach_the_file_in_order(self, path):
+        """What was recorded stands in the file after close, one line each, in order."""
+        trace = trace_to(path)
+        for step in range(100):
+            trace.record(result(step=step))
+        trace.close()
+        assert [event["step"] for event in lines(path)] == list(range(100))
+
+    def test_a_failure_is_written_at_once(self, path):
+        """An event that is not ok takes everything before it into the file."""
+        trace = trace_to(path)
+        trace.record(result())
+        trace.record(result())
+        before = len(lines(path))
+        trace.record(result(ok=False))
+        assert before < 3
+        assert len(lines(path)) == 3
+        trace.close()
+
+    @pytest.mark.parametrize("later", [2.6, 0.5])
+    def test_an_old_buffer_is_written_with_the_next_event(self, path, later):
+        """A second of age is enough; a clock that runs backwards counts as age."""
+        trace = trace_to(path)
+        trace.record(result())
+        trace.record(result(ts=1.6))
+        buffered = len(lines(path))
+        trace.record(result(ts=later))
+        assert buffered < 3
+        assert len(lines(path)) == 3
+        trace.close()
+
+    def test_a_full_buffer_is_written(self, path):
+        """More than 64 KB never wait."""
+        trace = trace_to(path)
+        for _ in range(1_000):
+            trace.record(result())
+        assert len(path.read_bytes()) > 60_000
+        trace.flush()
+        assert len(lines(path)) == 1_000
+        trace.close()
+
+    def test_only_the_user_may_read_it(self, path):
+        """A trace holds what people said; the file is private."""
+        trace_to(path).close()
+        assert path.stat().st_mode & 0o777 == 0o600
+
+    def test_closing_twice_and_writing_after_it_is_counted(self, path):
+        """A closed file drops events, says so, and raises nothing."""
+        trace = trace_to(path)
+        trace.close()
+        trace.close()
+        trace.record(result(ok=False))
+        assert trace.dropped == 1
+        assert trace.problem
+
+    def test_a_forgotten_trace_loses_nothing(self, path):
+        """A trace that is thrown away unclosed writes its buffer and closes its file."""
+        trace = trace_to(path)
+        trace.record(result())
+        trace.record(result())
+        del trace
+        gc.collect()
+        assert len(lines(path)) == 2
+
+    def test_a_program_that_just_ends_loses_nothing(self, path):
+        """At exit everything is written, without a word from the program."""
+        code = (
+            "import sys; from pokayoke.runtime.trace import Trace; from pokayoke.core.policy import TracePolicy;"
+            "t = Trace(TracePolicy(path=sys.argv[1])); [t.record({'event': 'e', 'ts': 1.0, 'step': s}) for s in range(5)]"
+        )
+        subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=30)
+        assert [event["step"] for event in lines(path)] == list(range(5))
+
+    def test_threads_share_it(self, path):
+        """Eight threads write whole lines and none is lost."""
+        trace = trace_to(path, max_bytes=10**9)
+
+        def work(name):
+            for step in range(300):
+                trace.record(result(run_id=name, step=step, ok=step % 7 != 0))
+
+        threads = [threading.Thread(target=work, args=(f"run_{number}",)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        trace.close()
+        found = lines(path)
+        assert len(found) == 2_400
+        for number in range(8):
+            assert [e["step"] for e in found if e["run_id"] == f"run_{number}"] == list(range(300))
+
+
+class TestRotation:
+    """A file that stays within its size."""
+
+    def test_it_keeps_the_latest_and_so_many_before(self, path):
+        """Files move up by one; the oldest goes; no line is torn."""
+        trace = trace_to(path, max_bytes=1_000, backups=2)
+        for step in range(60):
+            trace.record(result(step=step, ok=False))
+        trace.close()
+        files = sorted(path.parent.iterdir())
+        assert [file.name for file in files] == ["trace.jsonl", "trace.jsonl.1", "trace.jsonl.2"]
+        assert all(file.stat().st_size <= 1_000 for file in files)
+        kept = [event["step"] for file in (files[2], files[1], files[0]) for event in lines(file)]
+        assert kept == list(range(kept[0], 60))
+
+    def test_without_backups_it_starts_anew(self, path):
+        """Backups 0 keeps one file within its size."""
+        trace = trace_to(path, max_bytes=500, backups=0)
+        for step in range(20):
+            trace.record(result(step=step, ok=False))
+        trace.close()
+        assert [file.name for file in path.parent.iterdir()] == ["trace.jsonl"]
+        assert path.stat().st_size <= 500
+        assert lines(path)[-1]["step"] == 19
+
+    def test_a_line_larger_than_the_limit_is_still_written(self, path):
+        """One event never rotates an empty file."""
+        trace = trace_to(path, max_bytes=10, backups=1)
+        trace.record(result(ok=False))
+        trace.close()
+        assert len(lines(path)) == 1
+
+    def test_a_file_that_was_moved_away_is_followed(self, path):
+        """After a rotation by someone else, lines go to the file that bears the name."""
+        trace = trace_to(path)
+        trace.record(result(step=1, ok=False))
+        path.rename(path.with_suffix(".old"))
+        trace.record(result(step=2, ok=False))
+        path.unlink()
+        trace.record(result(step=3, ok=False))
+        trace.close()
+        assert [event["step"] for event in lines(path)] == [3]
+
+    def test_another_process_that_rotates_is_not_waited_for(self, path):
+        """Where the lock is taken the file grows a little; the call goes on."""
+        first = TraceFile(path, max_bytes=50, backups=1)
+        first.write(b"a" * 60, 1.0, at_once=True)
+        with path.open("rb") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            first.write(b"b" * 60, 1.0, at_once=True)
+        assert path.read_bytes() == b"a" * 60 + b"\n" + b"b" * 60 + b"\n"
+        first.close()
+
+    def test_a_successor_is_not_moved_by_one_who_came_late(self, path, monkeypatch):
+        """Who gets the lock after the file was moved leaves the new file alone."""
+        late = TraceFile(path, max_bytes=50, backups=1)
+        late.write(b"a" * 60, 1.0, at_once=True)
+        real = tracefile._locks.flock
+
+        def rotated_meanwhile(fd, how):
+            path.rename(f"{path}.1")
+            path.write_bytes(b"new\n")
+            real(fd, how)
+
+        monkeypatch.setattr(tracefile._locks, "flock", rotated_meanwhile)
+        late.write(b"b" * 10, 1.0, at_once=True)
+        assert path.read_bytes() == b"new\n"
+        assert (path.parent / "trace.jsonl.1").read_bytes() == b"a" * 60 + b"\n" + b"b" * 10 + b"\n"
+        late.close()
+
+    def test_without_locks_it_rotates_alone(self, path, monkeypatch):
+        """On a system without file locks one process still rotates."""
+        monkeypatch.setattr(tracefile, "_locks", None)
+        trace = trace_to(path, max_bytes=200, backups=1)
+        for step in range(4):
+            trace.record(result(step=step, ok=False))
+        trace.close()
+        assert (path.parent / "trace.jsonl.1").exists()
+
+    def test_several_processes_append_and_rotate(self, path):
+        """Four processes write 250 events each through rotations: no line is torn, none is doubled."""
+        context = multiprocessing.get_context("spawn")
+        workers = [context.Process(target=_append, args=(str(path), number)) for number in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(50)
+        assert [worker.exitcode for worker in workers] == [0] * 4
+        found = [event for file in path.parent.iterdir() for event in lines(file)]
+        pairs = [(event["run_id"], event["step"]) for event in found]
+        assert len(pairs) == len(set(pairs)) == 1_000
+
+
+def _append(path, number):
+    trace = Trace(TracePolicy(path=path, max_bytes=20_000, backups=50))
+    for step in range(250):
+        trace.record(result(run_id=f"run_{number}", step=step, ok=step % 5 != 0))
+    trace.close()
+
+
+class TestFork:
+    """A forked child and its parent do not write each other's lines."""
+
+    def test_lines_in_the_buffer_are_written_once(self, path):
+        """The child starts with an empty buffer and a descriptor of its own."""
+        trace = trace_to(path)
+        trace.record(result(step=1))
+        trace.record(result(step=2))
+        child = os.fork()
+        if child == 0:
+            trace.record(result(step=3))
+            trace.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        trace.close()
+        assert sorted(event["step"] for event in lines(path)) == [1, 2, 3]
+
+    def test_a_lock_held_while_forking_does_not_hang_the_child(self, path):
+        """A thread that was flushing in the parent leaves no lock behind in the child."""
+        trace = trace_to(path)
+        with trace._file._lock:
+            child = os.fork()
+            if child == 0:
+                trace.record(result(ok=False))
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert len(lines(path)) == 1
+        trace.close()
+
+    def test_a_child_that_cannot_reopen_keeps_the_parents_file(self, path):
+        """Without its folder the child says so and goes on; a closed trace stays closed."""
+        trace = trace_to(path)
+        path.unlink()
+        path.parent.rename(f"{path.parent}.away")
+        trace._file.forked()
+        assert trace.problem
+        trace.close()
+        trace._file.forked()
+        assert trace._file._fd == -1
+
+
+class TestTrouble:
+    """A file that cannot be written."""
+
+    @pytest.mark.parametrize("name", ["missing/trace.jsonl", "folder", "/dev/full", "pipe"])
+    def test_what_can_be_known_while_building_is_an_error(self, tmp_path, name):
+        """A missing folder, a folder, a device and a pipe are refused with the path in the message."""
+        (tmp_path / "folder").mkdir()
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(ConfigurationError, match=r"trace\.path"):
+            trace_to(tmp_path / name)
+
+    def test_no_space_is_an_error_while_building(self, path, monkeypatch):
+        """A full disk is found before the first call, not with it."""
+        full = os.statvfs_result((4096, 4096, 100, 0, 0, 10, 0, 0, 0, 255))
+        monkeypatch.setattr(os, "fstatvfs", lambda fd: full)
+        with pytest.raises(ConfigurationError, match="no space left"):
+            trace_to(path)
+
+    def test_a_file_system_that_does_not_tell_has_space(self, path, monkeypatch):
+        """Where free space cannot be asked for, the file is opened."""
+
+        def unknown(fd):
+            raise OSError(errno.ENOSYS, "not here")
+
+        monkeypatch.setattr(os, "fstatvfs", unknown)
+        trace_to(path).close()
+
+    def test_a_disk_that_fills_up_costs_events_not_calls(self, path, monkeypatch):
+        """Half a line stays behind; the next whole one starts on a line of its own; losses are counted."""
+        trace = trace_to(path)
+        trace.record(result(step=1, ok=False))
+        real = os.write
+        room = [130]
+
+        def filling(fd, data):
+            done = min(len(data), room[0])
+            if done == 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            room[0] -= done
+            return real(fd, data[:done])
+
+        monkeypatch.setattr(os, "write", filling)
+        for step in (2, 3):
+            trace.record(result(step=step, ts=1.6))
+        trace.flush()
+        assert trace.dropped == 1
+        assert trace.problem == "No space left on device"
+        trace.record(result(step=4, ok=False))
+        assert trace.dropped == 2
+        room[0] = 10_000
+        trace.record(result(step=5, ok=False))
+        trace.close()
+        whole = []
+        for line in path.read_bytes().splitlines():
+            try:
+                whole.append(json.loads(line)["step"])
+            except ValueError:
+                whole.append("torn")
+        assert whole == [1, 2, "torn", 5]
+        assert trace.problem is None
+
+    def test_a_lost_folder_costs_events_not_calls(self, path):
+        """A folder that disappears is reported and counted; when it is back, so is the trace."""
+        trace = trace_to(path)
+        away = path.parent.with_name("away")
+        path.parent.rename(away)
+        trace.record(result(ok=False))
+        assert trace.dropped == 1
+        assert "No such file" in trace.problem
+        away.rename(path.parent)
+        trace.record(result(ok=False))
+        trace.close()
+        assert len(lines(path)) == 1
+
+
+class TestUse:
+    """A policy that changes while events are written."""
+
+    def test_a_new_policy_takes_over_file_and_rules(self, path):
+        """The old file is finished, the new one written, and a known secret stays hidden."""
+        trace = trace_to(path)
+        trace.record(result(arguments=b'{"password":"CANARY-1"}'))
+        second = path.with_name("second.jsonl")
+        trace.use(TracePolicy(path=str(second), redact_fields=("email",)))
+        trace.record(result(arguments=b'{"email":"a@b"}', reason="CANARY-1"))
+        trace.use(TracePolicy(path=str(second), payloads="off"))
+        trace.record(result(arguments=b"{}"))
+        trace.use(TracePolicy())
+        assert len(lines(path)) == 1
+        assert lines(second)[0]["arguments"] == {"email": "[redacted]"}
+        assert lines(second)[0]["reason"] == "[redacted]"
+        assert "arguments" not in lines(second)[1]
+
+    def test_a_policy_that_cannot_be_used_changes_nothing(self, path):
+        """A wrong pattern or an unwritable file leaves everything as it was."""
+        trace = trace_to(path)
+        with pytest.raises(PolicyError):
+            trace.use(TracePolicy(redact_patterns=("(",)))
+        with pytest.raises(ConfigurationError):
+            trace.use(TracePolicy(path=str(path.parent / "no" / "x"), payloads="off"))
+        trace.record(result(ok=False, arguments=b"{}"))
+        trace.close()
+        assert lines(path)[0]["arguments"] == {}
+
+
+def test_the_payload_bytes_of_an_event_are_not_copied_through_python():
+    """A payload is embedded without being parsed: a sound but unparsable-to-Python depth is no problem."""
+    deep = b"[" * 900 + b"]" * 900
+    line = Trace(TracePolicy()).record(result(arguments=deep))
+    assert deep in line
+    assert msgspec.json.decode(line.replace(deep, b"1"))["arguments"] == 1
