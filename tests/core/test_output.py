@@ -859,6 +859,56 @@ def test_a_text_that_cannot_be_read_is_a_finding(raw, function, expected):
     assert code(judge(raw, extract=function)) == expected
 
 
+class Grumpy:
+    """Raises whatever it is told when anybody looks at it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    @property
+    def status_code(self) -> int:
+        raise self.error
+
+    @property
+    def model_dump(self) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), SystemExit(1), RecursionError()])
+@pytest.mark.parametrize("wrap", [lambda one: one, lambda one: {"a": [one]}], ids=["alone", "inside"])
+def test_an_object_that_raises_when_looked_at_is_a_finding(error, wrap):
+    """Nothing a tool's own object raises escapes, except the person's Ctrl-C."""
+    assert code(judge(wrap(Grumpy(error)))) == "not_serialisable"
+    with pytest.raises(KeyboardInterrupt):
+        judge(wrap(Grumpy(KeyboardInterrupt())))
+
+
+class Moody:
+    """A schema that refuses without being able to say why, or that cannot decide at all."""
+
+    raw = True
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+
+    def is_valid(self, value: Any) -> bool:
+        if self.error is not None:
+            raise self.error
+        return False
+
+    def problems(self, value: Any) -> tuple[Any, ...]:
+        return ()
+
+
+@pytest.mark.parametrize("error", [None, ValueError("no JSON")])
+def test_what_the_validator_refuses_is_refused(error):
+    """A validator that raises, or refuses without a reason, never lets a value pass."""
+    made = contract()
+    object.__setattr__(made, "output", Moody(error))
+    checked = check_output(GOOD, made, arguments={}, policy=ToolOutputPolicy())
+    assert code(checked) == "schema_mismatch"
+
+
 # --- laws ---------------------------------------------------------------------------------------
 
 JSON = st.recursive(

@@ -117,12 +117,19 @@ def _promised(
         at = find_page(value, output.raw)
         if at is not None:
             return (fault("html_instead_of_data", "a whole HTML page as a value", at=at),), value, data
-    if not output.is_valid(value):
+    if not _fits(value, output):
         again = _with_numbers(got, contract, output)
         if again is None:
             return _broken(value, output), value, data
         value, data = again.value, again.data
     return (), value, data
+
+
+def _fits(value: Any, output: Schema) -> bool:
+    try:
+        return output.is_valid(value)
+    except Exception:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
+        return False
 
 
 def _with_numbers(got: Received, contract: Contract, output: Schema) -> Serialised | None:
@@ -133,15 +140,17 @@ def _with_numbers(got: Received, contract: Contract, output: Schema) -> Serialis
     if got.origin is None or contract.envelope is not None:
         return None
     done = serialise(got.origin, max_bytes=4 * len(got.data), decimals="number")
-    return done if isinstance(done, Serialised) and output.is_valid(done.value) else None
+    return done if isinstance(done, Serialised) and _fits(done.value, output) else None
 
 
 def _broken(value: Any, output: Schema) -> tuple[Finding, ...]:
     """The schema's findings, the tool to blame; their hints are for arguments, so they are left out."""
-    return tuple(
-        msgspec.structs.replace(found, blame="tool", hint="", data={**found.data, "reason": _reason(found)})
-        for found in check(value, output, root="output")
+    found = tuple(
+        msgspec.structs.replace(one, blame="tool", hint="", data={**one.data, "reason": _reason(one)})
+        for one in check(value, output, root="output")
     )
+    # What the validator refuses is refused, even if nothing can say why.
+    return found or (fault("schema_mismatch", "the value does not fit the schema"),)
 
 
 def _reason(found: Finding) -> str:

@@ -79,6 +79,17 @@ def receive(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) -> Receiv
     limit = contract.max_chars or policy.max_chars
     if type(raw) is str:
         return _text(raw, contract, limit)
+    try:
+        return _any(raw, contract, limit, policy)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as exc:  # noqa: BLE001 - a property of the tool's own object must not end the host
+        what = f"{type(raw).__name__} failed to describe itself ({type(exc).__name__})"
+        return _no(fault("not_serialisable", what))
+
+
+def _any(raw: Any, contract: Contract, limit: int, policy: ToolOutputPolicy) -> Received:
+    """Everything but a text: a response, blocks, bytes, or a Python object."""
     schema = None if contract.output is None else contract.output.raw
     wire = as_wire(raw, schema)
     if wire is not None:

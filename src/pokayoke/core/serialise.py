@@ -267,7 +267,9 @@ class _Walk:
             value = plain(obj, room=self._room)
         except Unwritable as exc:
             raise _Stop(_finding(exc.code, at, str(exc))) from None
-        except Exception as exc:  # noqa: BLE001 - a property or a dump method of the tool's own object
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - a property or a dump method of the tool's own object
             what = f"{type(obj).__name__} failed to describe itself ({type(exc).__name__})"
             raise _Stop(_finding("not_serialisable", at, what)) from None
         return self.convert(value, at)
