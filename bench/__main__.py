@@ -13,6 +13,7 @@ from dataclasses import asdict
 from bench import goals, rooms
 from bench.goal import Goal
 from bench.measure import Effort
+from bench.place import Place, in_a_folder
 
 PARTS = {
     "call": goals.whole_call,
@@ -41,15 +42,9 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join([*PARTS, 'rooms'])}; or all")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and calls, no instruction counts")
-    parser.add_argument("--loop", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    with goals.in_a_folder() as folder:
-        place = goals.Place(folder)
-        if given.loop:
-            case = goals.loop_case(given.loop[0], place)
-            for _ in range(int(given.loop[1])):
-                case()
-            return 0
+    with in_a_folder() as folder:
+        place = Place(folder)
         if unknown := set(given.parts) - {*PARTS, "rooms"}:
             parser.error(f"no such part: {', '.join(sorted(unknown))}")
         effort = Effort(rounds=7, seconds=0.006) if given.quick else Effort()

@@ -1,4 +1,4 @@
-"""What the product stands beside: the floor, the common recipe of five guardrails, a peer."""
+"""What the product stands beside: the common recipe of five guardrails, a peer."""
 
 from __future__ import annotations
 
@@ -7,26 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import json_repair
-import jsonschema_rs
-import orjson
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, ConfigDict, Field
 
 from bench.measure import Case
-from bench.payloads import INPUT, OUTPUT, TOOL
-
-
-def floor(arguments: str, output: str) -> Case:
-    """FLOOR: parse both texts and validate both values; the least that any checked call pays."""
-    argument_bytes, output_bytes = arguments.encode(), output.encode()
-    accepts = jsonschema_rs.Draft202012Validator(INPUT, offline=True).is_valid
-    delivers = jsonschema_rs.Draft202012Validator(OUTPUT, offline=True).is_valid
-
-    def run() -> bool:
-        return accepts(orjson.loads(argument_bytes)) and delivers(orjson.loads(output_bytes))
-
-    assert run()
-    return run
+from bench.payloads import TOOL
 
 
 def five_guardrails(arguments: str, output: str, root: str, history: list[dict[str, Any]]) -> Case:

@@ -19,7 +19,7 @@ def counted(case: str, calls: int) -> int:
     """All instructions of a process that makes so many calls."""
     counter = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
     done = subprocess.run(
-        [*counter, sys.executable, "-m", "bench", "--loop", case, str(calls)],
+        [*counter, sys.executable, "-m", "bench.place", case, str(calls)],
         capture_output=True,
         text=True,
         check=True,

@@ -7,46 +7,21 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pokayoke
 from bench import callgrind
-from bench.baselines import five_guardrails, floor, langchain_tool, repair
+from bench.baselines import five_guardrails, langchain_tool, repair
+from bench.floor import floor
 from bench.goal import Goal, us
 from bench.measure import Case, Effort, each, side_by_side
-from bench.payloads import INPUT, OUTPUT, PATH, TOOL, Source, damaged, wrong
+from bench.payloads import INPUT, TOOL, damaged, wrong
+from bench.place import Place
 from bench.product import factory
 
 SIZES = {"P2": (200, 1_000), "P1": (1_000, 10_000), "": (10_000, 100_000), "P3": (1_000, 195_000)}
 PATIENT = {"loop": {"bad_rounds_per_turn": 10**9, "identical_failures": 10**9}}
-
-
-@dataclass
-class Place:
-    """A folder with the file that path arguments name, and the payloads of every size."""
-
-    root: str
-    source: Source = field(default_factory=Source)
-
-    def __post_init__(self) -> None:
-        target = Path(self.root, PATH)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text("x")
-
-    def spec(self, output: str, **more: Any) -> dict[str, Any]:
-        return {
-            "name": TOOL, "tool": lambda **_: output, "input_schema": INPUT, "output_schema": OUTPUT,
-            "path_fields": ["target"], "root": self.root, "ledger": None, **more,
-        }  # fmt: skip
-
-    def product(self, arguments: str, output: str, **more: Any) -> Case:
-        guarded = factory(self.spec(output, **more))
-        guarded(arguments)
-        return lambda: guarded(arguments)
 
 
 def whole_call(place: Place, effort: Effort) -> Iterator[Goal]:
@@ -67,16 +42,6 @@ def whole_call(place: Place, effort: Effort) -> Iterator[Goal]:
             five = got[f"five {messages}"]
             title = f"five guardrails, history of {messages}, over ours"
             yield Goal("P5", title, five / got["ours"], required, stretch, most=False, note=us(five))
-
-
-def loop_case(case: str, place: Place) -> Case:
-    """The cases that are counted under callgrind."""
-    arguments, output = place.source.arguments(1_000), place.source.output(10_000)
-    if case == "floor":
-        return floor(arguments, output)
-    if case == "small":
-        return place.product(arguments, place.source.output(1_500))
-    return place.product(arguments, output)
 
 
 def instructions(place: Place, effort: Effort) -> Iterator[Goal]:
@@ -167,21 +132,21 @@ def peer(place: Place, effort: Effort) -> Iterator[Goal]:
     yield Goal("P13", title, got["peer"] / got["ours"], 4.0, 10.0, most=False, note=note)
 
 
-TIMED_IMPORT = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+TIMED_IMPORT = "import time; t = time.process_time(); import {}; print(time.process_time() - t)"
 
 
 def importing(place: Place, effort: Effort) -> Iterator[Goal]:
     """P14: importing the library over importing the reference validator, each in fresh processes."""
+    # Byte code is cached, as it is for every installed package, whatever this shell says about writing it.
+    cached = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    cached["PYTHONPYCACHEPREFIX"] = str(Path(place.root, "bytecode"))
     taken: dict[str, list[float]] = {"pokayoke": [], "jsonschema": []}
-    for _ in range(max(effort.rounds, 5)):
+    for turn in range(max(effort.rounds, 7) + 1):
         for module, times in taken.items():
             command = [sys.executable, "-c", TIMED_IMPORT.format(module)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ})
-            times.append(float(done.stdout))
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=cached)
+            if turn:  # the first one wrote the byte code
+                times.append(float(done.stdout))
     ours, theirs = (statistics.median(taken[module]) for module in ("pokayoke", "jsonschema"))
     note = f"{ours * 1e3:.0f} ms over {theirs * 1e3:.0f} ms"
     yield Goal("P14", "import pokayoke over import jsonschema", ours / theirs, 1.0, 0.6, note=note)
-
-
-def in_a_folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="bench-")

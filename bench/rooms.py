@@ -33,7 +33,7 @@ from pokayoke.runtime.locate import locate
 from pokayoke.runtime.trace import Trace
 
 if TYPE_CHECKING:
-    from bench.goals import Place
+    from bench.place import Place
 
 PAPER = {"JSON repair": 120, "tool name": 5, "return type": 85, "path": 45, "context": 200}
 HISTORY = 150
@@ -68,7 +68,7 @@ def trace_event(place: Place, effort: Effort) -> Iterator[Goal]:
     with Path(place.root, "plain.jsonl").open("ab") as file:
         write, dumps = file.write, orjson.dumps
         got = side_by_side(
-            {"ours": lambda: trace.emit(dict(event)), "plain": lambda: write(dumps(dict(event)) + b"\n")}, effort
+            {"ours": lambda: trace.record(dict(event)), "plain": lambda: write(dumps(dict(event)) + b"\n")}, effort
         )
     trace.close()
     note = f"{us(got['ours'])} over {us(got['plain'])}"
@@ -118,8 +118,8 @@ def rooms(place: Place, arguments: str, output: str) -> dict[str, tuple[Case, st
     }  # fmt: skip
 
     def traced() -> None:
-        trace.emit(dict(decided))
-        trace.emit(dict(ended))
+        trace.record(dict(decided))
+        trace.record(dict(ended))
 
     guarded = place.product(arguments, output)
     return {

@@ -21,7 +21,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -66,7 +67,8 @@ def outputs(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
 
     The current folder must be `folder`, and it must be on `sys.path`.
     """
-    space: dict[str, Any] = {"__name__": "page"}
+    module = ModuleType("page")  # dataclasses and type hints look their module up
+    sys.modules["page"] = module
     printed = ""
     for block in blocks(page):
         if match := re.search(r"file=(\S+)", block.info):
@@ -77,7 +79,7 @@ def outputs(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
             out = io.StringIO()
             code = compile("\n" * block.line + block.text, str(page), "exec")
             with contextlib.redirect_stdout(out):
-                exec(code, space)  # noqa: S102 - the project's own pages
+                exec(code, module.__dict__)  # noqa: S102 - the project's own pages
             printed = out.getvalue()
         elif block.language == "console":
             _console(block)

@@ -51,16 +51,16 @@ def modules() -> Iterator[ModuleType]:
 
 
 def findings_page() -> str:
-    """The page of finding codes, from the CODES tables."""
-    rows: dict[str, tuple[str, set[str]]] = {}
+    """The page of finding codes, from the CODES tables: one section per room."""
+    text = f"# Finding codes\n\n{NOTE}A code is stable: programs may compare it.\n"
     for module in modules():
-        for code, meaning in vars(module).get("CODES", {}).items():
-            rows.setdefault(code, (meaning, set()))[1].add(module.__name__.removeprefix("pokayoke."))
-    body = table(
-        ("code", "meaning", "made in"),
-        [(f"`{code}`", meaning, ", ".join(sorted(where))) for code, (meaning, where) in sorted(rows.items())],
-    )
-    return f"# Finding codes\n\n{NOTE}A code is stable: programs may compare it.\n\n{body}"
+        codes = vars(module).get("CODES")
+        if codes and not hasattr(module, "__path__"):
+            first = (module.__doc__ or "").strip().splitlines()[0]
+            room = module.__name__.removeprefix("pokayoke.")
+            rows: list[tuple[str, ...]] = [(f"`{code}`", meaning) for code, meaning in sorted(codes.items())]
+            text += f"\n## {room}\n\n{first}\n\n{table(('code', 'meaning'), rows)}"
+    return text
 
 
 # ---------------------------------------------------------------- configuration

@@ -1,6 +1,7 @@
 """What the tests of the project itself read: its files and their syntax trees."""
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -28,10 +29,18 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def _executed(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node below a node that is there at run time: what only a type checker sees is left out."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"):
+            yield from _executed(child)
+
+
 def imports(node: ast.AST) -> list[tuple[str, tuple[str, ...], int]]:
     """Every import below a node: module, the names taken from it (empty for a plain import), line."""
     found: list[tuple[str, tuple[str, ...], int]] = []
-    for child in ast.walk(node):
+    for child in _executed(node):
         if isinstance(child, ast.Import):
             found += [(alias.name, (), child.lineno) for alias in child.names]
         elif isinstance(child, ast.ImportFrom):

@@ -61,12 +61,3 @@ def test_a_code_is_spelt_and_explained(module):
         assert text.strip() == text, code
         assert text, code
         assert "\n" not in text, code
-
-
-def test_a_code_means_one_thing():
-    """Two modules that document the same code give it the same meaning."""
-    meanings: dict[str, set[str]] = {}
-    for table in TABLES.values():
-        for code, text in table.items():
-            meanings.setdefault(code, set()).add(text)
-    assert {code: texts for code, texts in meanings.items() if len(texts) > 1} == {}

@@ -1,0 +1,62 @@
+"""The folder a measurement plays in, and the process whose instructions are counted.
+
+`python -m bench.place CASE CALLS` makes so many calls and nothing else: no peer is imported here.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.floor import floor
+from bench.measure import Case
+from bench.payloads import INPUT, OUTPUT, PATH, TOOL, Source
+from bench.product import factory
+
+
+@dataclass
+class Place:
+    """A folder with the file that path arguments name, and the payloads of every size."""
+
+    root: str
+    source: Source = field(default_factory=Source)
+
+    def __post_init__(self) -> None:
+        target = Path(self.root, PATH)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text("x")
+
+    def spec(self, output: str, **more: Any) -> dict[str, Any]:
+        return {
+            "name": TOOL, "tool": lambda **_: output, "input_schema": INPUT, "output_schema": OUTPUT,
+            "path_fields": ["target"], "root": self.root, "ledger": None, **more,
+        }  # fmt: skip
+
+    def product(self, arguments: str, output: str, **more: Any) -> Case:
+        guarded = factory(self.spec(output, **more))
+        guarded(arguments)
+        return lambda: guarded(arguments)
+
+
+def loop_case(case: str, place: Place) -> Case:
+    """The cases that are counted under callgrind."""
+    arguments, output = place.source.arguments(1_000), place.source.output(10_000)
+    if case == "floor":
+        return floor(arguments, output)
+    if case == "small":
+        return place.product(arguments, place.source.output(1_500))
+    return place.product(arguments, output)
+
+
+def in_a_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="bench-")
+
+
+if __name__ == "__main__":
+    with in_a_folder() as folder:
+        case = loop_case(sys.argv[1], Place(folder))
+        for _ in range(int(sys.argv[2])):
+            case()
