@@ -6,10 +6,8 @@ invalid. Call ids repeat in real recordings; the place in the message is what an
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,20 +30,29 @@ def batch(run: Run, calls: Sequence[ToolCall], stop_reason: str | None, invoke: 
             place, call = group[0]
             outcomes[place] = run.call(call, invoke=_bound(invoke, call))
             continue
-        limit = run.snapshot.policy.execution.concurrency
-        with ThreadPoolExecutor(min(limit, len(group)), thread_name_prefix="pokayoke-batch") as pool:
-            waiting = {
-                place: pool.submit(contextvars.copy_context().run, run.call, call, invoke=_bound(invoke, call))
-                for place, call in group
-            }
-        outcomes.update((place, future.result()) for place, future in waiting.items())
+        outcomes.update(_side_by_side(run, group, invoke))
     return [outcomes[place] for place in range(len(calls))]
+
+
+def _side_by_side(run: Run, group: Group, invoke: BatchInvoke | None) -> dict[int, Outcome]:
+    """Run neighbouring reads in threads, each in a copy of the caller's context."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - with logging, 6 ms of import
+
+    limit = run.snapshot.policy.execution.concurrency
+    with ThreadPoolExecutor(min(limit, len(group)), thread_name_prefix="pokayoke-batch") as pool:
+        waiting = {
+            place: pool.submit(contextvars.copy_context().run, run.call, call, invoke=_bound(invoke, call))
+            for place, call in group
+        }
+    return {place: future.result() for place, future in waiting.items()}
 
 
 async def abatch(
     run: Run, calls: Sequence[ToolCall], stop_reason: str | None, invoke: BatchInvoke | None
 ) -> list[Outcome]:
     """`batch` for asynchronous code."""
+    import asyncio  # noqa: PLC0415 - 20 ms of import, for those who await
+
     outcomes: dict[int, Outcome] = {}
     slots = asyncio.Semaphore(run.snapshot.policy.execution.concurrency)
 

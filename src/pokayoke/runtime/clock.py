@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Protocol
 
@@ -33,4 +32,9 @@ class SystemClock:
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
     sleep = staticmethod(time.sleep)
-    asleep = staticmethod(asyncio.sleep)
+
+    async def asleep(self, seconds: float) -> None:
+        """Wait before a retry without blocking the event loop."""
+        from asyncio import sleep  # noqa: PLC0415 - 20 ms of import, for those who await
+
+        await sleep(seconds)

@@ -1,4 +1,4 @@
-"""The two drivers. They perform the hallway's steps; nothing else exists twice.
+"""The driver. It performs the hallway's steps; `runtime/adriver.py` adds those that are awaited.
 
 A step that fails is answered with a value: an unreachable store is a refused call, a raising tool
 is a reaction. Only `BaseException`s that end the host (Ctrl-C, cancellation) go through; a claim
@@ -7,12 +7,9 @@ that is open then stays open and becomes in doubt.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import inspect
 import random
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -30,12 +27,10 @@ from pokayoke.core.steps import (
     Keep,
     Locate,
     Mark,
-    Raised,
     Reaction,
     Returned,
     Settle,
     Step,
-    TimedOut,
     Wait,
 )
 from pokayoke.runtime.locate import locate
@@ -121,64 +116,13 @@ class World:
 
     def wait(self, step: Wait) -> None:
         """Sleep before a retry."""
-        self._guard.clock.sleep(_spread(step))
+        self._guard.clock.sleep(spread(step))
 
     def settle(self, step: Settle) -> Finding | None:
         """Report to the ledger."""
         try:
             accepted = self._guard.store.settle(msgspec.structs.replace(step.settlement, now=self._guard.clock.now()))
         except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect stays in doubt
-            return self._settled(step, type(error).__name__)
-        return self._settled(step, None if accepted else "another caller owns the claim")
-
-    # -- steps that may wait: asynchronous -----------------------------------------------------
-
-    async def acompute(self, step: Compute) -> Reaction:
-        """`compute` without blocking the event loop."""
-        if step.timeout is None:
-            return react(step.function)
-        return await self._in_worker(step.function, step.timeout, None)
-
-    async def aadmit(self, step: Admit) -> Answer:
-        """`admit` without blocking the event loop."""
-        request = step.request
-        if (answer := self._admitted_here(request)) is not None:
-            return answer
-        try:
-            return self._claimed(request, await self._guard.store.aadmit(request))
-        except Exception as error:  # noqa: BLE001 - as in `admit`
-            return Answer("refuse", store_unavailable(request.tool, type(error).__name__))
-
-    async def aask(self, step: Ask) -> bool | None:
-        """`ask`; an awaitable answer is awaited."""
-        return await self._run.aask(step.approval)
-
-    async def ainvoke(self, step: Invoke) -> tuple[Reaction, float]:
-        """Run the tool; an asynchronous one always has a deadline."""
-        self._run.notice("before_invoke")
-        begun = time.perf_counter()
-        function = self._function(step)
-        limit = step.timeout or self._guard.snapshot.policy.execution.timeout
-        if step.contract.is_async or self._invoke is not None:
-            reaction = await _awaited(function, limit, self._late(step))
-        elif step.timeout is None:
-            reaction = react(function)
-        else:
-            reaction = await self._in_worker(function, step.timeout, self._late(step))
-        seconds = time.perf_counter() - begun
-        self._run.notice("after_invoke")
-        return reaction, seconds
-
-    async def await_(self, step: Wait) -> None:
-        """`wait` without blocking the event loop."""
-        await self._guard.clock.asleep(_spread(step))
-
-    async def asettle(self, step: Settle) -> Finding | None:
-        """`settle`, shielded: a cancelled caller must not leave a finished effect unrecorded."""
-        settlement = msgspec.structs.replace(step.settlement, now=self._guard.clock.now())
-        try:
-            accepted = await asyncio.shield(asyncio.ensure_future(self._guard.store.asettle(settlement)))
-        except Exception as error:  # noqa: BLE001 - as in `settle`
             return self._settled(step, type(error).__name__)
         return self._settled(step, None if accepted else "another caller owns the claim")
 
@@ -202,41 +146,20 @@ class World:
 
         The worker's own limit is a little longer: it only matters if the tool ignores its cancellation.
         """
+        import asyncio  # noqa: PLC0415 - 20 ms of import, for those whose tools are asynchronous
+
+        from pokayoke.runtime.adriver import awaited  # noqa: PLC0415 - as above
+
         limit = step.timeout or self._guard.snapshot.policy.execution.timeout
         late = self._late(step)
         outer = self._guard.workers.run(
-            lambda: asyncio.run(_awaited(function, limit, late)), limit + _CANCEL_GRACE, late
+            lambda: asyncio.run(awaited(function, limit, late)), limit + _CANCEL_GRACE, late
         )
         return cast("Reaction", outer.value) if isinstance(outer, Returned) else outer
 
     def _late(self, step: Invoke) -> Late:
         run, tool, key = self._run, step.contract.name, step.key
         return lambda reaction: run.late(tool, key, reaction)
-
-    async def _in_worker(self, function: Callable[[], Any], limit: float, late: Late | None) -> Reaction:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-
-        def finished() -> None:
-            if not done.done():
-                done.set_result(None)
-
-        def ready() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile; nobody waits
-                loop.call_soon_threadsafe(finished)
-
-        job = self._guard.workers.start(function, ready)
-        if job is None:
-            return self._guard.workers.refusal()
-        try:
-            await asyncio.wait({done}, timeout=limit)
-        except asyncio.CancelledError:
-            self._guard.workers.give_up(job, late)
-            raise
-        if job.reaction is None and self._guard.workers.give_up(job, late):
-            return TimedOut(limit)
-        assert job.reaction is not None, "a finished job has a reaction"
-        return job.reaction
 
     def _admitted_here(self, request: Request) -> Answer | None:
         """Admit or refuse what needs no store; None if the store has to decide."""
@@ -260,7 +183,7 @@ class World:
         return not_recorded(step.tool, problem)
 
 
-_SYNC: dict[type, Callable[[World, Any], Any]] = {
+PERFORM: dict[type, Callable[[World, Any], Any]] = {
     Locate: World.locate,
     Mark: World.mark,
     Keep: World.keep,
@@ -272,14 +195,6 @@ _SYNC: dict[type, Callable[[World, Any], Any]] = {
     Wait: World.wait,
     Settle: World.settle,
 }
-_ASYNC: dict[type, Callable[[World, Any], Awaitable[Any]]] = {
-    Compute: World.acompute,
-    Admit: World.aadmit,
-    Ask: World.aask,
-    Invoke: World.ainvoke,
-    Wait: World.await_,
-    Settle: World.asettle,
-}
 
 
 def drive(walk: Generator[Step, Any, T], world: World) -> T:
@@ -287,50 +202,11 @@ def drive(walk: Generator[Step, Any, T], world: World) -> T:
     try:
         step = next(walk)
         while True:
-            step = walk.send(_SYNC[type(step)](world, step))
+            step = walk.send(PERFORM[type(step)](world, step))
     except StopIteration as end:
         return cast("T", end.value)
 
 
-async def adrive(walk: Generator[Step, Any, T], world: World) -> T:
-    """`drive` for asynchronous callers."""
-    try:
-        step = next(walk)
-        while True:
-            waiting = _ASYNC.get(type(step))
-            answer = _SYNC[type(step)](world, step) if waiting is None else await waiting(world, step)
-            step = walk.send(answer)
-    except StopIteration as end:
-        return cast("T", end.value)
-
-
-def _spread(step: Wait) -> float:
+def spread(step: Wait) -> float:
     """The delay, spread to both sides so that many callers do not return at one moment."""
     return step.seconds * (1 + step.jitter * random.uniform(-1, 1))  # noqa: S311 - not a secret
-
-
-async def _awaited(function: Callable[[], Any], limit: float, late: Late) -> Reaction:
-    """Await what `function` returns; a task that ignores its cancellation at the deadline is left behind."""
-
-    async def reacting() -> Reaction:
-        try:
-            value = function()
-            return Returned(await value if inspect.isawaitable(value) else value)
-        except (KeyboardInterrupt, asyncio.CancelledError):
-            raise
-        except BaseException as error:  # noqa: BLE001 - SystemExit in a tool must not end the host
-            return Raised(error)
-
-    task = asyncio.ensure_future(reacting())
-    try:
-        done, _ = await asyncio.wait({task}, timeout=limit)
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
-    if not done:
-        task.cancel()
-        task.add_done_callback(lambda t: None if t.cancelled() else late(t.result()))
-        return TimedOut(limit)
-    if task.cancelled():
-        return Raised(asyncio.CancelledError("the tool cancelled itself"))
-    return task.result()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import uuid
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pokayoke.core import event
 from pokayoke.core.admission import Approval
@@ -19,10 +19,10 @@ from pokayoke.core.judge import Scene, judging, verdict_of
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.result import Entered, Ran
 from pokayoke.core.state import Repeats, RunState, begin_turn, blocked, unlatch, worsen
-from pokayoke.core.steps import Raised, Reaction, Returned
+from pokayoke.core.steps import Raised, Reaction, Returned, Step
 from pokayoke.errors import ToolError, UsageError
 from pokayoke.runtime.batch import abatch, batch
-from pokayoke.runtime.driver import Continuation, World, adrive, drive
+from pokayoke.runtime.driver import Continuation, World, drive
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.ticket import Ticket
 from pokayoke.runtime.trace import Ring
@@ -30,6 +30,7 @@ from pokayoke.runtime.trace import Ring
 if TYPE_CHECKING:
     from pokayoke.runtime.guard import Guard
 
+T = TypeVar("T")
 BatchContinuation = Callable[[ToolCall, dict[str, Any]], Any]
 
 
@@ -148,7 +149,7 @@ class Run:
 
     async def acall(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """`call` for asynchronous code; `invoke` may return an awaitable."""
-        return self.progress.ended(await adrive(walk(call, self._next()), World(self, invoke)))
+        return self.progress.ended(await self._adrive(walk(call, self._next()), invoke))
 
     def call_batch(
         self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchContinuation | None = None
@@ -181,7 +182,7 @@ class Run:
     async def abegin(self, call: ToolCall) -> Ticket:
         """`begin` for asynchronous code."""
         scene = self._next()
-        return self._ticket(scene, await adrive(enter(call, scene), World(self, None)))
+        return self._ticket(scene, await self._adrive(enter(call, scene)))
 
     def finish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
         """Judge what the framework's tool answered and settle the claim.
@@ -204,7 +205,7 @@ class Run:
         if (ended := ticket.close()) is not None:
             return ended
         rest = leave(ticket.entered, ticket.scene, _reaction(result, error), self._ran(ticket))
-        return self.progress.ended(await adrive(rest, World(self, None)))
+        return self.progress.ended(await self._adrive(rest))
 
     # -- what the model gets -----------------------------------------------------------------------
 
@@ -283,6 +284,11 @@ class Run:
         self._note("late_effect", tool=tool, ok=False, reason=type(reaction).__name__.lower(), key=key)
 
     # -- parts -------------------------------------------------------------------------------------
+
+    async def _adrive(self, steps: Generator[Step, Any, T], invoke: Continuation | None = None) -> T:
+        from pokayoke.runtime.adriver import AsyncWorld, adrive  # noqa: PLC0415 - asyncio is 20 ms of import
+
+        return await adrive(steps, AsyncWorld(self, invoke))
 
     def _next(self) -> Scene:
         return self._scene(self.progress.next_step())

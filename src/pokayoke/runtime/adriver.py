@@ -1,0 +1,149 @@
+"""The asynchronous driver: the steps of a walk that have to be awaited. Loaded by the first run that awaits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from pokayoke.core.call import Finding
+from pokayoke.core.ledger import Answer, store_unavailable
+from pokayoke.core.steps import Admit, Ask, Compute, Invoke, Raised, Reaction, Returned, Settle, Step, TimedOut, Wait
+from pokayoke.runtime.driver import PERFORM, World, spread
+from pokayoke.runtime.workers import Late, react
+
+T = TypeVar("T")
+
+
+class AsyncWorld(World):
+    """The world of a call whose caller awaits: every step that may wait leaves the event loop free."""
+
+    __slots__ = ()
+
+    async def acompute(self, step: Compute) -> Reaction:
+        """`compute` without blocking the event loop."""
+        if step.timeout is None:
+            return react(step.function)
+        return await self._in_worker(step.function, step.timeout, None)
+
+    async def aadmit(self, step: Admit) -> Answer:
+        """`admit` without blocking the event loop."""
+        request = step.request
+        if (answer := self._admitted_here(request)) is not None:
+            return answer
+        try:
+            return self._claimed(request, await self._guard.store.aadmit(request))
+        except Exception as error:  # noqa: BLE001 - as in `admit`
+            return Answer("refuse", store_unavailable(request.tool, type(error).__name__))
+
+    async def aask(self, step: Ask) -> bool | None:
+        """`ask`; an awaitable answer is awaited."""
+        return await self._run.aask(step.approval)
+
+    async def ainvoke(self, step: Invoke) -> tuple[Reaction, float]:
+        """Run the tool; an asynchronous one always has a deadline."""
+        self._run.notice("before_invoke")
+        begun = time.perf_counter()
+        function = self._function(step)
+        limit = step.timeout or self._guard.snapshot.policy.execution.timeout
+        if step.contract.is_async or self._invoke is not None:
+            reaction = await awaited(function, limit, self._late(step))
+        elif step.timeout is None:
+            reaction = react(function)
+        else:
+            reaction = await self._in_worker(function, step.timeout, self._late(step))
+        seconds = time.perf_counter() - begun
+        self._run.notice("after_invoke")
+        return reaction, seconds
+
+    async def await_(self, step: Wait) -> None:
+        """`wait` without blocking the event loop."""
+        await self._guard.clock.asleep(spread(step))
+
+    async def asettle(self, step: Settle) -> Finding | None:
+        """`settle`, shielded: a cancelled caller must not leave a finished effect unrecorded."""
+        settlement = msgspec.structs.replace(step.settlement, now=self._guard.clock.now())
+        try:
+            accepted = await asyncio.shield(asyncio.ensure_future(self._guard.store.asettle(settlement)))
+        except Exception as error:  # noqa: BLE001 - as in `settle`
+            return self._settled(step, type(error).__name__)
+        return self._settled(step, None if accepted else "another caller owns the claim")
+
+    async def _in_worker(self, function: Callable[[], Any], limit: float, late: Late | None) -> Reaction:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def finished() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        def ready() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile; nobody waits
+                loop.call_soon_threadsafe(finished)
+
+        job = self._guard.workers.start(function, ready)
+        if job is None:
+            return self._guard.workers.refusal()
+        try:
+            await asyncio.wait({done}, timeout=limit)
+        except asyncio.CancelledError:
+            self._guard.workers.give_up(job, late)
+            raise
+        if job.reaction is None and self._guard.workers.give_up(job, late):
+            return TimedOut(limit)
+        assert job.reaction is not None, "a finished job has a reaction"
+        return job.reaction
+
+
+_AWAIT: dict[type, Callable[[AsyncWorld, Any], Awaitable[Any]]] = {
+    Compute: AsyncWorld.acompute,
+    Admit: AsyncWorld.aadmit,
+    Ask: AsyncWorld.aask,
+    Invoke: AsyncWorld.ainvoke,
+    Wait: AsyncWorld.await_,
+    Settle: AsyncWorld.asettle,
+}
+
+
+async def adrive(walk: Generator[Step, Any, T], world: AsyncWorld) -> T:
+    """`drive` for asynchronous callers."""
+    try:
+        step = next(walk)
+        while True:
+            waiting = _AWAIT.get(type(step))
+            answer = PERFORM[type(step)](world, step) if waiting is None else await waiting(world, step)
+            step = walk.send(answer)
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+async def awaited(function: Callable[[], Any], limit: float, late: Late) -> Reaction:
+    """Await what `function` returns; a task that ignores its cancellation at the deadline is left behind."""
+
+    async def reacting() -> Reaction:
+        try:
+            value = function()
+            return Returned(await value if inspect.isawaitable(value) else value)
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            raise
+        except BaseException as error:  # noqa: BLE001 - SystemExit in a tool must not end the host
+            return Raised(error)
+
+    task = asyncio.ensure_future(reacting())
+    try:
+        done, _ = await asyncio.wait({task}, timeout=limit)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not done:
+        task.cancel()
+        task.add_done_callback(lambda t: None if t.cancelled() else late(t.result()))
+        return TimedOut(limit)
+    if task.cancelled():
+        return Raised(asyncio.CancelledError("the tool cancelled itself"))
+    return task.result()
