@@ -1,7 +1,7 @@
 """Configuration: a file, a mapping or nothing becomes a `Policy`, as a whole or not at all.
 
 The keys are those of seed 001's safe default and more; `core/policy.py` declares them, and
-`config.schema.json` (for editors) is generated from there: `python -m pokayoke.runtime.config`.
+`config.schema.json` (for editors) is generated from there: `python -m pokayoke.runtime.config [TARGET]`.
 """
 
 from __future__ import annotations
@@ -145,17 +145,13 @@ def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
 
 # -- wrong values ----------------------------------------------------------------------------------
 
-_PLACE: Final = re.compile(r" - at `\$(.*)`$")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
 def _type_problem(message: str, document: Document) -> str:
     """Say what msgspec found, in words of the file: place, got, expected."""
-    place = _PLACE.search(message)
-    path: Keys = ()
-    if place is not None:
-        message = message[: place.start()]
-        path = tuple(int(index) if index else name for name, index in _STEP.findall(place[1]))
+    message, _, place = message.removesuffix("`").partition(" - at `$")
+    path: Keys = tuple(int(index) if index else name for name, index in _STEP.findall(place))
     kind, got = _at(Policy, document.value, path)
     choices = [repr(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
     expected = f"one of {', '.join(choices)}" if choices else _expected(message)
@@ -319,10 +315,9 @@ def policy_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of the configuration file, with a description of every key."""
     schema = msgspec.json.schema(Policy)
     for name, descriptions in _descriptions().items():
-        properties = schema["$defs"].get(name, {}).get("properties", {})
         for field, text in descriptions.items():
-            if field in properties:
-                properties[field] = {**properties[field], "description": text}
+            properties = schema["$defs"][name]["properties"]
+            properties[field] = {**properties[field], "description": text}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "pokayoke configuration",
@@ -355,5 +350,4 @@ def schema_text() -> str:
 
 
 if __name__ == "__main__":
-    SCHEMA_FILE.write_text(schema_text(), encoding="utf-8")
-    sys.stderr.write(f"wrote {SCHEMA_FILE.name}\n")
+    Path(sys.argv[1] if len(sys.argv) > 1 else SCHEMA_FILE).write_text(schema_text(), encoding="utf-8")

@@ -1,0 +1,417 @@
+"""Configuration is read strictly, explained well, and followed as a whole or not at all."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import jsonschema_rs
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.core.policy import Policy, TracePolicy
+from pokayoke.errors import PolicyError
+from pokayoke.runtime import config as config_module
+from pokayoke.runtime.config import SCHEMA_FILE, PolicyFile, load_policy, policy_schema, schema_text
+from pokayoke.runtime.document import DocumentError, read_document
+
+SAFE_DEFAULT = """\
+validation:
+  tool_output:
+    max_chars: 200000
+    require_content_type: "application/json"
+    schema: "strict"
+safe_mode:
+  on_invalid_output: "skip_writes"
+alerts:
+  invalid_output_spike: true
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "pokayoke.yaml"
+
+
+class TestDocument:
+    """Text to plain values, by the YAML 1.2 core schema and nothing else."""
+
+    @pytest.mark.parametrize(
+        ("text", "value"),
+        [
+            ("a: 1", {"a": 1}),
+            ("a: [yes, no, on, off, y]", {"a": ["yes", "no", "on", "off", "y"]}),
+            ("a: [true, False, TRUE, null, ~, '', Null]", {"a": [True, False, True, None, None, "", None]}),
+            ("a:", {"a": None}),
+            ("a: [0o17, 0x1F, 017, -3, +4]", {"a": [15, 31, 17, -3, 4]}),
+            ("a: [1.5, .5, 1., 1e3, -2.5E-1]", {"a": [1.5, 0.5, 1.0, 1000.0, -0.25]}),
+            ("a: ['1', \"true\", 2020-01-01, 12:30:45, 1_000, 1.2.3]",
+             {"a": ["1", "true", "2020-01-01", "12:30:45", "1_000", "1.2.3"]}),
+            ("a: |\n  x\n  1\n", {"a": "x\n1\n"}),
+            ("1: a\nnull: b\ntrue: c", {"1": "a", "null": "b", "true": "c"}),
+            ('{"a": {"b": [1, {}, []]}}', {"a": {"b": [1, {}, []]}}),
+            ("<<: {a: 1}", {"<<": {"a": 1}}),
+            ("- a\n- b: c\n", ["a", {"b": "c"}]),
+            ('"\\ud83d\\ude00"', "😀"),
+            ("\ufeffa: 1", {"a": 1}),
+            ("%YAML 1.2\n---\na: 1\n...\n", {"a": 1}),
+            ("# only\n--- x", "x"),
+        ],
+    )  # fmt: skip
+    def test_values(self, text, value):
+        """Words of YAML 1.1, dates and sexagesimals are texts; everything has a type JSON has."""
+        assert read_document(text).value == value
+        assert read_document(text.encode()).value == value
+
+    @pytest.mark.parametrize(
+        ("text", "line", "word"),
+        [
+            ("a: 1\nb: 2\na: 3", 3, "line 1"),
+            ('{"a": 1, "a": 1}', 1, "'a'"),
+            ("a: &x 1", 1, "anchor"),
+            ("a: &x [1]\nb: *x", 1, "anchor"),
+            ("a: *x", 1, "alias"),
+            ("!!python/object/apply:os.system [id]", 1, "tag"),
+            ("a:\n- !!int 3", 2, "tag"),
+            ("a: !x {}", 1, "tag"),
+            ("a: 1\n---\nb: 2", 2, "second document"),
+            ("%YAML 1.1\n---\na: 1", 2, "1.2"),
+            ("? [a]\n: 1", 1, "key"),
+            ("? {a: 1}\n: 1", 1, "key"),
+            ("a: .inf", 1, "finite"),
+            ("a: -.INF", 1, "finite"),
+            ("a: .nan", 1, "finite"),
+            ("a: 1e999", 1, "finite"),
+            ("a: " + "9" * 200, 1, "200"),
+            ("a:\n\tb: 1", 2, "Tabs"),
+            ("a: [1", 1, "expected"),
+            ("a: b: c", 1, "mapping values"),
+            ("[" * 65 + "]" * 65, 1, "64"),
+            ("[" * 200_000, 1, "64"),
+            ('x: 1\ny: "\\ud800"', 2, "surrogate"),
+            ("x: 1\ny: 2\n# \x07", None, "special characters"),
+        ],
+    )
+    def test_refusals(self, text, line, word):
+        """What could be read in two ways, unfold or run is refused with file, line and reason."""
+        with pytest.raises(DocumentError) as caught:
+            read_document(text, name="f.yaml")
+        assert str(caught.value).startswith("f.yaml" if line is None else f"f.yaml:{line}:")
+        assert word in str(caught.value)
+
+    @pytest.mark.parametrize("text", ["", " \n", "# nothing\n", "---\n"])
+    def test_nothing_is_not_the_default(self, text):
+        """An empty file is what a half-written one looks like; an explicit {} is the default."""
+        if text == "---\n":
+            assert read_document(text).value is None
+        else:
+            with pytest.raises(DocumentError, match=r"\{\}"):
+                read_document(text)
+        assert read_document("{}").value == {}
+
+    def test_size_and_encoding_are_checked_first(self):
+        """More than a million bytes, and bytes that are no UTF-8, are refused before parsing."""
+        with pytest.raises(DocumentError, match="1,000,000"):
+            read_document("# " + "x" * 1_000_000)
+        with pytest.raises(DocumentError, match=r"f:2: not UTF-8 \(byte 0xff\)"):
+            read_document(b"a: 1\nb: \xff", name="f")
+        with pytest.raises(DocumentError, match="UTF-8"):
+            read_document("a: \ud800")
+
+    def test_every_value_knows_its_line(self):
+        """A mapping stands where its key stands; a path that is not there stands where its nearest parent does."""
+        document = read_document("a:\n  b:\n    - c: 1\n      d: 2\n", name="f")
+        assert [document.at(p) for p in [("a",), ("a", "b"), ("a", "b", 0), ("a", "b", 0, "d"), ("a", "x"), ()]] == [
+            "f:1", "f:2", "f:3", "f:4", "f:1", "f:1",
+        ]  # fmt: skip
+
+    @given(st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**63), 2**64) | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(st.characters(codec="utf-8", exclude_characters="\x85\u2028\u2029\ufeff", exclude_categories=("Cc", "Cs"))),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abcde", max_size=3), inner, max_size=3),
+        max_leaves=8,
+    ))  # fmt: skip
+    def test_json_is_read_as_json(self, value):
+        """Every JSON document has the same value here as in a JSON parser."""
+        text = json.dumps(value, ensure_ascii=False)
+        if value not in ("", None):
+            assert read_document(text).value == json.loads(text)
+
+
+class TestLoad:
+    """A source to a policy."""
+
+    def test_nothing_is_the_safe_default(self):
+        """No configuration is the same as an empty one."""
+        assert load_policy() == load_policy(None) == load_policy({}) == Policy()
+
+    def test_the_seeds_safe_default_is_the_default(self, path):
+        """The configuration of seed 001, word for word, is read and changes nothing."""
+        path.write_text(SAFE_DEFAULT)
+        assert load_policy(path) == load_policy(str(path)) == Policy()
+
+    def test_a_mapping_and_a_file_say_the_same(self, path):
+        """The same keys in a mapping and in a file give equal policies."""
+        keys = {"mode": "monitor", "limits": [{"tool": "pay", "amount": 5, "field": "sum"}], "budgets": {"calls": 3}}
+        path.write_text(json.dumps(keys))
+        assert load_policy(keys) == load_policy(path)
+        assert load_policy(keys).limits[0].amount == 5.0
+
+    def test_a_policy_is_taken_as_it_is(self):
+        """A policy built in code passes through, but not with a contradiction."""
+        policy = Policy(mode="monitor")
+        assert load_policy(policy) is policy
+        with pytest.raises(PolicyError, match="empty"):
+            load_policy(Policy(trace=TracePolicy(path="")))
+
+    def test_a_trace_path_counts_from_the_file(self, path, monkeypatch):
+        """Relative to the folder of the file, wherever the program runs; absolute and ~ stay what they are."""
+        monkeypatch.setenv("HOME", "/home/somebody")
+        for stated, expected in [
+            ("t.jsonl", str(path.parent / "t.jsonl")),
+            ("/x/t", "/x/t"),
+            ("~/t", "/home/somebody/t"),
+        ]:
+            path.write_text(f"trace: {{path: {stated!r}}}")
+            assert load_policy(path).trace.path == expected
+        assert load_policy({"trace": {"path": "t.jsonl"}}).trace.path == "t.jsonl"
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("validation:\n  tool_output:\n    max_char: 3",
+             ":3: unknown key `validation.tool_output.max_char`. Did you mean `validation.tool_output.max_chars`?"),
+            ("max_chars: 4", "Did you mean `validation.intake.max_chars` or `validation.tool_output.max_chars`?"),
+            ("zzz: 1", "Keys here: mode, validation"),
+            ("1: 2", ":1: unknown key `1`"),
+            ("limits:\n  - tool: a\n    calls: 1\n  - toool: x", ":4: unknown key `limits[1].toool`"),
+            ("validation:\n  tool_output:\n    max_chars: lots",
+             ":3: `validation.tool_output.max_chars` is 'lots'; expected int."),
+            ("mode: off", ":1: `mode` is 'off'; expected one of 'enforce', 'monitor'."),
+            ("budgets:\n  rounds: 0", ":2: `budgets.rounds` is 0; expected int >= 1."),
+            ("budgets:\n  rounds: 1.5", ":2: `budgets.rounds` is 1.5; expected int"),
+            ("corrections: {read: [foo]}", "`corrections.read[0]` is 'foo'; expected one of 'equivalent'"),
+            ("access:\n  roles: {pay: boss}", ":2: `access.roles` is a dict; expected list"),
+            ("limits: 3", "`limits` is 3; expected list."),
+            ("limits: [3]", "`limits[0]` is 3; expected mapping."),
+            ("limits: [{tool: 3}]", "`limits[0].tool` is 3; expected text."),
+            ("validation: 3", "`validation` is 3; expected mapping."),
+            ("trace: {path: " + "x" * 99 + ", ring: []}", "`trace.ring` is a list; expected int"),
+            ("mode: " + "x" * 99, "..."),
+            ("- a", ":1: got a list, expected keys"),
+            ("just text", "got 'just text', expected keys"),
+            ("limits: [{tool: x}]", ":1: `limits[0]` limits nothing"),
+            ("limits: [{amount: 3}]", "needs `amount` and `field` together"),
+            ("limits: [{calls: 3, field: x}]", "needs `amount` and `field` together"),
+            ("access: {allow: [a, b], deny: [b]}", "`access.deny` also names what `access.allow` names: b"),
+            ("retry: {initial: 90}", "`retry.initial` (90.0) is above `retry.cap` (60.0)"),
+            ("context: {preview_chars: 30000}", "`context.preview_chars` is above"),
+            ("validation: {tool_output: {require_content_type: json}}", "is no media type"),
+            ("trace: {path: ''}", "`trace.path` is empty"),
+            ("trace:\n  redact_patterns: ['(a']", ":2: trace.redact_patterns: '(a' cannot be used"),
+            ("a: &x 1", ":1: anchors"),
+        ],
+    )  # fmt: skip
+    def test_errors_name_place_got_and_expected(self, path, text, expected):
+        """Every mistake is a PolicyError that says where, what stands there, and what should."""
+        path.write_text(text)
+        with pytest.raises(PolicyError) as caught:
+            load_policy(path)
+        assert str(caught.value).startswith(str(path))
+        assert expected in str(caught.value)
+
+    def test_all_unknown_keys_are_named_at_once(self):
+        """Nobody has to start the program once per typo."""
+        with pytest.raises(PolicyError) as caught:
+            load_policy({"moed": 1, "trace": {"pth": 2}})
+        assert len(str(caught.value).splitlines()) == 2
+
+    @pytest.mark.parametrize("name", ["missing.yaml", "."])
+    def test_a_file_that_cannot_be_read_is_named(self, tmp_path, name):
+        """A missing file and a folder are PolicyErrors with the path."""
+        with pytest.raises(PolicyError, match="cannot be read"):
+            load_policy(tmp_path / name)
+
+
+class TestPolicyFile:
+    """A file that changes while the program runs."""
+
+    @pytest.fixture(autouse=True)
+    def _impatient(self, monkeypatch):
+        monkeypatch.setattr(config_module, "_QUIET", 0.05)
+
+    def settle(self):
+        time.sleep(0.08)
+
+    def test_a_changed_file_is_taken_over(self, path):
+        """The next look after the file has settled sees the new policy; until then the same object."""
+        path.write_text("mode: enforce")
+        file = PolicyFile(path)
+        assert file.current() is file.current()
+        path.write_text("mode: monitor")
+        self.settle()
+        assert file.current().mode == "monitor"
+        assert file.problem() is None
+
+    def test_a_file_touched_without_a_change_is_the_same_policy(self, path):
+        """Only content counts: the policy stays the same object."""
+        path.write_text("mode: enforce")
+        file = PolicyFile(path)
+        before = file.current()
+        os.utime(path, (1, 1))
+        self.settle()
+        assert file.current() is before
+
+    @pytest.mark.parametrize("bad", ["mode: enf", "", "mode: [", None])
+    def test_a_bad_file_leaves_the_old_policy_and_says_why_once(self, path, bad):
+        """Wrong, empty, half-written or deleted: the old policy stays; the reason is told one time."""
+        path.write_text("mode: monitor")
+        file = PolicyFile(path)
+        if bad is None:
+            path.unlink()
+        else:
+            path.write_text(bad)
+        file.current()
+        self.settle()
+        assert file.current().mode == "monitor"
+        assert str(path) in file.problem()
+        assert file.current().mode == "monitor"
+        assert file.problem() is None
+        path.write_text("mode: enforce")
+        self.settle()
+        assert file.current().mode == "enforce"
+
+    def test_a_fresh_change_waits(self, path, monkeypatch):
+        """A file that changed a moment ago may be half-written, and is not read yet."""
+        path.write_text("mode: enforce\nbudgets: {calls: 1}\n")
+        file = PolicyFile(path)
+        monkeypatch.setattr(config_module, "_QUIET", 30.0)
+        path.write_text("mode: enforce\n")
+        assert file.current().budgets.calls == 1
+
+    def test_a_clock_ahead_of_ours_only_delays(self, path):
+        """With file times in the future, standing still for a while is enough."""
+        path.write_text("mode: enforce")
+        file = PolicyFile(path)
+        path.write_text("mode: monitor")
+        later = time.time() + 3_600
+        os.utime(path, (later, later))
+        assert file.current().mode == "enforce"
+        self.settle()
+        assert file.current().mode == "monitor"
+
+    def test_a_change_while_reading_is_looked_at_again(self, path, monkeypatch):
+        """What was read while the file changed is not used."""
+        path.write_text("mode: enforce")
+        file = PolicyFile(path)
+        path.write_text("mode: monitor")
+        self.settle()
+        real = config_module._read
+
+        def overtaken(where):
+            data = real(where)
+            path.write_text("mode: enforce # again")
+            return data
+
+        monkeypatch.setattr(config_module, "_read", overtaken)
+        assert file.current().mode == "enforce"
+        monkeypatch.setattr(config_module, "_read", real)
+        self.settle()
+        assert file.current().mode == "enforce"
+        assert file.problem() is None
+
+    def test_reload_does_not_wait_and_raises(self, path):
+        """Who reloads on purpose gets the new policy or the reason at once."""
+        path.write_text("mode: enforce")
+        file = PolicyFile(path)
+        path.write_text("mode: monitor")
+        assert file.reload().mode == "monitor"
+        path.write_text("mode: x")
+        with pytest.raises(PolicyError):
+            file.reload()
+        assert file.current().mode == "monitor"
+
+    def test_only_one_thread_reads(self, path):
+        """While one thread reloads, the others go on with the old policy instead of waiting."""
+        path.write_text("mode: enforce")
+        file = PolicyFile(path)
+        path.write_text("mode: monitor")
+        self.settle()
+        with file._lock:
+            assert file.current().mode == "enforce"
+        assert file.current().mode == "monitor"
+
+    def test_a_wrong_file_at_the_start_is_an_error(self, path):
+        """A program does not start with a configuration it cannot read."""
+        path.write_text("mode: x")
+        with pytest.raises(PolicyError):
+            PolicyFile(path)
+
+
+class TestSchema:
+    """The schema editors use."""
+
+    def test_the_published_file_is_current(self):
+        """config.schema.json is what the code says now; run `python -m pokayoke.runtime.config` to renew it."""
+        assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text()
+
+    def test_it_accepts_what_is_read_and_refuses_what_is_not(self):
+        """The safe default passes; unknown keys and wrong values do not."""
+        valid = jsonschema_rs.validator_for(policy_schema()).is_valid
+        assert valid(read_document(SAFE_DEFAULT).value)
+        assert valid(msgspec.to_builtins(Policy()))
+        for wrong in ({"moed": 1}, {"mode": "x"}, {"budgets": {"calls": 0}}, {"trace": {"pth": 1}}, []):
+            assert not valid(wrong)
+
+    def test_every_option_is_described(self):
+        """An editor shows a sentence for each key."""
+        schema = policy_schema()
+        for name, struct in schema["$defs"].items():
+            for key, option in struct["properties"].items():
+                described = "description" in option or "$ref" in option
+                assert described or "$ref" in option.get("anyOf", [{}])[0], f"{name}.{key}"
+                if "$ref" in option:
+                    assert "description" in schema["$defs"][option["$ref"].rpartition("/")[2]]
+
+    def test_the_command_writes_the_file(self, tmp_path):
+        """The module, run as a program, writes the same text."""
+        target = tmp_path / "config.schema.json"
+        command = [sys.executable, "-W", "ignore", "-m", "pokayoke.runtime.config", str(target)]
+        subprocess.run(command, check=True, timeout=30)
+        assert target.read_text(encoding="utf-8") == schema_text()
+
+
+def test_reading_while_writing_sees_whole_versions_only(path, monkeypatch):
+    """Under a loop of renames and partial writes every policy seen is one of the whole versions."""
+    monkeypatch.setattr(config_module, "_QUIET", 0.02)
+    versions = [f"budgets:\n  calls: {n}\n  rounds: {n}\n" for n in range(1, 40)]
+    path.write_text(versions[0])
+    file = PolicyFile(path)
+    done = threading.Event()
+
+    def write():
+        beside = path.with_suffix(".new")
+        for number, text in enumerate(versions):
+            beside.write_text(text)
+            beside.rename(path)
+            if number % 5 == 0:
+                time.sleep(0.04)
+            path.write_text(text[: len(text) // 2])
+        path.write_text(versions[-1])
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen = set()
+    while not done.is_set():
+        budgets = file.current().budgets
+        seen.add((budgets.calls, budgets.rounds))
+    writer.join()
+    time.sleep(0.05)
+    budgets = file.current().budgets
+    assert (budgets.calls, budgets.rounds) == (39, 39)
+    assert all(calls == rounds for calls, rounds in seen)
