@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pokayoke.core import schema as schema_module
 from pokayoke.core.schema import MAX_DEPTH, compile_schema
+from pokayoke.core.schema_patterns import weight
 from pokayoke.core.schema_problems import MAX_PROBLEMS, short
 from pokayoke.errors import ContractError
 
@@ -114,6 +115,60 @@ def test_what_cannot_be_kept_is_refused_at_registration(schema, words):
 def test_patterns_that_hang_other_engines_run_in_linear_time(pattern):
     """A pattern with catastrophic backtracking decides on 50,000 letters within the time limit."""
     compile_schema({"pattern": pattern}).is_valid("a" * 50_000 + "!")
+
+
+def test_thousands_of_large_patterns_are_refused_at_once():
+    """One large pattern compiles; 2,000 of them would take minutes and are refused at the first."""
+    large = "(a{300}){300}"
+    assert compile_schema({"pattern": large}).is_valid("") is False
+    with pytest.raises(ContractError, match="linear-time engine"):
+        compile_schema({"allOf": [{"pattern": large}] * 1_000, "patternProperties": {f"{i}": {} for i in range(1_000)}})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"pattern": "(a{300}){300}b"}}},
+        {"properties": {"a": {"allOf": [{"pattern": f"(a{{20}}){{20}}b{i}"} for i in range(200)]}}},
+        {"patternProperties": {"(a{300}){300}b": {}}, "items": {"patternProperties": {"(a{300}){300}b": {}}}},
+    ],
+)
+@pytest.mark.parametrize("value", [{"a": "a" * 200_000}, {"a" * 200_000: 1}, [{"a" * 200_000: 1}]])
+def test_a_costly_pattern_is_not_asked_about_a_long_text(schema, value):
+    """A pattern that would need minutes for a text makes that text invalid, with a problem that says why."""
+    compiled = compile_schema(schema)
+    assert compiled.longest_text < 200_000
+    assert compiled.is_valid(value) is False
+    assert compiled.accepts(value) is False
+    (problem,) = compiled.problems(value)
+    assert "costly" in problem.expected
+    assert problem.data == {"limit": compiled.longest_text}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "steps"),
+    [
+        ("", 1), ("abc", 3), ("^a*b+c?$", 3), ("a{3}", 3), ("a{2,5}", 5), ("a{2,}", 3), ("a{0}", 1), ("(ab){3}c", 7),
+        ("((a{2}){3}){4}", 24), ("(?:a|b){10}", 30), (r"\\{3}", 3), (r"[a{9}]{2}", 2), (r"[]{9}]{2}", 2), (r"[\]{9}]{2}", 2),
+        ("^.{1,2000}$", 2000), ("a{99999999999}", 9999999), ("a)b", 2), ("((a", 1), ("{3}", 1), ("a{3}{4}", 12),
+        (r"\({3}a", 4), ("a{b}", 4),
+    ],
+)  # fmt: skip
+def test_repetitions_are_multiplied_out(pattern, steps):
+    """The weight of a pattern is its steps with all counts written out, whatever its syntax."""
+    assert weight(pattern) == steps
+
+
+def test_usual_patterns_leave_the_bare_validator_in_place():
+    """Schemas with everyday patterns validate through the engine's own method, without a limit."""
+    usual = compile_schema(
+        {"properties": {"a": {"pattern": "^[A-Z]{2,255}$"}}, "patternProperties": {r"^\w{1,64}$": {}}}
+    )
+    assert usual.longest_text is None
+    assert usual.is_valid.__self__.__class__ is jsonschema_rs.Draft202012Validator
+    long = compile_schema({"properties": {"a": {"pattern": "^.{1,2000}$"}}})
+    assert long.is_valid({"a": "x" * 2000, "b": [1, None]})
+    assert not long.is_valid({"a": "x" * 2001})
 
 
 def test_no_socket_opens_and_no_server_is_asked(monkeypatch):

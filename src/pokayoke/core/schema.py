@@ -14,8 +14,9 @@ from typing import Any
 
 import jsonschema_rs
 
-from pokayoke.core.schema_explain import describe
+from pokayoke.core.schema_explain import Checks, describe
 from pokayoke.core.schema_map import Draft, SchemaMap
+from pokayoke.core.schema_patterns import guarded, longest, longest_text
 from pokayoke.core.schema_problems import MAX_DEPTH, Problem, problem_of, unusable
 from pokayoke.core.schema_safety import VALIDATORS, inspect_schema
 from pokayoke.core.schema_sealed import is_sealed
@@ -44,23 +45,28 @@ class Schema:
             came out of the strict parser, and `accepts` for all others.
         unknown_formats: format names this library does not know. They are annotations: the
             specification says so, and vendors' `format: "int32"` must not break a tool.
+        longest_text: longest text a value may hold because a pattern is costly (then `is_valid` is
+            not the bare method); None for the usual schema.
     """
 
-    __slots__ = ("_compile", "_map", "draft", "is_valid", "raw", "unknown_formats")
+    __slots__ = ("_checks", "_compile", "_map", "draft", "is_valid", "longest_text", "raw", "unknown_formats")
 
     def __init__(
         self,
         schema_map: SchemaMap,
         is_valid: Callable[[Any], bool],
         compile_lone: Callable[[Any], jsonschema_rs.Validator],
+        longest_text: int | None = None,
     ) -> None:
         """Keep the validator's method beside the facts found while inspecting."""
         self._map = schema_map
         self._compile = compile_lone
+        self._checks: Checks = {}  # filled when something is wrong, at most once per keyword
         self.raw: dict[str, Any] | bool = schema_map.root
         self.draft: Draft = schema_map.draft
         self.unknown_formats: tuple[str, ...] = schema_map.unknown_formats
         self.is_valid = is_valid
+        self.longest_text = longest_text
 
     def __repr__(self) -> str:
         """Name the draft; the schema itself may be long."""
@@ -95,7 +101,10 @@ class Schema:
                 return ()
         except Exception:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
             return (problem_of("", "json", "a value that can be validated", value, {}, self.raw),)
-        return describe(value, self._map, self._compile)
+        if self.longest_text is not None and longest(value) > self.longest_text:
+            wanted = f"texts of at most {self.longest_text} characters (a pattern of the schema is costly)"
+            return (problem_of("", "schema", wanted, value, {"limit": self.longest_text}, self.raw),)
+        return describe(value, self._map, self._compile, self._checks)
 
     def admits_nothing_missing(self, value: Any) -> bool:
         """Return whether the schema proves that nothing was lost after this value.
@@ -135,7 +144,7 @@ def compile_schema(
     options: dict[str, Any] = {
         "validate_formats": formats,
         "ignore_unknown_formats": True,
-        "pattern_options": jsonschema_rs.RegexOptions(),
+        "pattern_options": jsonschema_rs.RegexOptions(size_limit=_pattern_size(len(schema_map.patterns))),
         "offline": True,
     }
     registry: dict[str, Any] = {}
@@ -149,7 +158,20 @@ def compile_schema(
         compiled = validator(schema_map.root, **options, **registry)
     except Exception as exc:  # noqa: BLE001 - whatever the compiler says, the schema cannot be kept
         raise ContractError(_reason(where, exc)) from None
-    return Schema(schema_map, compiled.is_valid, partial(validator, **options))
+    is_valid: Callable[[Any], bool] = compiled.is_valid
+    limit = longest_text(schema_map.patterns)
+    if limit is not None:
+        is_valid = guarded(is_valid, limit)
+    return Schema(schema_map, is_valid, partial(validator, **options), limit)
+
+
+def _pattern_size(patterns: int) -> int:
+    """Return how large one compiled pattern may get, in bytes, so that all together stay bounded.
+
+    10 MB, the engine's own default, for the first twenty; a schema with thousands of patterns gets
+    half a megabyte for each, or compiling it could take minutes.
+    """
+    return max(500_000, min(10_000_000, 200_000_000 // max(patterns, 1)))
 
 
 def _refuse(uri: str) -> Any:

@@ -25,19 +25,21 @@ _MAX_LEVELS = 200
 _VERSIONS: dict[Draft, int] = {"draft4": 4, "draft6": 6, "draft7": 7, "2019-09": 8, "2020-12": 9}
 
 Check = Callable[[dict[str, Any]], jsonschema_rs.Validator]
+Checks = dict[tuple[int, str], jsonschema_rs.Validator]
 
 
-def describe(value: Any, schema_map: SchemaMap, check: Check) -> tuple[Problem, ...]:
+def describe(value: Any, schema_map: SchemaMap, check: Check, checks: Checks) -> tuple[Problem, ...]:
     """Return what is wrong with a value that the validator refused; at least one problem.
 
     Args:
         value: a value that `unusable` has nothing against.
         schema_map: the schema it breaks.
         check: compiles a schema of one keyword in the dialect of the whole.
+        checks: the keywords compiled so far; kept by the caller as long as the schema lives.
     """
     found: list[Problem] = []
     with contextlib.suppress(RecursionError):  # the caller's stack may be nearly full already
-        found = Explainer(schema_map, check).explain(schema_map.root, value, "", 0)
+        found = Explainer(schema_map, check, checks).explain(schema_map.root, value, "", 0)
     if not found:  # too deep, or a keyword this module does not follow, such as $dynamicRef
         return (problem_of("", "schema", "a value the schema allows", value, {}, schema_map.root),)
     return tuple(found)
@@ -46,14 +48,14 @@ def describe(value: Any, schema_map: SchemaMap, check: Check) -> tuple[Problem, 
 class Explainer:
     """One explanation. Every pair of subschema and place is explained once."""
 
-    def __init__(self, schema_map: SchemaMap, check: Check) -> None:
-        """Take the schema and the compiler for single keywords."""
+    def __init__(self, schema_map: SchemaMap, check: Check, checks: Checks) -> None:
+        """Take the schema, the compiler for single keywords, and what it has compiled so far."""
         self.map = schema_map
         self.check = check
         self.version = _VERSIONS[schema_map.draft]
         self.steps = _MAX_STEPS
         self.memo: dict[tuple[int, str], list[Problem]] = {}
-        self.checks: dict[tuple[int, str], jsonschema_rs.Validator] = {}
+        self.checks = checks
 
     def explain(self, schema: Any, value: Any, at: str, level: int) -> list[Problem]:
         """Return the problems of a value at a place with a subschema; empty if there are none."""

@@ -38,6 +38,7 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
         targets: id of a schema object (alive as long as this) to what its `$ref` points to.
         alone: ids of schema objects whose `$ref` overrides everything beside it (draft 7 and older).
         unknown_formats: format names that are annotations only.
+        patterns: its regular expressions.
     """
 
     root: dict[str, Any] | bool
@@ -46,6 +47,7 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
     targets: dict[int, Any]
     alone: set[int]
     unknown_formats: tuple[str, ...]
+    patterns: tuple[str, ...]
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:

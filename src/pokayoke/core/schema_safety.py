@@ -9,7 +9,7 @@ number of such paths is bounded here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import unquote, urljoin
@@ -108,7 +108,8 @@ class _Inspector:
             resources=self.used,
             targets=self.targets,
             alone=self.alone,
-            unknown_formats=tuple(sorted(unknown_formats(self.root, self.draft))),
+            unknown_formats=tuple(sorted(unknown_formats(self.nodes, self.draft))),
+            patterns=tuple(pattern for node in self.nodes for pattern in _patterns(node)),
         )
 
     def fail(self, why: str) -> ContractError:
@@ -293,18 +294,18 @@ def draft_of(schema: Any) -> Draft | None:
     return _DRAFTS.get(named.removesuffix("#").partition("://")[2])
 
 
-def unknown_formats(schema: Any, draft: Draft) -> set[str]:
+def unknown_formats(nodes: Iterable[dict[str, Any]], draft: Draft) -> set[str]:
     """Return the names of formats that the validator does not assert."""
-    found: set[str] = set()
-    stack = [schema]
-    while stack:
-        node = stack.pop()
-        if is_object(node):
-            name = node.get("format")
-            if isinstance(name, str) and not _known_format(name, draft):
-                found.add(name)
-            stack.extend(child for _, child in subschemas(node))
-    return found
+    names = (node.get("format") for node in nodes)
+    return {name for name in names if isinstance(name, str) and not _known_format(name, draft)}
+
+
+def _patterns(node: dict[str, Any]) -> Iterator[str]:
+    """Yield the regular expressions that a schema holds itself."""
+    if isinstance(node.get("pattern"), str):
+        yield node["pattern"]
+    if is_object(node.get("patternProperties")):
+        yield from node["patternProperties"]
 
 
 @lru_cache(maxsize=512)
