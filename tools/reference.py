@@ -207,9 +207,16 @@ def api_page() -> str:
 # ---------------------------------------------------------------- commands
 
 
+def help_text(text: str) -> str:
+    """The help of a command, with its example calls as blocks."""
+    paragraphs = [part.replace("\b\n", "").strip("\n") for part in inspect.cleandoc(text).split("\n\n")]
+    shown = [f"```sh\n{part}\n```" if part.startswith("pokayoke ") else part for part in paragraphs]
+    return "\n\n".join(shown).replace("\n```\n\n```sh\n", "\n")
+
+
 def command_text(command: Any, name: str) -> Iterator[str]:
     """The help of one command and of those below it."""
-    yield f"## {name}\n\n{inspect.cleandoc(command.help or '')}\n"
+    yield f"## {name}\n\n{help_text(command.help or '')}\n"
     rows: list[tuple[str, ...]] = []
     for parameter in command.params:
         if getattr(parameter, "hidden", False) or parameter.name == "help":
