@@ -9,8 +9,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
-from rapidfuzz import fuzz, process
-
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
 from pokayoke.core.names import Wire, candidates, key, refused, wire_name
@@ -92,6 +90,8 @@ class Catalogue:
                 message="the call has no tool name",
                 hint="The tool name is empty. Write the name of a tool you were given, or answer without one.",
             )
+        from rapidfuzz import fuzz, process  # noqa: PLC0415 - 10 ms of import, once a name means nothing
+
         known = self.names if offered is None else tuple(offered)
         matches = process.extract(
             key(shown), {tool: key(tool) for tool in known}, scorer=fuzz.WRatio, limit=_NEAREST, score_cutoff=_SIMILAR

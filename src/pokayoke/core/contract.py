@@ -9,14 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pokayoke.core.call import Effect, Finding
-from pokayoke.core.contract_rules import check_contract, has_code, is_async, normalise, without_argument
+from pokayoke.core.contract_rules import (
+    check_contract,
+    has_code,
+    is_async,
+    normalise,
+    ready_correctors,
+    without_argument,
+)
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
 from pokayoke.core.schema import Schema, compile_schema
 from pokayoke.core.terms import Compare, Declared, Envelope, Equal, Format, Range
 from pokayoke.errors import ContractError
+
+if TYPE_CHECKING:
+    from pokayoke.core.correctors import Correctors
 
 __all__ = [
     "Compare",
@@ -148,6 +158,8 @@ class Contract:
     """True if user code runs on the input side."""
     output_hooks: bool = field(init=False, repr=False)
     """True if user code runs on the output side."""
+    ready_correctors: Correctors | None = field(init=False, repr=False)
+    """The correctors, compiled; None if there are none."""
 
     def __post_init__(self) -> None:
         """Compile the schemas and refuse contradictions."""
@@ -170,6 +182,7 @@ class Contract:
         seal(self, "input_hooks", self.validate_input is not None or any(map(has_code, self.correctors.values())))
         seal(self, "output_hooks", self.extract is not None or any(map(callable, self.invariants)))
         check_contract(self)
+        seal(self, "ready_correctors", ready_correctors(self))
 
     @property
     def text_output(self) -> bool:

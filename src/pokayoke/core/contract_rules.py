@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pokayoke.core.call import Effect
-from pokayoke.core.correctors import compile_correctors
 from pokayoke.core.names import refused
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
 from pokayoke.core.schema import Schema
@@ -21,6 +20,7 @@ from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:
     from pokayoke.core.contract import Contract
+    from pokayoke.core.correctors import Correctors
 
 _TUPLES = ("identity", "sources", "invariants", "roles", "quota", "redact", "no_effect_errors", "transient_errors")
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -137,8 +137,20 @@ def check_contract(contract: Contract) -> None:
     """
     for why in _contradictions(contract):
         raise ContractError(f"{contract.name}: {why}")
+
+
+def ready_correctors(contract: Contract) -> Correctors | None:
+    """Return the correctors of a contract, checked and compiled; None if there are none.
+
+    Raises:
+        ContractError: see `compile_correctors`.
+    """
+    if not contract.correctors:
+        return None
+    from pokayoke.core.correctors import compile_correctors  # noqa: PLC0415 - loaded for contracts that have some
+
     try:
-        compile_correctors(contract.correctors, contract.input.raw)
+        return compile_correctors(contract.correctors, contract.input.raw)
     except ContractError as exc:
         raise ContractError(f"{contract.name}: {exc}") from None
 

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from pokayoke.core.call import Correction, CorrectionKind, Finding
-from pokayoke.core.check import clarification, issues_of, placeholders
+from pokayoke.core.check import clarification, placeholders
 from pokayoke.core.contract import Contract
-from pokayoke.core.correct_steps import Work
-from pokayoke.core.correctors import compile_correctors, failed, is_plain
 from pokayoke.core.placeholders import find_placeholders, may_hold_placeholder
-from pokayoke.core.places import join, same
 
 __all__ = ["CODES", "Prepared", "clarification", "confidence", "prepare"]
 
@@ -68,27 +65,12 @@ def prepare(
         canonical: compact dump of `value` if the caller has one. It also says that the value came
             out of the strict parser, so the cheap checks suffice.
     """
-    if _clean(value, contract, canonical):
-        if contract.validate_input is None:
-            return Prepared(value)
-        return _modelled(value, value, contract, kinds, ())
-    work = Work(
-        value,
-        contract.input,
-        name=contract.name,
-        kinds=tuple(kinds),
-        correctors=compile_correctors(contract.correctors, contract.input.raw),
-    )
-    work.run()
-    marks = placeholders(work.value, contract.input)
-    places = {mark.at for mark in marks}
-    findings = (*marks, *(finding for finding in work.findings() if finding.at not in places))
-    if findings:
-        return Prepared(value, findings=findings)
-    corrections = tuple(work.corrections)
-    if contract.validate_input is not None:
-        return _modelled(value, work.value, contract, kinds, corrections)
-    return Prepared(work.value, corrections, changed=bool(corrections))
+    prepared = Prepared(value) if _clean(value, contract, canonical) else _corrected(value, contract, kinds)
+    if contract.validate_input is None or prepared.findings:
+        return prepared
+    from pokayoke.core.correct_model import modelled  # noqa: PLC0415 - loaded for contracts that have a model
+
+    return modelled(value, prepared, contract, kinds)
 
 
 def confidence(repairs: Sequence[str], corrections: Sequence[Correction], given: float | None = None) -> float:
@@ -128,75 +110,15 @@ def _clean(value: dict[str, Any], contract: Contract, canonical: bytes | None) -
     return valid and not (may_hold_placeholder(canonical) and find_placeholders(value, schema))
 
 
-def _modelled(
-    original: dict[str, Any],
-    value: dict[str, Any],
-    contract: Contract,
-    kinds: Sequence[CorrectionKind],
-    corrections: tuple[Correction, ...],
-) -> Prepared:
-    """Let the contract's input model have its say about a value that fulfils the schema."""
-    after, findings = _ask_model(value, contract)
-    if not findings and not same(after, value):
-        findings = _unusable(after, contract)
-        changes = _changes(value, after)
-        if not findings and "declared" not in kinds:
-            findings = tuple(_not_allowed(change) for change in changes)
-        corrections, value = (*corrections, *changes), after
+def _corrected(value: dict[str, Any], contract: Contract, kinds: Sequence[CorrectionKind]) -> Prepared:
+    """Correct what may be corrected; the way of every value that is not clean."""
+    from pokayoke.core.correct_steps import Work  # noqa: PLC0415 - its rules and tables are loaded when needed
+
+    work = Work(value, contract.input, name=contract.name, kinds=tuple(kinds), correctors=contract.ready_correctors)
+    work.run()
+    marks = placeholders(work.value, contract.input)
+    places = {mark.at for mark in marks}
+    findings = (*marks, *(finding for finding in work.findings() if finding.at not in places))
     if findings:
-        return Prepared(original, findings=findings)
-    return Prepared(value, corrections, changed=bool(corrections))
-
-
-def _ask_model(value: dict[str, Any], contract: Contract) -> tuple[dict[str, Any], tuple[Finding, ...]]:
-    """Call the input model on a copy. Whatever it raises is a finding; only an interrupt goes on."""
-    assert contract.validate_input is not None
-    try:
-        after, findings = contract.validate_input(_copied(value))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as exc:  # noqa: BLE001 - even SystemExit of a user's validator must not end the agent
-        return value, (failed("input_model", (), type(exc).__name__),)
-    if not findings and not (is_plain(after) and isinstance(cast(object, after), dict)):
-        return value, (failed("input_model", (), "it returned something that is no plain JSON object"),)
-    return after, tuple(findings)
-
-
-def _unusable(after: dict[str, Any], contract: Contract) -> tuple[Finding, ...]:
-    """Return why a value changed by the input model cannot be used: the schema, or it never settles."""
-    issues = issues_of(after, contract.input)
-    if issues:
-        return (failed("input_model", issues[0].path, f"its result breaks the schema ({issues[0].code})"),)
-    again, findings = _ask_model(after, contract)
-    if findings or not same(again, after):
-        return (failed("input_model", (), "it changes or refuses its own result"),)
-    return ()
-
-
-def _changes(before: dict[str, Any], after: dict[str, Any]) -> tuple[Correction, ...]:
-    names = dict.fromkeys([*before, *after])
-    return tuple(
-        Correction(join((name,)), "input_model", before.get(name), after.get(name), "declared")
-        for name in names
-        if name not in before or name not in after or not same(before[name], after[name])
-    )
-
-
-def _not_allowed(change: Correction) -> Finding:
-    shown = msgspec.json.encode(change.after).decode()[:200]
-    return Finding(
-        code="correction_not_allowed",
-        at=change.at,
-        message=f"{change.at}: the input model would make it {shown}",
-        hint=f"Send `{change.at[1:]}` as {shown} if that is what you mean.",
-        data={"suggestion": change.after, "rule": change.rule, "class": change.kind},
-    )
-
-
-def _copied(value: Any) -> Any:
-    """Return a copy of a JSON value, so that user code cannot change the one that is used."""
-    if type(value) is dict:
-        return {key: _copied(item) for key, item in cast(dict[str, Any], value).items()}
-    if type(value) is list:
-        return [_copied(item) for item in cast(Sequence[Any], value)]
-    return value
+        return Prepared(value, findings=findings)
+    return Prepared(work.value, tuple(work.corrections), changed=bool(work.corrections))

@@ -66,7 +66,7 @@ class Work:
     """
 
     def __init__(
-        self, value: Any, schema: Schema, *, name: str, kinds: tuple[CorrectionKind, ...], correctors: Correctors
+        self, value: Any, schema: Schema, *, name: str, kinds: tuple[CorrectionKind, ...], correctors: Correctors | None
     ) -> None:
         """Look at a value for the first time."""
         self.value: Any = value
@@ -216,7 +216,7 @@ class Work:
 
     def _declared(self, issue: Issue) -> Iterator[Step]:
         """Yield what the contract's own correctors make of a value; those that fail are noted."""
-        if issue.code in ("missing_field", "unknown_field", "not_json"):
+        if self._correctors is None or issue.code in ("missing_field", "unknown_field", "not_json"):
             return
         value = look_up(self.value, issue.path)
         answers, failures = self._correctors.answers(issue.path, value)
