@@ -8,7 +8,7 @@ import tokenize
 import tomllib
 
 import pytest
-from source import MODULES, PACKAGE, ROOT, TESTS, name, tree
+from source import MODULES, PACKAGE, ROOT, TESTS, imports, name, tree
 
 LINES_PER_FILE = 400
 LINES_PER_FUNCTION = 50  # code lines, docstring not counted; 40 is the aim
@@ -105,6 +105,21 @@ def test_a_lock_holds_what_the_project_asks_for(lock, groups):
     for group in groups:
         wanted |= asked(project()["dependency-groups"][group])
     assert wanted - locked(lock) == set()
+
+
+def test_the_test_lock_holds_what_the_tests_import():
+    """What a test outside of tests/conformance imports is installed by `make test`."""
+    local = {path.stem for path in TESTS} | {"pokayoke", "tools"}
+    named = {"attr": "attrs", "typing_extensions": "typing-extensions"}
+    wanted: dict[str, str] = {}
+    for path in TESTS:
+        if "conformance" not in path.parts and "typing" not in path.parts:
+            for module, _, _ in imports(tree(path)):
+                top = module.split(".", maxsplit=1)[0]
+                if top not in sys.stdlib_module_names and top not in local:
+                    wanted[normal(named.get(top, top))] = name(path)
+    missing = wanted.keys() - locked("test.lock")
+    assert {distribution: wanted[distribution] for distribution in missing} == {}
 
 
 def test_the_locks_agree():
