@@ -286,27 +286,18 @@ def _latch(policy: Policy) -> str | None:
         guard.close()
 
 
-@probe("kill_switch", "writes of other runs while a source keeps answering nonsense")
-def _kill_switch(policy: Policy) -> str | None:
-    source, target = Tool("probe_source", result={"remark": 1}), Tool("probe_target", effect="write")
-    guard = guarded(plain(policy), source, target)
-    try:
-        for number in range(20):
-            guard.run(f"probe_{number}").call(ToolCall("call_1", "probe_source", _GOOD))
-        return refused(guard.run("probe_last").call(ToolCall("call_2", "probe_target", _GOOD)), target)
-    finally:
-        guard.close()
+@probe("identical_failures", "the same failing call again and again")
+def _identical(policy: Policy) -> str | None:
+    def broken() -> Any:
+        raise RuntimeError("no such customer")
 
-
-@probe("endless_loop", "the same failing call again and again")
-def _loop(policy: Policy) -> str | None:
-    tool = Tool()
+    tool = Tool(result=broken)
     guard = guarded(plain(policy), tool)
+    most = policy.loop.identical_failures
     try:
         run = guard.run("probe")
-        for number in range(policy.loop.bad_rounds_per_turn + policy.loop.identical_failures + 1):
-            run.call(ToolCall(f"call_{number}", "no_such_tool", _GOOD))
-        return None if run.mode in ("final_answer", "stopped") else f"the run is in mode {run.mode}"
+        outcomes = [run.call(ToolCall(f"call_{number}", "probe", _GOOD)) for number in range(most + 1)]
+        return refused(outcomes[-1], tool, runs=most)
     finally:
         guard.close()
 

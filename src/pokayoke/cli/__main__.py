@@ -1,0 +1,5 @@
+"""`python -m pokayoke.cli` is `pokayoke`."""
+
+from pokayoke.cli import main
+
+main()

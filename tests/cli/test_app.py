@@ -1,0 +1,75 @@
+"""The command line as a whole: help, exit codes, errors."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pokayoke import __version__
+from pokayoke.cli import app as cli_app
+from pokayoke.errors import StoreError
+
+
+def test_help_lists_the_commands_and_shows_examples(shell):
+    """Every command has a help page with an example of its own use."""
+    listing = shell("--help").stdout
+    for name in ("check", "doctor", "trace", "demo"):
+        assert name in listing
+    for name in ("check", "doctor", "trace"):
+        assert f"pokayoke {name} " in shell(name, "--help").stdout.split("\n", 1)[1]
+
+
+def test_the_version_is_the_packages(shell):
+    """--version prints one line of data."""
+    assert shell("--version").stdout == f"pokayoke {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["nosuch"], ["--nosuch"]])
+def test_a_wrong_word_is_exit_code_2(shell, words):
+    """What is no command cannot run."""
+    done = shell(*words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("error", [StoreError("the \x1b store"), OSError(28, "No space left on device")])
+def test_errors_are_a_sentence_and_exit_code_2(monkeypatch, capsys, error):
+    """No traceback reaches a user for what is not a bug, and nothing unescaped."""
+
+    def broken():
+        raise error
+
+    monkeypatch.setattr(sys.modules["pokayoke.cli.app"], "app", broken)
+    with pytest.raises(SystemExit) as caught:
+        sys.modules["pokayoke.cli.app"].main()
+    assert caught.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: ")
+    assert "\x1b" not in told
+
+
+def test_importing_the_library_loads_nothing_of_the_command_line():
+    """typer, rich and ruamel.yaml are loaded by commands and files, never by `import pokayoke`."""
+    code = (
+        "import sys, pokayoke, pokayoke.runtime.config, pokayoke.runtime.trace;"
+        "print([m for m in ('typer', 'rich', 'ruamel.yaml', 'pydantic', 'click') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_terminal_without_unicode_gets_escapes(tmp_path):
+    """Under an ASCII locale text is escaped, not lost and not a crash."""
+    (tmp_path / "t.jsonl").write_text('{"event": "客户"}\n', encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pokayoke.cli", "trace", str(tmp_path / "t.jsonl")],
+        capture_output=True, check=False, timeout=50, env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert b"\\u5ba2\\u6237" in done.stdout
+
+
+def test_the_app_is_what_the_entry_point_runs():
+    """The package offers the app and its entry point by name."""
+    assert callable(cli_app)

@@ -1,0 +1,165 @@
+"""`pokayoke check`: configurations, definitions, and calls that are judged and not run."""
+
+import json
+
+import pytest
+
+TOOLS = """\
+import pokayoke
+from pathlib import Path
+
+@pokayoke.tool(effect="write", output={"type": "object"}, timeout=3)
+def order(sku: str, amount: int) -> dict:
+    "Order."
+    Path("ran").write_text("x")
+    return {}
+
+ALL = [order]
+GUARD = pokayoke.Guard(ALL)
+NOTHING = []
+WRONG = [1]
+NUMBER = 3
+
+@pokayoke.tool(effect="read")
+def vague(a: int):
+    "Says nothing about its output."
+
+VAGUE = [vague]
+"""
+LISTING = [
+    {
+        "type": "function",
+        "function": {"name": "remote", "parameters": {"properties": {"x": {"$ref": "http://e.example/x"}}}},
+    },
+    {"name": "anthropic", "description": "d", "input_schema": {"type": "object"}},
+    {"name": "mcp", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object"}},
+    {"name": "own", "input_schema": {"type": "object"}, "output_schema": "text", "effect": "read", "timeout": 2},
+    {"type": "function", "name": "flat", "parameters": {"type": "object"}},
+    "no definition",
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "shop.py").write_text(TOOLS)
+    (tmp_path / "broken.py").write_text("1 / 0")
+    (tmp_path / "good.yaml").write_text("mode: enforce\n")
+    (tmp_path / "bad.yaml").write_text("moed: enforce\nlimits: 3\n")
+    (tmp_path / "torn.yaml").write_text("mode: [\n")
+    (tmp_path / "tools.json").write_text(json.dumps(LISTING))
+    (tmp_path / "answer.json").write_text(json.dumps({"jsonrpc": "2.0", "result": {"tools": [LISTING[2]]}}))
+    (tmp_path / "one.json").write_text(json.dumps(LISTING[3]))
+    (tmp_path / "contracts.yaml").write_text(
+        "- {name: own, input_schema: {type: object}, output_schema: text, timeout: 1}\n"
+    )
+    (tmp_path / "contracts2.yaml").write_text("contracts:\n- {name: own, input_schema: {type: object}, unknown: 1}\n")
+    (tmp_path / "text.json").write_text('"text"')
+    (tmp_path / "no.json").write_text("{")
+    return tmp_path
+
+
+def checked(shell, *words, **more):
+    done = shell("check", *words, "--json", **more)
+    return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "problems"),
+    [
+        (["good.yaml"], 0, []),
+        (["bad.yaml"], 1, ["config"]),
+        (["torn.yaml"], 1, ["config"]),
+        (["shop:ALL"], 0, []),
+        (["shop:GUARD"], 0, []),
+        (["shop:order"], 0, []),
+        (["good.yaml", "shop:ALL"], 0, []),
+        (["shop:VAGUE"], 1, ["tools", "no_output_contract", "no_deadline"]),
+        (["one.json"], 0, []),
+        (["contracts.yaml"], 0, []),
+        (["contracts2.yaml"], 1, ["definition"]),
+        (["answer.json"], 1, ["no_deadline"]),
+        (["tools.json"], 1, ["definition", "definition", "no_output_contract", "no_deadline", "no_deadline",
+                             "no_output_contract", "no_deadline"]),
+        (["one.json", "contracts.yaml"], 1, ["tools"]),
+    ],
+)  # fmt: skip
+def test_what_is_found(shell, folder, words, code, problems):
+    """Configurations and definitions of every shape are read; what is weak or wrong in them is named."""
+    done, report = checked(shell, *words)
+    assert (done, [problem["code"] for problem in report["problems"]]) == (code, problems)
+
+
+def test_a_configuration_that_is_there_is_checked_without_being_named(shell, folder):
+    """pokayoke.yaml in the working folder is the default, also beside tools."""
+    (folder / "pokayoke.yaml").write_text("moed: x")
+    assert checked(shell)[0] == 1
+    assert checked(shell, "shop:ALL")[1]["config"] == "pokayoke.yaml"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["missing.json"], ["--config", "missing.yaml"], ["missing:ALL"], ["shop:NIX"], ["broken:ALL"], ["shop:NOTHING"],
+     ["shop:WRONG"], ["shop:NUMBER"], ["text.json"], ["no.json"], ["good.yaml", "--call", "{}"],
+     ["shop:ALL", "--call", "{"], ["shop:ALL", "--call", "[]"], ["shop:ALL", "--call", '{"arguments": {}}'],
+     ["shop:ALL", "--call", '{"name": "order", "arguments": 3}'], ["--wrong"]],
+)  # fmt: skip
+def test_what_cannot_be_read_is_exit_code_2(shell, folder, words):
+    """A source or a call that cannot be read is a sentence on stderr and exit code 2."""
+    done = shell("check", *words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert done.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "decision"),
+    [
+        ({"name": "order", "arguments": {"sku": "S1", "amount": 2}}, 0, "allow"),
+        ({"name": "Order", "arguments": {"sku": "S1", "amount": "2"}}, 0, "allow"),
+        ({"name": "order", "input": {"sku": "S1", "amount": 2}}, 0, "allow"),
+        ({"id": "c", "function": {"name": "order", "arguments": '{"sku": "S1", "amount": 2}'}}, 0, "allow"),
+        ({"name": "order", "arguments": '{"sku": "S1", "amount":'}, 1, "refuse"),
+        ({"name": "order", "arguments": {"sku": "S1", "amount": "2-3"}}, 1, "refuse"),
+        ({"name": "ordre", "arguments": {}}, 1, "refuse"),
+    ],
+)
+def test_a_call_is_judged_and_not_run(shell, folder, call, code, decision):
+    """The verdict is the one the guard would give; the tool does not run."""
+    done, report = checked(shell, "shop:ALL", "--call", "-", stdin=json.dumps(call))
+    assert (done, report["verdict"]["verdict"]["decision"]) == (code, decision)
+    assert not (folder / "ran").exists()
+
+
+def test_people_read_the_same(shell, folder):
+    """Without --json the same facts come as lines, escaped."""
+    call = json.dumps({"name": "order", "arguments": '{"sku": "a\\u001bb", "amount": "2",}'})
+    done = shell("check", "shop:ALL", "--call", call)
+    decision, arguments, repair, correction = done.stdout.splitlines()
+    assert decision == "allow  order@1"
+    assert "a\\u001bb" in arguments
+    assert repair == "  repair       trailing_comma"
+    assert correction == '  correction   /amount number_from_text: "2" -> 2'
+    refused = shell("check", "shop:ALL", "--call", '{"name": "order", "arguments": {"sku": 1}}').stdout
+    assert "refuse  order@1 (invalid_arguments)" in refused
+    assert "to the model" in refused
+    assert shell("check", "shop:ALL", "good.yaml").stdout == "clean: good.yaml, tools order@1\n"
+    assert shell("check", "good.yaml").stdout == "clean: good.yaml\n"
+    weak = shell("check", "shop:VAGUE", "--call", '{"name": "vague", "arguments": {}}')
+    assert weak.stdout.startswith("tools  the tools together: ")
+    assert "was not judged" in weak.stderr
+    assert "unknown key `moed`" in shell("check", "bad.yaml").stdout
+
+
+def test_hints_of_a_server_count_only_if_trusted(shell, folder):
+    """A listing's readOnlyHint makes a read only on request."""
+    entry = {"name": "look", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+    (folder / "hints.json").write_text(json.dumps([entry]))
+    assert checked(shell, "hints.json")[0] == checked(shell, "hints.json", "--trust-hints")[0] == 1
+
+
+def test_a_check_writes_no_trace(shell, folder):
+    """Judging a call leaves no file behind."""
+    (folder / "pokayoke.yaml").write_text("trace: {path: t.jsonl}")
+    assert shell("check", "shop:ALL", "--call", '{"name": "order", "arguments": {}}').returncode == 1
+    assert not (folder / "t.jsonl").exists()

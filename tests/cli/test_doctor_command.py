@@ -1,0 +1,126 @@
+"""`pokayoke doctor`: every guard fires once, and one that does not is named."""
+
+import json
+
+import pytest
+
+from pokayoke.cli import doctor as command
+from pokayoke.cli import probes
+from pokayoke.cli.doctor import fired, notes
+from pokayoke.cli.probes import PROBES, Probe
+from pokayoke.core.policy import Policy, TracePolicy
+from pokayoke.errors import StoreError
+from pokayoke.runtime.config import load_policy
+
+STRICT = {
+    "access": {"deny": ["zap"], "roles": {"refund": ["boss"]}, "allow": ["refund", "zip"]},
+    "approvals": {"effects": ["write"], "tools": ["pay"]},
+    "limits": [{"tool": "*", "calls": 2}, {"tool": "pay", "per": "day", "calls": 1}, {"amount": 3, "field": "x"}],
+    "budgets": {"calls": 3, "rounds": 4},
+    "trace": {"redact_fields": ["email"]},
+}
+
+
+def unfired(policy):
+    return {result.name: result.instead for result in fired(policy) if not result.fired}
+
+
+def test_every_guard_fires_under_the_safe_default():
+    """No probe gets through a guard that nobody configured."""
+    assert unfired(Policy()) == {}
+
+
+def test_what_is_configured_is_fired_too():
+    """Lists, roles, approvals, limits, budgets and redacted fields each get a probe of their own."""
+    policy = load_policy(STRICT)
+    names = {result.name for result in fired(policy)} - {probe.name for probe in PROBES}
+    assert names == {
+        "access_deny", "access_allow", "roles", "approval_effects", "approval_tools", "limit_0", "limit_1",
+        "budget_calls", "budget_rounds", "redact_fields",
+    }  # fmt: skip
+    assert unfired(policy) == {}
+
+
+@pytest.mark.parametrize("mode", ["fail_closed", "human_review"])
+def test_every_safe_mode_stops_invalid_outputs(mode):
+    """Whatever follows an invalid output, it does not reach the model as a result."""
+    assert unfired(load_policy({"safe_mode": {"on_invalid_output": mode}})) == {}
+
+
+def test_a_guard_that_is_switched_off_is_named():
+    """Monitor mode and a threshold of 0 let calls through, and doctor says which."""
+    assert "low_confidence" in unfired(load_policy({"confidence": {"threshold": 0}}))
+    found = unfired(load_policy({"mode": "monitor"}))
+    assert {"bad_argument", "unknown_tool"} & set(found)
+
+
+def test_a_probe_that_breaks_is_a_guard_nobody_saw(monkeypatch):
+    """An exception in a probe counts as not fired; the other probes go on."""
+
+    def broken(policy):
+        raise ValueError("x\x1b")
+
+    monkeypatch.setattr(probes, "PROBES", [Probe("mine", "a test", broken)])
+    assert unfired(Policy()) == {"mine": "the probe failed: ValueError: x\x1b"}
+
+
+def test_the_registry_is_open():
+    """A probe of one's own is registered with the decorator."""
+    probes.probe("mine", "a test")(lambda policy: "it got through")
+    try:
+        assert PROBES[-1].fire(Policy()) == "it got through"
+    finally:
+        PROBES.pop()
+
+
+def test_the_command_prints_what_fired_and_what_did_not(shell, tmp_path):
+    """Exit code 0 if all is well, with the notes of this machine; 1 and DID NOT FIRE otherwise."""
+    done = shell("doctor")
+    assert (done.returncode, done.stdout.count("DID NOT FIRE")) == (0, 0)
+    assert "fired  cut_json" in done.stdout
+    assert "note: no store is named" in done.stdout
+    assert "guards fired" in done.stderr
+    (tmp_path / "pokayoke.yaml").write_text("mode: monitor")
+    done = shell("doctor")
+    assert done.returncode == 1
+    assert "DID NOT FIRE" in done.stdout
+    assert "mode is monitor" in done.stdout
+
+
+def test_the_command_names_weak_tools_stores_and_traces(shell, tmp_path):
+    """Tools without deadline or output contract, a store that does not open, a trace that cannot be written."""
+    (tmp_path / "tools.json").write_text('[{"name": "b", "input_schema": {"type": "object"}}]')
+    (tmp_path / "pokayoke.yaml").write_text("trace: {path: missing/t.jsonl}")
+    done = shell("doctor", "tools.json", "--store", "nosuch://x", "--json")
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert [p["code"] for p in report["problems"]] == ["no_output_contract", "no_deadline", "store", "trace"]
+    assert not any("no store" in note for note in report["notes"])
+
+
+def test_a_source_that_is_missing_is_exit_code_2(shell):
+    """What doctor cannot read it does not guess."""
+    assert shell("doctor", "missing.json").returncode == 2
+
+
+def test_notes_follow_the_platform(monkeypatch):
+    """Each weaker way to reach a path, Windows, and a missing trace file have their note."""
+    for how, word in (("walk", "folder by folder"), ("resolve", "could be exchanged"), ("openat2", "")):
+        monkeypatch.setattr("pokayoke.runtime.beneath.method", lambda how=how: how)
+        assert any(word in note for note in notes(Policy(), [], None))
+    monkeypatch.setattr(command.sys, "platform", "win32")
+    told = " ".join(notes(Policy(trace=TracePolicy(path="x")), [], "memory://"))
+    assert "Windows" in told
+    assert "trace.path" not in told
+
+
+def test_a_store_that_opens_is_no_problem(monkeypatch):
+    """Only a store that refuses is one."""
+    assert command._store_problems("memory://") == []
+    assert command._store_problems(None) == []
+
+    def refuse(url):
+        raise StoreError("gone")
+
+    monkeypatch.setattr("pokayoke.stores.open_store", refuse)
+    assert command._store_problems("sqlite:///x")[0].where == "sqlite"

@@ -1,0 +1,72 @@
+"""Nothing reaches a terminal unescaped."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.cli.output import as_json, out, painter, say, show, show_lines, table
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\x1b]8;;http://x\x07", "\\x1b]8;;http://x\\x07"),
+        ("\x9b31m", "\\x9b31m"),
+        ("a\nb\r\tc", "a\\nb\\r\\tc"),
+        ("\u202egnp.exe", "\\u202egnp.exe"),
+        ("a\u200bb\u2028c\ufeff", "a\\u200bb\\u2028c\\ufeff"),
+        ("\ud800", "\\ud800"),
+        ("\U000e0041", "\\U000e0041"),
+        ("\x7f\x00", "\\x7f\\x00"),
+        ("Grüße 客户 🙂", "Grüße 客户 🙂"),
+    ],
+)
+def test_what_acts_is_shown_as_its_escape(text, expected):
+    """Escapes, reordering marks, invisible characters and line ends become visible; text stays text."""
+    assert show(text) == expected
+
+
+def test_a_long_text_is_cut():
+    """A limit cuts before the escapes are made, so no escape is torn."""
+    assert show("abc\x1b", limit=3) == "abc..."
+    assert show("abc", limit=3) == "abc"
+    assert show_lines("a\x1b\nb") == "a\\x1b\nb"
+
+
+@given(
+    st.text()
+    | st.dictionaries(
+        st.text(st.characters(exclude_categories=("Cs",))), st.text(st.characters(exclude_categories=("Cs",)))
+    )
+)
+def test_json_and_text_are_one_quiet_line(value):
+    """Whatever the value: one line, no control character, nothing that steers a terminal."""
+    lines = [show(value)]
+    if isinstance(value, dict):
+        lines.append(as_json(value))
+    for line in lines:
+        assert len(line.splitlines()) <= 1
+        assert not any(ord(c) < 0x20 or 0x7F <= ord(c) <= 0x9F for c in line)
+
+
+def test_data_goes_to_stdout_and_talk_to_stderr(capsys):
+    """Two streams, one purpose each."""
+    out("data")
+    say("talk\x1b")
+    assert capsys.readouterr() == ("data\n", "talk\\x1b\n")
+
+
+def test_colours_only_on_a_terminal(monkeypatch):
+    """A pipe and NO_COLOR get plain text; a terminal gets colours."""
+    assert painter()("x", "bad") == "x"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert painter()("x", "bad") == "\x1b[31mx\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert painter()("x", "bad") == "x"
+
+
+def test_a_table_is_aligned_and_escaped():
+    """Columns line up; no row makes none."""
+    assert table([("a", 1), ("long\x1b", 22)]) == ["a         1", "long\\x1b  22"]
+    assert table([]) == []

@@ -1,0 +1,225 @@
+"""`pokayoke trace`: what it shows, counts and survives."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import typer
+
+from pokayoke.cli import trace as command
+from pokayoke.cli.trace import Broken, Report, describe
+from pokayoke.core.policy import TracePolicy
+from pokayoke.runtime.trace import Trace
+
+EVENTS = [
+    {"ts": 1.0, "run_id": "r1", "step": 1, "event": "tool_call", "tool": "get", "ok": True, "decision": "allow",
+     "repairs": ["trailing_comma"], "corrections": [{"at": "/a", "rule": "number_from_text"}]},
+    {"ts": 1.5, "run_id": "r1", "step": 1, "event": "tool_result", "tool": "get", "ok": False,
+     "error": "ToolOutputInvalid", "reason": "content-type text/html", "us": 412, "status": "invalid_output",
+     "findings": [{"code": "html_instead_of_data"}]},
+    {"ts": 1.5, "run_id": "r1", "step": 1, "event": "stop", "ok": False, "reason": "invalid_tool_output",
+     "safe_mode": "skip_writes"},
+    {"ts": 2.0, "run_id": "r2", "step": 1, "event": "tool_call", "tool": "pay", "ok": True, "decision": "replay"},
+    {"ts": 2.0, "run_id": "r2", "step": 2, "event": "tool_call", "tool": "pay", "ok": True, "decision": "allow"},
+    {"ts": 3.0, "run_id": "r2", "step": 3, "event": "tool_call", "tool": "pay", "ok": False, "decision": "refuse"},
+]  # fmt: skip
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps(event) + "\n" for event in EVENTS))
+    return path
+
+
+def test_events_are_shown_one_per_line(shell, file):
+    """Each event is a line with its time, run, step, tool and reason."""
+    done = shell("trace", file)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1] == (
+        "1970-01-01T00:00:01.500Z r1 #1 tool_result get invalid_output ToolOutputInvalid"
+        " (content-type text/html) us=412"
+    )
+    assert "repairs: trailing_comma corrections: number_from_text" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [(["--run", "r2"], 3), (["--tool", "get"], 2), (["--failed"], 3), (["--event", "stop"], 1),
+     (["--failed", "--run", "r2"], 1), (["--tool", "none"], 0)],
+)  # fmt: skip
+def test_filters_narrow_down(shell, file, words, count):
+    """Run, tool, kind and failure filter, alone and together; --json keeps the events whole."""
+    done = shell("trace", file, *words, "--json")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == count
+    assert all(event in EVENTS for event in found)
+
+
+def test_the_report_counts_failures_and_turns_saved(shell, file):
+    """Failures by kind and tool, stops, and calls that did not cost the model another turn."""
+    report = json.loads(shell("trace", "report", file, "--json").stdout)
+    assert report == {
+        "events": 6, "runs": 2, "runs_at_least": False, "from": 1.0, "to": 3.0,
+        "calls": {"get": 1, "pay": 3},
+        "failures": {"html_instead_of_data": {"get": 1}, "refuse": {"pay": 1}},
+        "stops": {"invalid_tool_output": 1},
+        "turns_saved": {"repaired_or_corrected": 1, "replayed": 1},
+        "broken_lines": 0,
+    }  # fmt: skip
+    text = shell("trace", "report", file).stdout
+    assert "turns saved: 2 (1 repaired or corrected, 1 answered from the ledger)" in text
+    assert "1  html_instead_of_data  get" in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["garbage", "[]", "1", '{"a": 1}', '{"event": 3}', '{"event": "e"', "\ufeff{}", "[" * 5_000, '{"event":"\x00"}'],
+)
+def test_broken_lines_are_counted_not_crashed(shell, file, line):
+    """A torn or foreign line costs itself: the rest is shown, stderr says where, the exit code is 1."""
+    whole = file.read_text()
+    file.write_text(f"{line}\n{whole}\n")
+    done = shell("trace", file)
+    assert done.returncode == 1
+    assert len(done.stdout.splitlines()) == 6
+    assert "1 broken lines (the first: line 1)" in done.stderr
+
+
+def test_a_file_without_a_last_newline_is_read_to_its_end(shell, file):
+    """The last event counts although its line was not ended."""
+    file.write_text(file.read_text().rstrip("\n"))
+    assert len(shell("trace", file).stdout.splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    "words", [["missing"], ["."], [], ["a", "b"], ["report"], ["report", "x", "-f"], ["x", "--wrong"]]
+)
+def test_what_cannot_run_is_exit_code_2(shell, words):
+    """No file, a folder, too many words: a sentence on stderr, nothing on stdout."""
+    done = shell("trace", *words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr
+
+
+def test_stdin_is_a_file_too(shell, file):
+    """- reads what another command writes."""
+    assert len(shell("trace", "-", "--failed", stdin=file.read_text()).stdout.splitlines()) == 3
+
+
+def test_a_reader_that_leaves_early_is_no_error(file):
+    """`pokayoke trace | head` ends quietly."""
+    file.write_text(file.read_text() * 5_000)
+    done = subprocess.run(
+        f"{sys.executable} -m pokayoke.cli trace {file} | head -1",
+        check=False,
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
+def test_following_shows_what_comes_and_survives_rotation(file, tmp_path):
+    """New lines appear, also half-written ones once they are whole, after a rotation and a truncation."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pokayoke.cli", "trace", str(file), "-f", "--json"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        read = [process.stdout.readline() for _ in EVENTS]
+        with file.open("a") as writer:
+            writer.write('{"event": "ha')
+            writer.flush()
+            time.sleep(0.3)
+            writer.write('lf"}\n')
+        assert json.loads(process.stdout.readline()) == {"event": "half"}
+        file.rename(tmp_path / "t.jsonl.1")
+        file.write_text('{"event": "rotated"}\n' * 20)
+        read += [json.loads(process.stdout.readline()) for _ in range(20)]
+        assert read[-1] == {"event": "rotated"}
+        file.write_text('{"event": "truncated"}\n')
+        assert json.loads(process.stdout.readline()) == {"event": "truncated"}
+    finally:
+        process.send_signal(2)
+        process.wait(10)
+        process.stdout.close()
+    assert process.returncode == 0
+
+
+class TestParts:
+    """What a process does not show to the coverage."""
+
+    def test_names_beyond_the_bound_are_counted_together(self, monkeypatch):
+        """A trace full of made-up names takes no more memory than the bound."""
+        monkeypatch.setattr(command, "_MOST_NAMES", 2)
+        monkeypatch.setattr(command, "_MOST_RUNS", 2)
+        events = [
+            {"event": kind, "tool": f"t{n}", "run_id": f"r{n}", "ok": False, "reason": f"x{n}"}
+            for n in range(5)
+            for kind in ("tool_call", "stop")
+        ]
+        report = Report(iter(events))
+        assert report.calls == {"t0": 1, "t1": 1, "(others)": 3}
+        assert report.stops["(others)"] == 3
+        assert report.failures[("(others)", "(others)")] == 3
+        assert len(report.runs) == 2
+
+    def test_events_with_odd_values_are_described(self):
+        """Times, repairs and reasons of any type make a line, not a crash."""
+        line = describe({"event": "e", "ts": 10**30, "repairs": "x", "ok": False, "reason": "\x1b", "run_id": None})
+        assert line == "- None #- e FAILED (\\x1b) repairs: x"
+        assert describe({"event": "e", "ts": "x"}).startswith("- - #- e")
+
+    def test_a_monstrous_line_is_read_away(self, tmp_path, monkeypatch):
+        """A line longer than the cap is broken; what follows is read."""
+        monkeypatch.setattr(command, "_LONGEST_LINE", 64)
+        file = tmp_path / "t"
+        file.write_bytes(b'{"event":"' + b"x" * 500 + b'"}\n{"event":"after"}\n')
+        broken = Broken()
+        assert list(command._events(str(file), broken, follow=False)) == [{"event": "after"}]
+        assert broken.count == 1
+
+    def test_a_large_file_gets_a_bar_on_a_terminal(self, tmp_path, monkeypatch):
+        """Who waits for a large file in front of a terminal sees how far it is; a pipe sees nothing of it."""
+        monkeypatch.setattr(command, "_PROGRESS_FROM", 1)
+        monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+        file = tmp_path / "t"
+        file.write_text('{"event": "e"}\n')
+        assert len(list(command._events(str(file), Broken(), follow=False))) == 1
+
+    def test_a_missing_file_is_exit_code_2(self, tmp_path):
+        """The exit code is decided where the file is opened."""
+        with pytest.raises(typer.Exit) as caught:
+            command._opened(str(tmp_path / "none"))
+        assert caught.value.exit_code == 2
+
+    def test_a_moved_file_is_noticed(self, tmp_path):
+        """A name that leads elsewhere was rotated; one that leads nowhere not yet."""
+        path = tmp_path / "t"
+        path.write_text("")
+        with path.open("rb") as file:
+            assert not command._moved(str(path), file)
+            os.rename(path, tmp_path / "t.1")
+            assert not command._moved(str(path), file)
+            path.write_text("")
+            assert command._moved(str(path), file)
+
+
+def test_a_trace_of_the_library_is_read_back(shell, tmp_path):
+    """What the trace writes, the command shows; what was redacted stays so."""
+    path = tmp_path / "own.jsonl"
+    trace = Trace(TracePolicy(path=str(path)))
+    trace.record(
+        {"event": "tool_call", "tool": "t", "ok": False, "arguments": b'{"password":"CANARY"}', "reason": "a\u2028b"}
+    )
+    trace.close()
+    done = shell("trace", path, "--json")
+    assert json.loads(done.stdout)["arguments"] == {"password": "[redacted]"}
+    assert shell("trace", path).stdout.count("\n") == 1
