@@ -32,6 +32,11 @@ CODES: dict[str, str] = {
     "too_long": "the text is longer than allowed",
 }
 
+# Everything but the signs that structure is made of, as a table of what to delete.
+_NO_SIGNS = bytes(byte for byte in range(256) if chr(byte) not in '[]{}:"')
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
+# How this version of orjson shows that a double is large: 1e+300 or 1e300.
+_LARGE = b"+" if b"+" in orjson.dumps(1e300) else b"e"
 # Runs of 19 digits may exceed a signed 64-bit integer: orjson would read them as floats.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_RUN = b"0" * 19
@@ -97,11 +102,14 @@ def parse(
         dump = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None)
     except TypeError:  # orjson gives up at a depth of 254
         raise StrictError("too_deep") from None
-    if source.count(b"[") + source.count(b"{") > max_depth:
-        _refuse_deep(value, max_depth)
-    if _LONG_RUN in source.translate(_DIGITS):
+    # A text that is compact already has lost nothing in its dump: only the depth is left to prove.
+    signs = b"" if source == dump else source.translate(None, _NO_SIGNS)
+    if len(dump) > 2 * max_depth and _openers(signs or dump) > max_depth:
+        _refuse_deep(value, source, signs or source.translate(None, _NO_SIGNS), max_depth)
+    # An integer that orjson took for a double is beyond 1e18, so its dump has an exponent.
+    if _LARGE in dump and _LONG_RUN in source.translate(_DIGITS):
         value, dump = _exact_integers(source, sort=sort)
-    if source.count(b":") != dump.count(b":") or b"\\u003" in source:
+    if signs and (signs.count(b":") != dump.count(b":") or (b"\\" in source and b"\\u003" in source)):
         _refuse_duplicates(source, equal_duplicates=equal_duplicates)
     return value, dump
 
@@ -111,12 +119,12 @@ def depth_of(value: Any) -> int:
     depth = 0
     level: list[Any] = [value]
     while True:
-        containers = [item for item in level if isinstance(item, dict | list)]
+        containers = cast(list[dict[str, Any] | list[Any]], [item for item in level if isinstance(item, dict | list)])
         if not containers:
             return depth
         depth += 1
         level = []
-        for item in cast(list[dict[str, Any] | list[Any]], containers):
+        for item in containers:
             level.extend(item.values() if isinstance(item, dict) else item)
 
 
@@ -135,12 +143,25 @@ def _encoded(text: str) -> bytes:
         raise StrictError("lone_surrogate", len(text[: exc.start].encode())) from None
 
 
-def _refuse_deep(value: Any, max_depth: int) -> None:
+def _openers(signs: bytes) -> int:
+    return signs.count(b"[") + signs.count(b"{")
+
+
+def _refuse_deep(value: Any, source: bytes, signs: bytes, max_depth: int) -> None:
     """Refuse a value nested deeper than allowed.
 
-    The depth shows as indentation in a pretty dump, where no string can hold a raw line break: one
-    search in C instead of a walk. Only what comes close is walked.
+    Where no string holds a bracket, taking innermost pairs away level by level measures the depth on a few
+    bytes: strings are then pairs of quotes next to each other, and the first one that is not leaves a
+    quote behind. (Only an escaped quote could hide that.) Otherwise the depth shows as indentation in
+    a pretty dump, where no string can hold a raw line break; what comes close is walked.
     """
+    brackets = signs.translate(_ONE_KIND, b":").replace(b'""', b"")
+    if b'"' not in brackets and b'\\"' not in source:
+        for _ in range(max_depth):
+            brackets = brackets.replace(b"[]", b"")
+        if brackets:
+            raise StrictError("too_deep")
+        return
     needle = b"\n" + b"  " * max_depth
     if needle in orjson.dumps(value, option=orjson.OPT_INDENT_2) and depth_of(value) > max_depth:
         raise StrictError("too_deep")

@@ -6,27 +6,37 @@ import re
 from typing import Any, cast
 
 import msgspec
+import orjson
 
 from pokayoke.core.intake.edits import suggest
-from pokayoke.core.intake.evidence import no_object_lost
+from pokayoke.core.intake.evidence import may_lack_member, mistaken_word, no_object_lost
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
-from pokayoke.core.intake.reading import Reading, is_cut, refused
+from pokayoke.core.intake.reading import Grade, Reading, is_cut, refused
 from pokayoke.core.intake.wrapping import find_object, unwrap_after
 from pokayoke.core.schema import Schema, compile_schema
 from pokayoke.core.strict import StrictError, depth_of, dump_compact, parse
 
 SchemaLike = Schema | dict[str, Any] | bool
 
-_MAX_CHARS = 200_000
-_MAX_DEPTH = 64
+MAX_CHARS = 200_000
+MAX_DEPTH = 64
 _MAX_ENCODINGS = 3
 """How often an object may be written as a JSON string inside a JSON string."""
 
-_LISTED = re.compile(r"\s*+[\[\d\"'-]|\s*+(?:true|false|null|True|False|None)\s*+\Z").match
-
-# What may stand beside a repair that only the schema can prove: nothing that touches the value itself.
 _OUTSIDE = frozenset({"byte_order_mark", "code_fence", "odd_whitespace", "prose", "tags"})
+"""Repairs that may stand beside one that only the schema can prove: nothing that touches the value itself."""
+_COMMAS = frozenset({"missing_comma", "trailing_comma"})
+"""Repairs that a lost member can look like."""
+_OPEN_QUOTE = re.compile(r"[\s({}\[\],:]\"\s*\Z").search
+"""A last quote that may open a quoted phrase inside a string, or changed places with a bracket."""
+_SURROGATE = re.compile("[\ud800-\udfff]").search
+_PLAIN = (
+    orjson.OPT_SORT_KEYS
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
 
 
 def read_arguments(
@@ -34,8 +44,8 @@ def read_arguments(
     *,
     schema: SchemaLike | None = None,
     stop_reason: str | None = None,
-    max_chars: int = _MAX_CHARS,
-    max_depth: int = _MAX_DEPTH,
+    max_chars: int = MAX_CHARS,
+    max_depth: int = MAX_DEPTH,
 ) -> Reading:
     """Read the argument text of one tool call.
 
@@ -59,13 +69,13 @@ def read_arguments(
     try:
         value, dump = parse(text, max_depth=max_depth, sort=True, equal_duplicates=False)
     except StrictError as error:
-        return _graded(text, error, schema, max_chars=max_chars, max_depth=max_depth)
-    if len(text) > max_chars and len(text.decode()) > max_chars:  # type: ignore[union-attr]
+        return _Intake(schema, max_chars, max_depth).graded(text, error)
+    if isinstance(text, bytes) and len(text) > max_chars and len(text.decode()) > max_chars:
         return refused("too_long", max_chars)
     if isinstance(value, dict):
         return Reading(grade="exact", value=cast(dict[str, Any], value), canonical=dump)
     if isinstance(value, str):
-        return _decoded(value, schema, max_chars=max_chars, max_depth=max_depth)
+        return _Intake(schema, max_chars, max_depth).decoded(value)
     return refused("not_an_object", 0)
 
 
@@ -73,8 +83,8 @@ def from_value(
     value: Any,
     *,
     stop_reason: str | None = None,
-    max_chars: int = _MAX_CHARS,
-    max_depth: int = _MAX_DEPTH,
+    max_chars: int = MAX_CHARS,
+    max_depth: int = MAX_DEPTH,
 ) -> Reading:
     """Prove that arguments a client has already parsed are plain JSON, and take a copy of them.
 
@@ -82,140 +92,174 @@ def from_value(
         value: a dict with string keys, finite numbers and bounded nesting.
         stop_reason: as for `read_arguments`.
         max_chars: longest compact dump, in characters.
-        max_depth: deepest nesting.
+        max_depth: deepest nesting, at most 200.
 
     Returns:
         A reading graded `exact` whose value shares nothing with the one given, or a refusal.
     """
     if is_cut(stop_reason):
         return refused("cut_message")
-    if not isinstance(value, dict):
-        return refused("not_an_object")
     try:
-        dump = dump_compact(value, sort=True)
+        dump = _plain_dump(value)
         copy: Any = msgspec.json.decode(dump)
-        if copy != value:  # NaN became null, a tuple a list, an object its text
-            return refused("not_json")
-    except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError):
+        plain = bool(copy == value)  # False: NaN became null, a tuple a list, an object its text
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         return refused("not_json")
+    if not plain:
+        return refused("not_json")
+    if not isinstance(copy, dict):
+        return refused("not_an_object")
     if depth_of(copy) > max_depth:
         return refused("too_deep")
     if len(dump) > max_chars and len(dump.decode()) > max_chars:
         return refused("too_long")
-    return Reading(grade="exact", value=copy, canonical=dump)
+    return Reading(grade="exact", value=cast(dict[str, Any], copy), canonical=dump)
 
 
-def _graded(
-    text: str | bytes, error: StrictError, schema: SchemaLike | None, *, max_chars: int, max_depth: int
-) -> Reading:
-    """Read a text that is no strict JSON."""
-    if error.code == "too_deep":
-        return refused("too_deep", error.position)
-    if isinstance(text, bytes):
-        try:
-            text = text.decode()
-        except UnicodeDecodeError as exc:
-            return refused("invalid_utf8", exc.start)
-        if len(text) > max_chars:
-            return refused("too_long", max_chars)
-    elif error.code == "lone_surrogate" and (found := _SURROGATE(text)):
-        return refused("lone_surrogate", found.start())
-    if not text.strip(" \t\r\n\ufeff"):
-        return _empty(schema)
-    reader = Reader(text, max_depth=max_depth)
+def _plain_dump(value: Any) -> bytes:
+    """Dump a value of unknown origin: orjson stops at a depth of 254 and at cycles, so it goes first."""
     try:
-        return _document(reader, schema, max_chars=max_chars, max_depth=max_depth)
-    except Refusal as refusal:
-        return suggest(text, refusal, _compiled(schema), max_depth=max_depth)
-    except RecursionError:
-        return refused("too_deep")
+        return orjson.dumps(value, option=_PLAIN)
+    except TypeError as exc:
+        if "nteger" not in str(exc):
+            raise
+        return msgspec.json.encode(value, order="sorted")
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]").search
+class _Intake:
+    """The slow path of one text: what it may hold and how it is judged."""
 
+    def __init__(self, schema: SchemaLike | None, max_chars: int, max_depth: int) -> None:
+        self.given = schema
+        self.max_chars = max_chars
+        self.max_depth = max_depth
+        raw = schema.raw if isinstance(schema, Schema) else schema
+        self.declared: dict[str, Any] = raw if isinstance(raw, dict) else {}
 
-def _document(reader: Reader, schema: SchemaLike | None, *, max_chars: int, max_depth: int) -> Reading:
-    """Find the object, read it, and judge what stands around it."""
-    text = reader.text
-    start, opened = find_object(reader, schema_names(schema))
-    if text[start] != "{" and not opened:
-        value, end = reader.read_value(start)
-        if isinstance(value, str) and not reader.unclosed and not text[end:].strip():
-            return _decoded(value, schema, max_chars=max_chars, max_depth=max_depth)
-        raise Refusal("not_an_object", start)
-    value, end = reader.read_object(start if opened else start + 1)
-    surplus = unwrap_after(reader, end)
-    if reader.list_comma is not None and reader.commaless:
-        raise Refusal("trailing_comma_in_list", reader.list_comma)
-    if opened or surplus is not None or reader.unclosed:
-        return _by_schema(reader, value, schema, opened=opened, surplus=surplus, max_depth=max_depth)
-    return _lossless(value, tuple(reader.repairs))
+    def schema(self) -> Schema | None:
+        """The compiled schema; compiled here only if the caller has not, and only where it is needed."""
+        if isinstance(self.given, dict | bool):
+            self.given = compile_schema(self.given)
+        return self.given
 
-
-def _by_schema(
-    reader: Reader,
-    value: dict[str, Any],
-    schema: SchemaLike | None,
-    *,
-    opened: bool,
-    surplus: int | None,
-    max_depth: int,
-) -> Reading:
-    """Accept one lost or surplus outer bracket only where the schema proves that nothing else was lost."""
-    if opened:
-        name, reason, position = "opened_by_schema", "missing_opener", 0
-    elif surplus is not None:
-        name, reason, position = "extra_closer", "extra_closer", surplus
-    else:
-        name, reason, position = "closed_by_schema", "missing_closer", len(reader.text)
-    flaws = opened + (surplus is not None) + reader.unclosed
-    compiled = _compiled(schema)
-    if (
-        flaws == 1
-        and compiled is not None
-        and reader.repairs.keys() <= _OUTSIDE
-        and (compiled.admits_nothing_missing(value) or (surplus is not None and no_object_lost(compiled, value)))
-    ):
-        return _lossless(value, (*reader.repairs, name))
-    if flaws == 1:
-        return suggest(reader.text, Refusal(reason, position), compiled, readings=(value,), max_depth=max_depth)
-    raise Refusal(reason, position)
-
-
-def _decoded(text: str, schema: SchemaLike | None, *, max_chars: int, max_depth: int) -> Reading:
-    """Read the text of a JSON string that should hold an object."""
-    for _ in range(_MAX_ENCODINGS):
+    def graded(self, text: str | bytes, error: StrictError) -> Reading:
+        """Read a text that is no strict JSON."""
+        if error.code == "too_deep":
+            return refused("too_deep", error.position)
+        if isinstance(text, bytes):
+            try:
+                text = text.decode()
+            except UnicodeDecodeError as exc:
+                return refused("invalid_utf8", exc.start)
+            if len(text) > self.max_chars:
+                return refused("too_long", self.max_chars)
+        elif error.code == "lone_surrogate" and (found := _SURROGATE(text)):
+            return refused("lone_surrogate", found.start())
+        if not text.strip(" \t\r\n\ufeff"):
+            return self.empty()
+        reader = Reader(text, max_depth=self.max_depth)
         try:
-            value, dump = parse(text, max_depth=max_depth, sort=True, equal_duplicates=False)
+            return self.document(reader)
+        except Refusal as refusal:
+            return suggest(text, refusal, self.schema(), max_depth=self.max_depth)
+        except RecursionError:
+            return refused("too_deep")
+
+    def document(self, reader: Reader) -> Reading:
+        """Find the object, read it, and judge what stands around it."""
+        text = reader.text
+        start, opened = find_object(reader, frozenset(self.declared.get("properties", ())))
+        if text[start] != "{" and not opened:
+            value, end = reader.read_value(start)
+            if isinstance(value, str) and not reader.unclosed and not text[end:].strip():
+                return self.decoded(value)
+            raise Refusal("not_an_object", start)
+        dump: bytes | None = None
+        if not opened and (found := self.strict_inside(text, start)):
+            value, dump, end = found
+        else:
+            value, end = reader.read_object(start if opened else start + 1)
+        surplus = unwrap_after(reader, end)
+        flaw = self.flaw(reader, value)
+        if flaw is not None:
+            return refused(flaw, reader.list_comma or end, (value,))
+        if opened or surplus is not None or reader.unclosed:
+            return self.by_schema(reader, value, opened=opened, surplus=surplus)
+        if any(may_lack_member(self.declared, value, members) for members in reader.dangling):
+            return _known("edited", value, tuple(reader.repairs), reason="dangling_comma", position=end)
+        return _known("lossless", value, tuple(reader.repairs), canonical=dump)
+
+    def strict_inside(self, text: str, start: int) -> tuple[dict[str, Any], bytes, int] | None:
+        """Read an object that is strict JSON between sentences, fences or tags: the same value, only faster."""
+        end = text.rfind("}") + 1
+        if start == 0 and end == len(text):
+            return None
+        try:
+            return (*parse(text[start:end], max_depth=self.max_depth, sort=True, equal_duplicates=False), end)
         except StrictError:
-            break
-        if isinstance(value, dict):
-            return Reading(
-                grade="lossless", value=cast(dict[str, Any], value), repairs=("double_encoded",), canonical=dump
-            )
-        if not isinstance(value, str):
-            break
-        text = value
-    return refused("not_an_object", 0)
+            return None
+
+    def flaw(self, reader: Reader, value: dict[str, Any]) -> str | None:
+        """Name what makes a value doubtful that was read to its end."""
+        if reader.list_comma is not None and reader.commaless:
+            return "trailing_comma_in_list"
+        required = frozenset[str](self.declared.get("required", ()))
+        if _COMMAS & reader.repairs.keys() and not required <= value.keys():
+            return "lost_member"
+        if "python_word" in reader.repairs and (schema := self.schema()) and mistaken_word(schema, value):
+            return "bare_reference"
+        return None
+
+    def by_schema(self, reader: Reader, value: dict[str, Any], *, opened: bool, surplus: int | None) -> Reading:
+        """Accept one lost or surplus outer bracket only where the schema proves that nothing else was lost."""
+        if opened + (surplus is not None) + reader.unclosed > 1:
+            raise Refusal("trailing_text", len(reader.text))
+        if opened:
+            name, reason, position = "opened_by_schema", "missing_opener", 0
+        elif surplus is not None:
+            name, reason, position = "extra_closer", "extra_closer", surplus
+        else:
+            name, reason, position = "closed_by_schema", "missing_closer", len(reader.text)
+            if _OPEN_QUOTE(reader.text):
+                raise Refusal("cut_in_string", position)
+        schema = self.schema()
+        if schema is not None and reader.repairs.keys() <= _OUTSIDE:
+            proven = schema.admits_nothing_missing(value)
+            if proven or (surplus is not None and no_object_lost(schema, value)):
+                return _known("lossless", value, (*reader.repairs, name))
+        return suggest(reader.text, Refusal(reason, position), schema, readings=(value,), max_depth=self.max_depth)
+
+    def decoded(self, text: str) -> Reading:
+        """Read the text of a JSON string that should hold an object."""
+        for _ in range(_MAX_ENCODINGS):
+            try:
+                value, dump = parse(text, max_depth=self.max_depth, sort=True, equal_duplicates=False)
+            except StrictError:
+                break
+            if isinstance(value, dict):
+                members = cast(dict[str, Any], value)
+                return Reading(grade="lossless", value=members, repairs=("double_encoded",), canonical=dump)
+            if not isinstance(value, str):
+                break
+            text = value
+        return refused("not_an_object", 0)
+
+    def empty(self) -> Reading:
+        """Read an empty text: an empty object if the schema is content with one."""
+        schema = self.schema()
+        if schema is not None and schema.is_valid({}):
+            return _known("lossless", {}, ("empty_text",))
+        return refused("empty_arguments", 0)
 
 
-def _empty(schema: SchemaLike | None) -> Reading:
-    """Read an empty text: an empty object if the schema is content with one."""
-    compiled = _compiled(schema)
-    if compiled is not None and compiled.is_valid({}):
-        return _lossless({}, ("empty_text",))
-    return refused("empty_arguments", 0)
-
-
-def _lossless(value: dict[str, Any], repairs: tuple[str, ...]) -> Reading:
-    return Reading(grade="lossless", value=value, repairs=repairs, canonical=dump_compact(value, sort=True))
-
-
-def _compiled(schema: SchemaLike | None) -> Schema | None:
-    return compile_schema(schema) if isinstance(schema, dict | bool) else schema
-
-
-def schema_names(schema: SchemaLike | None) -> frozenset[str]:
-    """Return the names a schema declares at the top, as far as they are written there."""
-    raw = schema.raw if isinstance(schema, Schema) else schema
-    return frozenset(cast(dict[str, Any], raw.get("properties", {}))) if isinstance(raw, dict) else frozenset()
+def _known(
+    grade: Grade,
+    value: dict[str, Any],
+    repairs: tuple[str, ...],
+    *,
+    reason: str | None = None,
+    position: int | None = None,
+    canonical: bytes | None = None,
+) -> Reading:
+    canonical = canonical or dump_compact(value, sort=True)
+    return Reading(grade=grade, value=value, repairs=repairs, reason=reason, position=position, canonical=canonical)

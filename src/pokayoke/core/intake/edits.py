@@ -22,11 +22,11 @@ EDITABLE = frozenset(
     {
         "extra_closer",
         "inner_quote",
+        "line_break_in_key",
         "lost_comma",
         "lost_quote",
         "mismatched_closer",
         "missing_colon",
-        "missing_opener",
         "several_values",
         "trailing_text",
         "unexpected",
@@ -39,7 +39,7 @@ _BUDGET = 2_000_000
 
 # A sign can only parse where its neighbours allow it; `w` is optional white space.
 _SPOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ('"', re.compile(r"(?<=[{\[:,])|(?<=[{\[:,]\s)|(?=\s*+[,:}\]])")),
+    ('"', re.compile(r'(?<=[{\[:,])|(?<=\s)(?=[^\s{}\[\],:"])|(?=\s*+[,:}\]])')),
     ("{", re.compile(r'(?<![^\s:,\[])(?=[\s"])')),
     ("[", re.compile(r"(?<![^\s:,\[])(?=[^,:}])")),
     ("}", re.compile(r'(?<=["\]}{\w\s])(?=\s*+[,}\]]|\Z)')),
@@ -47,6 +47,8 @@ _SPOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (",", re.compile(r'(?<=["\]}\w\s])(?=[\s"{\[\w-])')),
     (":", re.compile(r'(?<=["\s])(?=[\s"{\[\w-])')),
 )
+
+_QUOTES = frozenset("'`´“”„‘’＂″")
 
 
 def suggest(
@@ -71,7 +73,7 @@ def suggest(
         return fallback
     found: dict[bytes, Any] = {}
     spent = 0
-    for candidate in _insertions(text):
+    for candidate, stray in _insertions(text):
         spent += len(candidate)
         if spent > _BUDGET:
             return fallback
@@ -82,7 +84,7 @@ def suggest(
             continue
         if isinstance(value, dict) and schema.is_valid(value):
             found[dump] = value
-            if len(found) > 1:
+            if len(found) > 1 or stray:
                 return refused(refusal.reason, refusal.position, tuple(found.values()))
     for dump, value in found.items():
         return Reading(
@@ -96,8 +98,11 @@ def suggest(
     return fallback
 
 
-def _insertions(text: str) -> Iterator[str]:
+def _insertions(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the text with one sign inserted, at every place where it could make the text parse.
+
+    True beside it says that a quote was inserted next to another kind of quote: then that one was
+    meant, and the string would hold a sign too many.
 
     A sign after the place where the strict parser stops cannot help, so no later one is tried.
     """
@@ -112,4 +117,5 @@ def _insertions(text: str) -> Iterator[str]:
             at = spot.start()
             if at > last:
                 break
-            yield text[:at] + sign + text[at:]
+            stray = sign == '"' and not _QUOTES.isdisjoint(text[max(0, at - 1) : at + 1])
+            yield text[:at] + sign + text[at:], stray

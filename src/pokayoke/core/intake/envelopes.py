@@ -1,8 +1,12 @@
-"""Objects that carry a call: a name beside its arguments, in the spellings models and providers use."""
+"""What carries a call: a name beside its arguments in an object, or `name(key=value)`."""
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple, cast
+
+from pokayoke.core.intake.patterns import Refusal
+from pokayoke.core.intake.reader import Reader
 
 _NAMES = ("name", "tool", "tool_name", "function", "function_name")
 _ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "tool_input", "kwargs")
@@ -35,10 +39,11 @@ def envelopes(value: Any, known: frozenset[str] | None) -> list[Envelope] | None
         known: names of the tools on offer, if known: only with them is a name without arguments a call.
     """
     if isinstance(value, list):
-        found = [envelopes(item, known) for item in cast(list[Any], value)]
+        items = cast(list[object], value)
+        found = [envelopes(item, known) for item in items]
         if not any(found):
             return None
-        return [call for calls in found for call in (calls or [Envelope("", None, ())])]
+        return [call for calls in found for call in (calls or [Envelope("", 0, ())])]
     if not isinstance(value, dict):
         return None
     members = cast(dict[str, Any], value)
@@ -59,3 +64,44 @@ def _one(members: dict[str, Any], known: frozenset[str] | None, foreign: tuple[s
     used = {names[0], *arguments[:1]}
     rest = (*foreign, *(key for key in members if key not in used and key not in _LABELS))
     return [Envelope(members[names[0]], members[arguments[0]] if arguments else MISSING, rest)]
+
+
+_KEYWORD = re.compile(r"([A-Za-z_]\w*+)\s*=(?!=)")
+
+
+def read_keywords(reader: Reader, position: int) -> tuple[dict[str, Any], int]:
+    """Read the arguments of a call from after its opening parenthesis; return them and where the call ends.
+
+    Args:
+        reader: the reader of the text.
+        position: where the first argument may stand.
+
+    Raises:
+        Refusal: an argument has no name, no literal value, or the text ends before the call does.
+    """
+    text = reader.text
+    members: dict[str, Any] = {}
+    position = reader.space(position)
+    if text[position : position + 1] == "{":
+        members, position = reader.read_object(position + 1)
+        position = reader.space(position)
+        if text[position : position + 1] != ")":
+            raise Refusal("positional_arguments" if position < len(text) else "missing_closer", position)
+        return members, position + 1
+    while text[position : position + 1] != ")":
+        key = _KEYWORD.match(text, position)
+        if key is None:
+            raise Refusal("positional_arguments" if position < len(text) else "cut_after_comma", position)
+        if key[1] in members:
+            raise Refusal("duplicate_key", position)
+        begin = reader.space(key.end())
+        if begin >= len(text):
+            raise Refusal("cut_after_colon", begin)
+        members[key[1]], position = reader.read_value(begin)
+        position = reader.space(position)
+        sign = text[position : position + 1]
+        if sign == ",":
+            position = reader.space(position + 1)
+        elif sign != ")":
+            raise Refusal("expression" if sign else "cut_after_comma", position)
+    return members, position + 1

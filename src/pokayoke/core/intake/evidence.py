@@ -1,4 +1,4 @@
-"""Proofs from the schema that an outer bracket was only a slip."""
+"""What the schema can prove about a text: that a bracket was only a slip, or that a member may be lost."""
 
 from __future__ import annotations
 
@@ -7,10 +7,22 @@ from typing import Any, cast
 from pokayoke.core.schema import Schema
 
 _OPEN_KEYWORDS = frozenset(
-    """
-    $ref $dynamicRef $recursiveRef allOf anyOf oneOf not if then else patternProperties dependentSchemas
-    dependencies unevaluatedProperties propertyNames
-    """.split()
+    {
+        "$dynamicRef",
+        "$recursiveRef",
+        "$ref",
+        "allOf",
+        "anyOf",
+        "dependencies",
+        "dependentSchemas",
+        "else",
+        "if",
+        "not",
+        "oneOf",
+        "patternProperties",
+        "then",
+        "unevaluatedProperties",
+    }
 )
 
 
@@ -24,11 +36,12 @@ def no_object_lost(schema: Schema, value: dict[str, Any]) -> bool:
     return schema.is_valid(value) and _only_here(schema.raw, value)
 
 
-def _only_here(node: Any, value: dict[str, Any]) -> bool:
+def _only_here(schema: Any, value: dict[str, Any]) -> bool:
     """Return whether an object can stand nowhere but where the value has one."""
-    if not isinstance(node, dict) or node.get("additionalProperties") is not False or _OPEN_KEYWORDS & node.keys():
+    node = _node(schema)
+    if node.get("additionalProperties") is not False or _OPEN_KEYWORDS & node.keys():
         return False
-    properties = cast(dict[str, Any], node.get("properties", {}))
+    properties = _node(node.get("properties"))
     for name, child in properties.items():
         if not isinstance(value.get(name), dict) and _admits_object(child):
             return False
@@ -36,7 +49,50 @@ def _only_here(node: Any, value: dict[str, Any]) -> bool:
     return last is None or not isinstance(value[last], dict) or _only_here(properties.get(last), value[last])
 
 
-def _admits_object(node: Any) -> bool:
+def _admits_object(schema: Any) -> bool:
     """Return whether a schema may accept an object, going by its type alone."""
-    types = node.get("type") if isinstance(node, dict) else None
+    types: Any = _node(schema).get("type")
     return not types or "object" in ([types] if isinstance(types, str) else types)
+
+
+def _node(schema: Any) -> dict[str, Any]:
+    return cast(dict[str, Any], schema) if isinstance(schema, dict) else {}
+
+
+def may_lack_member(raw: Any, value: Any, target: dict[str, Any]) -> bool:
+    """Return whether the schema declares a property that is absent from one object inside a value.
+
+    Args:
+        raw: the schema of `value`, as it was written.
+        value: where to look for the object.
+        target: the object, found by identity.
+    """
+    node = _node(raw)
+    properties = _node(node.get("properties"))
+    if value is target:
+        return not properties.keys() <= target.keys()
+    if isinstance(value, dict):
+        members = cast(dict[str, Any], value)
+        return any(may_lack_member(properties.get(name), child, target) for name, child in members.items())
+    if isinstance(value, list):
+        items = cast(list[object], value)
+        return any(may_lack_member(node.get("items"), child, target) for child in items)
+    return False
+
+
+def mistaken_word(schema: Schema, value: dict[str, Any]) -> bool:
+    """Return whether a true or false stands where the schema wants a string: a text without its quotes."""
+    return any(
+        problem.keyword == "type"
+        and "string" in problem.data.get("types", ())
+        and isinstance(_at(value, problem.at), bool)
+        for problem in schema.problems(value)
+    )
+
+
+def _at(value: Any, pointer: str) -> Any:
+    """Return what a JSON pointer into the value points at."""
+    for part in pointer.split("/")[1:]:
+        step = part.replace("~1", "/").replace("~0", "~")
+        value = cast(Any, value[int(step)] if isinstance(value, list) else value[step])
+    return value

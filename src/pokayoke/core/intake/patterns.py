@@ -8,17 +8,20 @@ from pokayoke.core.intake.reading import REFUSALS
 
 _ODD_SPACES = "\x0b\x0c\x85\u00a0\u1680\u180e\u2000-\u200b\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
 _PLAIN = r'[^"\\\x00-\x1f]*+'
+_PLAIN_SINGLE = r"[^'\\\x00-\x1f]*+"
 _SCALAR = (
-    rf'(?:"({_PLAIN})"'
+    rf"(?:\"({_PLAIN})\"|'({_PLAIN_SINGLE})'"
     r"|(-?(?:0|[1-9][0-9]{0,17}+)(?![0-9.eE]))"
     r"|(-?(?:0|[1-9][0-9]{0,300}+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)"
-    r"|(true|false|null))"
+    r"|(true|false|null|True|False|None))"
 )
 
-PAIR = re.compile(rf'[ \t\n\r]*+"({_PLAIN})"[ \t\n\r]*+:[ \t\n\r]*+{_SCALAR}[ \t\n\r]*+([,}}])').match
-"""A whole strict member whose value is a scalar, and the sign after it."""
+PAIR = re.compile(
+    rf"[ \t\n\r]*+(?:\"({_PLAIN})\"|'({_PLAIN_SINGLE})')[ \t\n\r]*+:[ \t\n\r]*+{_SCALAR}[ \t\n\r]*+([,}}])"
+).match
+"""A whole member whose value is a scalar, and the sign after it: strict JSON, or in Python's spelling."""
 ITEM = re.compile(rf"[ \t\n\r]*+{_SCALAR}[ \t\n\r]*+([,\]])").match
-"""A whole strict item that is a scalar, and the sign after it."""
+"""A whole item that is a scalar, and the sign after it."""
 
 SPACE = re.compile(r"[ \t\n\r]*+").match
 ANY_SPACE = re.compile(rf"[ \t\n\r{_ODD_SPACES}]*+").match
@@ -39,6 +42,9 @@ CLOSING = {'"': '"', "'": "'", "“": "”", "‘": "’"}
 
 NEXT_PAIR = re.compile(rf'[ \t\r]*+\n[ \t\n\r]*+"{_PLAIN}"[ \t\n\r]*+:').match
 AFTER_VALUE = re.compile(rf"[ \t\n\r{_ODD_SPACES}]*+(?:[,}}\])#]|\Z|//|/\*)").match
+FIRST_LINE = re.compile(r"[ \t\r]*+\n([ \t]*+)").match
+QUOTE_AHEAD = re.compile(r'[^"{}\[\],:\n]*+"').match
+"""What is left of a string that lost its opening quote."""
 INNER_QUOTED = re.compile(rf'(?<=\w[ (])"(?=[^\s,:{{}}\[\]"])({_PLAIN})(?<=[^\s,:{{}}\[\]])"(?=[.!?;)]? \w)').match
 """A quoted phrase in the middle of a string: words on both sides, no structural sign next to a quote."""
 
@@ -47,16 +53,26 @@ NEEDLESS_ESCAPES = frozenset("'_$")
 HEX4 = re.compile(r"[0-9A-Fa-f]{4}").match
 PYTHON_ESCAPE = re.compile(r"x([0-9A-Fa-f]{2})|U000([0-9A-Fa-f]{5})").match
 
-WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
-PYTHON_WORDS: dict[str, bool | None] = {"True": True, "False": False, "None": None}
+WORDS: dict[str, bool | None] = {
+    "true": True,
+    "false": False,
+    "null": None,
+    "True": True,
+    "False": False,
+    "None": None,
+}
+PYTHON_WORDS = frozenset({"True", "False", "None"})
 NOT_FINITE = frozenset({"NaN", "nan", "Infinity", "inf", "Inf", "-Infinity", "-inf", "-NaN", "-nan"})
 
-# A comment that stands for something left out, and one that may have swallowed a member.
 LEFT_OUT = re.compile(
     r"\.\.|…|\b(?:omitted|truncated|remaining|etc|elided|snip|and so on|rest of|the rest|same as|others?)\b",
     re.IGNORECASE,
 ).search
-SWALLOWED = re.compile(r"[\"'`]\s*:|[{}\[\]]").search
+"""A comment that stands for something left out."""
+SWALLOWED = re.compile(
+    r"[\"'`]\s*:|[{}\[\]]|,\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
+).search
+"""A line comment that may have swallowed a member: a key, a bracket, a last comma, an indentation, a value alone."""
 SWALLOWED_BLOCK = re.compile(r"[\"'`]\s*:").search
 
 

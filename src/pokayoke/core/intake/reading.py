@@ -56,6 +56,7 @@ REFUSALS: dict[str, tuple[Grade, str]] = {
     "cut_in_string": ("lossy", "the text ends inside a string, or a closing quote is missing"),
     "cut_in_word": ("lossy", "the text ends inside a word"),
     "cut_message": ("lossy", "the message was cut off by its length limit"),
+    "dangling_comma": ("edited", "a comma ends the last line, and a property of the schema is absent"),
     "duplicate_key": ("lossy", "a key appears twice with different values"),
     "edit_suggested": ("edited", "one missing sign would make the text fit the schema"),
     "ellipsis": ("lossy", "dots stand where values were left out"),
@@ -66,9 +67,11 @@ REFUSALS: dict[str, tuple[Grade, str]] = {
     "invalid_utf8": ("lossy", "the bytes are not UTF-8"),
     "line_break_in_key": ("lossy", "there is a line break inside a key"),
     "lone_surrogate": ("lossy", "there is half of a surrogate pair"),
+    "lost_member": ("ambiguous", "a comma is out of place and a required property is absent"),
     "lost_value": ("lossy", "nothing stands where a value belongs"),
     "lost_quote": ("lossy", "a quote is missing before this place"),
     "mismatched_closer": ("lossy", "a closing bracket does not match the one that is open"),
+    "misplaced_comma": ("ambiguous", "a comma stands where a member may be lost"),
     "missing_closer": ("ambiguous", "the text ends before its closing bracket"),
     "missing_colon": ("lossy", "there is no colon after a key"),
     "lost_comma": ("ambiguous", "there is no comma between two values"),
@@ -94,13 +97,30 @@ REFUSALS: dict[str, tuple[Grade, str]] = {
 CODES: dict[str, str] = {name: meaning for name, (_, meaning) in REFUSALS.items()}
 
 _CUT = frozenset(
-    """
-    length max_tokens max_output_tokens max_completion_tokens max_new_tokens max_length model_length
-    max_tokens_reached token_limit token_limit_reached context_length context_length_exceeded
-    context_window_exceeded model_context_window_exceeded output_limit length_limit incomplete
-    truncated content_filter content_filtered
-    """.split()
+    {
+        "content_filter",
+        "content_filtered",
+        "context_length",
+        "context_length_exceeded",
+        "context_window_exceeded",
+        "incomplete",
+        "length",
+        "length_limit",
+        "max_completion_tokens",
+        "max_length",
+        "max_new_tokens",
+        "max_output_tokens",
+        "max_tokens",
+        "max_tokens_reached",
+        "model_context_window_exceeded",
+        "model_length",
+        "output_limit",
+        "token_limit",
+        "token_limit_reached",
+        "truncated",
+    }
 )
+"""How providers say that a message ended before it was whole."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,7 +209,9 @@ def finding_for(reading: Reading, *, effect: Effect, tool: str) -> Finding:
     return Finding(
         code=reason,
         blame="model",
-        message=f"arguments of {name}: {seen}{place}; got a text graded {reading.grade}, expected one strict JSON object",
+        message=(
+            f"arguments of {name}: {seen}{place}; got a text graded {reading.grade}, expected one strict JSON object"
+        ),
         hint=hint,
         data={"grade": reading.grade, "position": reading.position, "repairs": list(reading.repairs)},
     )

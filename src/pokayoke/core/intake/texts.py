@@ -10,16 +10,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from pokayoke.core.intake.arguments import SchemaLike, read_arguments
-from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes
+from pokayoke.core.intake.arguments import MAX_CHARS, MAX_DEPTH, SchemaLike, read_arguments
+from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes, read_keywords
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, is_cut, refused
 from pokayoke.core.intake.wrapping import strip_markup
 from pokayoke.core.strict import dump_compact
-
-_MAX_CHARS = 200_000
-_MAX_DEPTH = 64
 
 _NAME = r"[A-Za-z_][\w.-]{0,127}"
 # A name that stands before an object of arguments.
@@ -33,12 +30,12 @@ _HEADER_END = re.compile(r"</function>|<\|call\|>|<\|end\|>|\nObservation:")
 _CALL = re.compile(rf"({_NAME})\(")
 _START = re.compile(
     rf"(?P<header>{_HEADER.pattern.replace('(' + _NAME + ')', _NAME)})|(?P<mark>\[/?[A-Z][A-Z_]{{2,30}}\])"
-    rf"|(?P<calls>\[\s*{_NAME}\()|(?P<open>[{{\[])|(?:(?:^|\n)[ \t]*|[>`\]]\s*)(?P<call>{_NAME}\()"
+    rf"|(?P<calls>\[\s*{_NAME}\()|(?P<open>\{{(?=\s*[\"'“‘\w/#])|\[(?=\s*[{{/#]))"
+    rf"|(?:(?:^|\n)[ \t]*|[>`\]]\s*)(?P<call>{_NAME}\()"
 )
 _RESYNC = re.compile(r"</?(?:tool_call|function_call|function)\b|<\|(?:call|im_start|start|eom_id|eot_id)\|>")
 _HINT = re.compile(r"""["'](?:name|tool|tool_name|function|function_name|arguments|args|parameters)["']\s*:""")
 _NAMED = re.compile(rf"""["'](?:name|tool|tool_name|function|function_name)["']\s*:\s*["']({_NAME})["']""")
-_KEYWORD = re.compile(r"([A-Za-z_]\w*+)\s*=(?!=)")
 _BETWEEN = re.compile(r"[\s,;\[\]]*+").fullmatch
 
 
@@ -47,8 +44,8 @@ def read_calls(
     *,
     tools: Iterable[str] | Mapping[str, SchemaLike | None] | None = None,
     stop_reason: str | None = None,
-    max_chars: int = _MAX_CHARS,
-    max_depth: int = _MAX_DEPTH,
+    max_chars: int = MAX_CHARS,
+    max_depth: int = MAX_DEPTH,
 ) -> Calls:
     """Find the calls a model wrote into a text.
 
@@ -78,7 +75,10 @@ def read_calls(
     if len(plain) > max_chars:
         return _unreadable(refused("too_long", max_chars), len(plain))
     finder = _Finder(plain, tools, max_depth=max_depth)
-    finder.run()
+    try:
+        finder.run()
+    except RecursionError:
+        return _unreadable(refused("too_deep"), len(plain))
     calls = tuple(finder.calls)
     if is_cut(stop_reason):
         calls = tuple(ReadCall(name=call.name, reading=refused("cut_message"), span=call.span) for call in calls)
@@ -110,9 +110,10 @@ class _Finder:
         self.text = text
         self.max_depth = max_depth
         self.calls: list[ReadCall] = []
-        self.schemas: Mapping[str, SchemaLike | None] = tools if isinstance(tools, Mapping) else {}
         self.known = None if tools is None else frozenset(tools)
-        self.first = len(text) - len(text.lstrip())
+        self.schemas: Mapping[str, SchemaLike | None] = tools if isinstance(tools, Mapping) else {}
+        self.ahead: dict[re.Pattern[str], int] = {}
+        self.leading = True
 
     def run(self) -> None:
         """Walk from one possible beginning to the next."""
@@ -179,9 +180,8 @@ class _Finder:
         if call.foreign:
             return refused("unknown_envelope")
         if isinstance(arguments, dict):
-            grade = "lossless" if repairs else "exact"
             return Reading(
-                grade=grade,
+                grade="lossless" if repairs else "exact",
                 value=cast(dict[str, Any], arguments),
                 repairs=repairs,
                 canonical=dump_compact(arguments, sort=True),
@@ -193,9 +193,8 @@ class _Finder:
         reading = self._read(arguments, call.name)
         if reading.value is None or not repairs:
             return reading
-        grade = "lossless" if reading.grade == "exact" else reading.grade
         return Reading(
-            grade=grade,
+            grade="lossless" if reading.grade == "exact" else reading.grade,
             value=reading.value,
             repairs=(*repairs, *reading.repairs),
             reason=reading.reason,
@@ -205,83 +204,69 @@ class _Finder:
 
     def _broken(self, start: int, refusal: Refusal) -> int:
         """Report a call that cannot be read, or pass over braces that are none."""
-        resync = _RESYNC.search(self.text, max(start + 1, refusal.position))
-        end = resync.start() if resync else len(self.text)
-        segment = self.text[start:end]
-        if not _HINT.search(segment):
-            return max(start + 1, refusal.position)
-        named = _NAMED.search(segment)
+        end = self._next(_RESYNC, max(start + 1, refusal.position))
+        if self._next(_HINT, start) >= end:
+            return end if refusal.reason.startswith("cut") else max(start + 1, refusal.position)
+        named = _NAMED.search(self.text, start, end)
         self._add(named[1] if named else "", refused(refusal.reason, refusal.position), start, end)
         return end
 
+    def _next(self, pattern: re.Pattern[str], position: int) -> int:
+        """Return where a pattern is next found, or the end; each stretch is searched only once."""
+        known = self.ahead.get(pattern, -1)
+        if known < position:
+            found = pattern.search(self.text, position)
+            known = self.ahead[pattern] = found.start() if found else len(self.text)
+        return known
+
     def _called(self, start: int, opened: int, *, listed: bool) -> int:
-        """Read `name(key=value)`, or a list of such calls."""
-        leading = listed or not strip_markup(self.text[:start])[0]
-        position = start + 1 if listed else start
+        """Read `name(key=value)`, or a list of such calls; return where to go on.
+
+        In the middle of a text only names of tools are calls; without a list of tools, only what
+        the text begins with.
+        """
+        self.leading = self.leading and not strip_markup(self.text[:start])[0]
+        leading = listed or self.leading
+        found, end, name, refusal = self._python_calls(start, listed=listed)
+        if refusal is not None:
+            guessed = leading and self.known is None and refusal.reason.startswith(("cut", "lost"))
+            if not guessed and (self.known is None or name not in self.known):
+                return opened
+            for call in [*(call.name for call in found), name]:
+                self._add(call, refused(refusal.reason, refusal.position), start, len(self.text))
+            return len(self.text)
+        if self.known is not None and not leading and not self.known.issuperset(call.name for call in found):
+            return opened
+        self.calls.extend(found)
+        return end
+
+    def _python_calls(self, start: int, *, listed: bool) -> tuple[list[ReadCall], int, str, Refusal | None]:
+        """Read calls from `start` on: those that are whole, where they end, the last name, what stopped it."""
+        text, reader = self.text, Reader(self.text, max_depth=self.max_depth)
         found: list[ReadCall] = []
-        reader = Reader(self.text, max_depth=self.max_depth)
-        name = ""
+        name, position = "", start + listed
         try:
             while True:
                 position = reader.space(position)
-                call = _CALL.match(self.text, position)
+                call = _CALL.match(text, position)
                 if call is None:
-                    raise Refusal("not_read", position)
+                    return found, position, name, Refusal("not_read", position)
                 name = call[1]
-                value, end = _keywords(reader, call.end())
-                reading = Reading(
-                    grade="lossless",
-                    value=value,
-                    repairs=("call_syntax", *reader.repairs),
-                    canonical=dump_compact(value, sort=True),
-                )
-                found.append(ReadCall(name=name, reading=reading, span=(position, end)))
+                value, end = read_keywords(reader, call.end())
+                found.append(ReadCall(name=name, reading=_call_reading(reader, value), span=(position, end)))
                 position = reader.space(end)
-                sign = self.text[position : position + 1]
+                sign = text[position : position + 1]
                 if not listed or sign != ",":
                     break
                 position += 1
-            if listed and sign != "]":
-                raise Refusal("not_read", position)
-            if not listed and sign and sign not in ",;`<[" and "\n" not in self.text[end:position]:
-                raise Refusal("not_read", position)
         except Refusal as refusal:
-            known = self.known is not None and name in self.known
-            if not known and not (leading and self.known is None and refusal.reason.startswith(("cut", "lost"))):
-                return opened
-            self._add(name, refused(refusal.reason, refusal.position), start, len(self.text))
-            return len(self.text)
-        if self.known is not None and not leading and not all(call.name in self.known for call in found):
-            return opened
-        self.calls.extend(found)
-        return position + 1 if listed else end
+            return found, position, name, refusal
+        # Nothing goes on behind a call in the same line: else it is part of a sentence.
+        between = not sign or sign in ",;`<[" or "\n" in text[end:position]
+        whole = sign == "]" if listed else between
+        return found, position + 1 if listed else end, name, None if whole else Refusal("not_read", position)
 
 
-def _keywords(reader: Reader, position: int) -> tuple[dict[str, Any], int]:
-    """Read the arguments of a call from after its parenthesis."""
-    text = reader.text
-    members: dict[str, Any] = {}
-    position = reader.space(position)
-    if text[position : position + 1] == "{":
-        value, position = reader.read_object(position + 1)
-        position = reader.space(position)
-        if text[position : position + 1] != ")":
-            raise Refusal("cut_after_opener" if reader.unclosed else "positional_arguments", position)
-        return value, position + 1
-    while text[position : position + 1] != ")":
-        key = _KEYWORD.match(text, position)
-        if key is None:
-            raise Refusal("cut_after_comma" if position >= len(text) else "positional_arguments", position)
-        if key[1] in members:
-            raise Refusal("duplicate_key", position)
-        begin = reader.space(key.end())
-        if begin >= len(text):
-            raise Refusal("cut_after_colon", begin)
-        members[key[1]], position = reader.read_value(begin)
-        position = reader.space(position)
-        sign = text[position : position + 1]
-        if sign == ",":
-            position = reader.space(position + 1)
-        elif sign != ")":
-            raise Refusal("cut_after_comma" if not sign else "expression", position)
-    return members, position + 1
+def _call_reading(reader: Reader, value: dict[str, Any]) -> Reading:
+    repairs = ("call_syntax", *reader.repairs)
+    return Reading(grade="lossless", value=value, repairs=repairs, canonical=dump_compact(value, sort=True))

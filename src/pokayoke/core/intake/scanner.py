@@ -1,0 +1,170 @@
+"""The lower half of the reader: strings, comments and what stands between the values."""
+
+from __future__ import annotations
+
+from pokayoke.core.intake import patterns as p
+from pokayoke.core.intake.patterns import Refusal
+
+_NEAR = 200
+_OPERAND_STARTS = frozenset("0123456789.(-")
+
+
+class Scanner:
+    """Reads strings and skips spaces and comments.
+
+    Attributes:
+        text: the text that is read.
+        repairs: names of the repairs so far, in order.
+    """
+
+    __slots__ = ("repairs", "text")
+
+    def __init__(self, text: str) -> None:
+        """Start without repairs."""
+        self.text = text
+        self.repairs: dict[str, None] = {}
+
+    def repair(self, name: str) -> None:
+        """Remember a repair."""
+        self.repairs[name] = None
+
+    def read_string(self, position: int, *, key: bool) -> tuple[str, int]:
+        """Read a string whose opening quote stands at `position`."""
+        text = self.text
+        quote = p.CLOSING[text[position]]
+        if quote != '"':
+            self.repair("single_quotes" if quote == "'" else "smart_quotes")
+        chunk, begin = p.CHUNK[quote], position
+        parts: list[str] = []
+        position += 1
+        while True:
+            found = chunk(text, position)
+            assert found is not None
+            if found.end() > position:
+                parts.append(found[0])
+                position = found.end()
+            sign = text[position : position + 1]
+            if not sign:
+                raise Refusal("cut_in_key" if key else "cut_in_string", begin)
+            if sign == "\\":
+                piece, position = self._escape(position + 1, quote)
+            elif sign == quote and self._closes(position + 1, key=key):
+                self._doubts(begin, position)
+                return "".join(parts), position + 1
+            elif sign == quote:
+                piece, position = self._inner(position, quote, key=key)
+            else:
+                piece, position = self._control(sign, position, key=key)
+            parts.append(piece)
+
+    def _doubts(self, begin: int, end: int) -> None:
+        """Refuse a string that shows a misplaced quote although it closes."""
+        text = self.text
+        if text[end - 1] == "\n" and text.find("\n", begin, end) == end - 1:
+            raise Refusal("lost_quote", end)  # it slipped behind the end of its line
+        if "extra_escape" in self.repairs and text.count('\\"', begin, end) % 2 and "\\'" in text[begin:end]:
+            raise Refusal("bad_escape", begin)  # one of a pair of escaped quotes is of another kind
+
+    def _closes(self, position: int, *, key: bool) -> bool:
+        """Return whether the quote before `position` ends its string: only if a structural sign follows."""
+        if key:
+            position = p.ANY_SPACE(self.text, position).end()  # type: ignore[union-attr]
+            return self.text[position : position + 1] in (":", "")
+        return p.AFTER_VALUE(self.text, position) is not None or p.NEXT_PAIR(self.text, position) is not None
+
+    def _inner(self, position: int, quote: str, *, key: bool) -> tuple[str, int]:
+        """Read a quoted phrase inside a string, or refuse a quote that does not close it."""
+        found = None if key or quote != '"' else p.INNER_QUOTED(self.text, position)
+        if found is None:
+            after = p.ANY_SPACE(self.text, position + 1).end()  # type: ignore[union-attr]
+            raise Refusal(
+                "lost_quote" if self.text[after : after + 1] == ":" else "missing_colon" if key else "inner_quote",
+                position,
+            )
+        self.repair("inner_quotes")
+        return found[0], found.end()
+
+    def _control(self, sign: str, position: int, *, key: bool) -> tuple[str, int]:
+        """Keep a raw line feed or tab of a value; a carriage return may be somebody else's line ending."""
+        if sign not in "\n\t":
+            raise Refusal("control_character" if sign < " " else "lost_quote", position)
+        if key:
+            raise Refusal("line_break_in_key", position)
+        self.repair("raw_control_character")
+        return sign, position + 1
+
+    def _escape(self, position: int, quote: str) -> tuple[str, int]:
+        """Read the escape after a backslash."""
+        text = self.text
+        sign = text[position : position + 1]
+        if not sign:
+            raise Refusal("cut_in_escape", position)
+        if sign == "u":
+            return self._unicode(position + 1)
+        if sign in p.ESCAPES and not (quote == "'" and sign == "/"):
+            return p.ESCAPES[sign], position + 1
+        if sign == "'" and quote == "'":
+            return sign, position + 1
+        if sign in p.NEEDLESS_ESCAPES and quote != "'":  # there Python would keep the backslash
+            self.repair("extra_escape")
+            return sign, position + 1
+        found = p.PYTHON_ESCAPE(text, position) if quote == "'" else None
+        if found is None:
+            raise Refusal("bad_escape", position - 1)
+        code = int(found[1] or found[2], 16)
+        if code > 0x10FFFF or 0xD800 <= code < 0xE000:  # noqa: PLR2004 - beyond Unicode, or a surrogate
+            raise Refusal("lone_surrogate", position - 1)
+        self.repair("python_escape")
+        return chr(code), found.end()
+
+    def _unicode(self, position: int) -> tuple[str, int]:
+        """Read the four digits of an escape, and its other half if it is a surrogate."""
+        text = self.text
+        found = p.HEX4(text, position)
+        if found is None:
+            raise Refusal("cut_in_escape" if len(text) < position + 4 else "bad_escape", position - 2)
+        code = int(found[0], 16)
+        if not 0xD800 <= code < 0xE000:  # noqa: PLR2004 - the surrogates
+            return chr(code), position + 4
+        low = p.HEX4(text, position + 6) if text.startswith("\\u", position + 4) else None
+        if code >= 0xDC00 or low is None or not 0xDC00 <= int(low[0], 16) < 0xE000:  # noqa: PLR2004
+            raise Refusal("cut_in_escape" if len(text) < position + 10 else "lone_surrogate", position - 2)
+        return chr(0x10000 + ((code - 0xD800) << 10) + int(low[0], 16) - 0xDC00), position + 10
+
+    # ------------------------------------------------------------- between the values
+
+    def space(self, position: int) -> int:
+        """Skip spaces and comments; return where the next sign stands."""
+        text = self.text
+        while True:
+            plain = p.SPACE(text, position).end()  # type: ignore[union-attr]
+            position = p.ANY_SPACE(text, plain).end()  # type: ignore[union-attr]
+            if position > plain:
+                self.repair("odd_whitespace")
+            if text.startswith("/*", position):
+                end = text.find("*/", position + 2)
+                if end < 0:
+                    raise Refusal("cut_in_comment", position)
+                self._comment(text[position + 2 : end], position, block=True)
+                position = end + 2
+            elif text.startswith(("//", "#"), position):
+                found = p.LINE_COMMENT(text, position)
+                assert found is not None
+                self._comment(found[1], position, block=False)
+                position = found.end()
+            else:
+                return position
+
+    def _comment(self, comment: str, position: int, *, block: bool) -> None:
+        """Refuse a comment that stands for a value or may have swallowed one."""
+        self.repair("comment")
+        if not comment or comment.isspace():
+            return
+        if p.LEFT_OUT(comment):
+            raise Refusal("ellipsis", position)
+        if comment.count('"') % 2 or (p.SWALLOWED_BLOCK if block else p.SWALLOWED)(comment):
+            raise Refusal("comment_holds_data", position)
+        if not block and comment.lstrip()[:1] in _OPERAND_STARTS:
+            before = self.text[max(0, position - _NEAR) : position].rstrip()
+            if before[-1:].isdigit():  # 5 // 2 is a division
+                raise Refusal("expression", position)
