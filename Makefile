@@ -10,7 +10,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench conformance docs reference reference-check lock format clean python
+.PHONY: help demo test check lint types imports pages bench conformance docs reference lock format clean python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -21,12 +21,20 @@ demo: $(VENV)/.runtime ## the same faulty model, unguarded and guarded, on a rea
 test: $(VENV)/.test ## every test that needs only this clone
 	$(RUN) -m pytest -m "not conformance" $(ARGS)
 
-check: $(VENV)/.dev ## lint, format, types, import direction, generated pages
+check: lint types imports pages ## lint, format, types, import direction, generated pages
+
+lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/pyright
+
+imports: $(VENV)/.dev
 	$(BIN)/lint-imports
+
+pages: $(VENV)/.dev
 	$(RUN) -m tools.reference --check
 
 bench: $(VENV)/.dev ## measured ratios with their bounds (ARGS=--json for machines)
