@@ -9,6 +9,7 @@ become one key, so their digits are kept (`reference: design, ledger keys`).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
@@ -19,7 +20,7 @@ _SORTED = orjson.OPT_SORT_KEYS
 # Between these bounds the shortest digits of a fractional double are written alike by orjson and by
 # ECMAScript (RFC 8785, section 3.2.2.3); outside, the exponent is spelt differently.
 _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-3, 1e15
-_LARGEST_NATIVE = 2**63
+_NEVER_RESPELT = frozenset((str, int, bool, type(None)))
 
 
 def dump(value: Any) -> bytes:
@@ -38,9 +39,10 @@ def canonical(value: Any, dumped: bytes | None = None) -> bytes:
         dumped: `dump(value)` if the caller has it already; it is returned unchanged when it is
             canonical as it stands, which is nearly always.
     """
-    if _is_plain(value):
-        return dump(value) if dumped is None else dumped
-    return _encode(value)
+    if dumped is None:
+        dumped = dump(value)
+    # RFC 8785 sorts by UTF-16 code units: only ASCII keys are sure to sort alike.
+    return dumped if dumped.isascii() and _is_plain(value) else _encode(value)
 
 
 def digest(data: bytes) -> str:
@@ -49,18 +51,20 @@ def digest(data: bytes) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """True if the sorted dump of `value` is canonical already."""
-    kind: Any = type(value)
-    if kind is str or kind is bool or value is None:
-        return True
-    if kind is int:
-        return -_LARGEST_NATIVE < value < _LARGEST_NATIVE
-    if kind is float:
-        return bool(_SMALLEST_PLAIN < abs(value) < _LARGEST_PLAIN and not value.is_integer())
-    if kind is dict:
-        # RFC 8785 sorts by UTF-16 code units: only ASCII keys are sure to sort alike.
-        return all(key.isascii() and _is_plain(item) for key, item in value.items())
-    return all(map(_is_plain, value))
+    """True if every number in `value` is dumped as RFC 8785 writes it. Leaves are judged without a call."""
+    if not isinstance(value, (dict, list)):
+        return _is_plain([value])
+    items = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
+    for item in items:
+        kind = type(item)
+        if kind in _NEVER_RESPELT:
+            continue
+        if kind is float:
+            if not _SMALLEST_PLAIN < abs(item) < _LARGEST_PLAIN or item.is_integer():
+                return False
+        elif not _is_plain(item):
+            return False
+    return True
 
 
 def _encode(value: Any) -> bytes:

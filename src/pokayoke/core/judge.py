@@ -185,6 +185,7 @@ def _checked(call: ToolCall, plan: Plan, reading: Reading, prepared: Prepared) -
     if prepared.changed or dumped is None:
         dumped = dump(prepared.value)
     findings = prepared.findings
+    certain = not reading.repairs and not prepared.corrections and call.confidence is None
     return Judged(
         call,
         plan,
@@ -195,7 +196,7 @@ def _checked(call: ToolCall, plan: Plan, reading: Reading, prepared: Prepared) -
         room="check" if findings else "gate",
         corrections=prepared.corrections,
         repairs=reading.repairs,
-        confidence=confidence(reading.repairs, prepared.corrections, call.confidence),
+        confidence=1.0 if certain else confidence(reading.repairs, prepared.corrections, call.confidence),
         also=findings[1:],
     )
 

@@ -110,7 +110,7 @@ def _check(entered: Entered, value: Any) -> Generator[Step, Any, Checked]:
 
 
 def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome]:
-    judged, plan, contract = entered.judged, entered.plan, entered.plan.contract
+    judged, contract = entered.judged, entered.plan.contract
     stored = checked.canonical
     if entered.claim is not None:
         lost = yield from _settle(entered, scene, "completed", output=None if contract.secret else _bytes(checked))
@@ -121,11 +121,7 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
     if scene.view.state.taints:
         identity = _identity(entered)
         yield Mark(lambda state: unlatch(state, contract.name, identity))
-    text = present(checked.value, tool=contract.name, call_id=judged.call.id, trust=trust_of(plan), canonical=stored)
-    context = scene.snapshot.policy.context
-    if checked.chars > context.offload_chars and contract.effect == "read":
-        handle = yield Keep(text)
-        text = preview(checked.value, stored, handle=handle, max_chars=context.preview_chars)
+    text = yield from _shown(entered, scene, checked)
     notes = (*judged.notes, *checked.findings, *checked.notes)
     outcome = Outcome(
         status="ok",
@@ -144,6 +140,19 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
     )
     yield Emit(event.tool_result(judged, scene, outcome, ran.seconds, None if contract.secret else stored))
     return outcome
+
+
+def _shown(entered: Entered, scene: Scene, checked: Checked) -> Generator[Step, Any, str]:
+    """The value as the model reads it: whole, or a preview with a handle if it is very long."""
+    tool, value, data = entered.plan.contract.name, checked.value, checked.canonical
+    context = scene.snapshot.policy.context
+    if checked.chars <= context.offload_chars:
+        trust = trust_of(entered.plan)
+        return present(
+            value, tool=tool, call_id=entered.judged.call.id, trust=trust, canonical=data, content=checked.content
+        )
+    handle: str = yield Keep(value if isinstance(value, str) else _bytes(checked).decode())
+    return preview(value, data, handle=handle, max_chars=context.preview_chars, tool=tool)
 
 
 def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome]:

@@ -67,6 +67,7 @@ class Settle(msgspec.Struct, frozen=True):
     """Report what became of a claimed write. Answered with None or a Finding (not recorded)."""
 
     settlement: Settlement
+    tool: str
 
 
 class Mark(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from pokayoke.core.admission import Approval, Request
 from pokayoke.core.call import Finding, Outcome, StopReason
 from pokayoke.core.ledger import EXECUTE, Answer
 from pokayoke.core.policy import BudgetPolicy
+from pokayoke.core.preview import page
 from pokayoke.core.state import Repeats, RunState, blocked, over_budget, worsen
 from pokayoke.core.tokens import TokenCounter
 from pokayoke.errors import ToolError
@@ -162,9 +163,10 @@ class Progress:
         text = self._texts.get(handle)
         if text is None:
             raise ToolError(f"there is no kept output {handle!r}; call the tool again")
-        end = min(len(text), offset + limit)
-        rest = f" Continue with offset {end}." if end < len(text) else ""
-        return f"{text[offset:end]}\n[characters {offset} to {end} of {len(text)}.{rest}]"
+        part = page(text, offset, limit)
+        end = part.offset + len(part.text)
+        rest = "" if part.next_offset is None else f" Continue with offset {part.next_offset}."
+        return f"{part.text}\n[characters {part.offset} to {end} of {part.total}.{rest}]"
 
     def _save(self, state: RunState) -> None:
         self.state = msgspec.structs.replace(

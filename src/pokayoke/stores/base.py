@@ -58,7 +58,7 @@ class Store(ABC):
             StoreError: there is no such question, or it is not waiting any more.
         """
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most stores hold something, memory does not
         """Let go of what is held outside the process."""
 
     async def aadmit(self, request: Request) -> Answer:
