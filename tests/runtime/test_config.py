@@ -335,6 +335,28 @@ class TestPolicyFile:
             file.reload()
         assert file.current().mode == "monitor"
 
+    @pytest.mark.parametrize(
+        ("whole", "torn"),
+        [
+            (
+                "budgets: {calls: 5}\ncontext:\n  offload_chars: 20000\n",
+                "budgets: {calls: 5}\ncontext:\n  offload_chars: 2000",
+            ),
+            ("mode: enforce\nbudgets: {calls: 5}\n...\n", "mode: enforce\n"),
+        ],
+    )
+    def test_a_file_that_lost_its_end_is_not_taken_over(self, path, whole, torn):
+        """A number cut short, and a file cut between two lines before its end marker, are seen as half."""
+        path.write_text("mode: monitor\n" + ("...\n" if "..." in whole else ""))
+        file = PolicyFile(path)
+        path.write_text(torn)
+        self.settle()
+        assert file.current().mode == "monitor"
+        assert "half-written" in file.problem()
+        path.write_text(whole)
+        self.settle()
+        assert file.current().budgets.calls == 5
+
     def test_only_one_thread_reads(self, path):
         """While one thread reloads, the others go on with the old policy instead of waiting."""
         path.write_text("mode: enforce")
@@ -388,7 +410,7 @@ class TestSchema:
 def test_reading_while_writing_sees_whole_versions_only(path, monkeypatch):
     """Under a loop of renames and partial writes every policy seen is one of the whole versions."""
     monkeypatch.setattr(config_module, "_QUIET", 0.02)
-    versions = [f"budgets:\n  calls: {n}\n  rounds: {n}\n" for n in range(1, 40)]
+    versions = [f"budgets:\n  calls: {n}\n  rounds: {n}\n...\n" for n in range(1, 40)]
     path.write_text(versions[0])
     file = PolicyFile(path)
     done = threading.Event()

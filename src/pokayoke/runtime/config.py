@@ -33,6 +33,10 @@ Source = str | os.PathLike[str] | Mapping[str, Any] | Policy | None
 
 # A file that changed less than this many seconds ago may still be being written.
 _QUIET: Final = 0.2
+_ENDS: Final = (
+    (re.compile(rb"\n[ \t]*\Z"), "the line feed at the end"),
+    (re.compile(rb"^\.\.\.\s*\Z", re.MULTILINE), "the end marker `...`"),
+)
 _LONGEST_VALUE: Final = 60
 
 
@@ -226,7 +230,9 @@ class PolicyFile:
 
     A changed file is taken over as a whole or not at all: one that cannot be read, parsed or kept
     leaves the old policy in force, and `problem` says why. A change younger than 0.2 s waits, because
-    it may be half-written; write beside it and rename it over to be safe at any speed.
+    it may be half-written. What was torn off is not always visible, so a file must keep the end it had:
+    a last line feed, and the end marker `...` of YAML. With that marker, or written beside and renamed
+    over, no half of it can ever be taken for the whole.
 
     Args:
         path: of the file.
@@ -304,6 +310,9 @@ class PolicyFile:
 
     def _use(self, data: bytes) -> None:
         if data != self._data:
+            for end, name in _ENDS:
+                if end.search(self._data) and not end.search(data):
+                    raise PolicyError(f"{self.path}: {name} is gone, as if the file were half-written.")
             self._policy = _from_bytes(self.path, data)
             self._data = data
 
