@@ -202,3 +202,15 @@ def test_law_findings_say_whether_it_is_valid(value):
         assert finding.code in CODES
         assert len(finding.hint) < 600
         json.dumps(dict(finding.data))
+
+
+def test_places_are_remembered_within_bounds():
+    """Hints are the same whether a place was asked before or not, and endless invented names are not kept."""
+    schema = compile_schema({"properties": {"a": {"enum": [1, 2]}}, "additionalProperties": {"type": "integer"}})
+    first = check({"a": 3}, schema)
+    assert check({"a": 3}, schema) == first
+    for number in range(1_000):
+        check({f"x{number}": "no", "y" * 10_000: "no"}, schema)
+    assert check({"a": 3}, schema) == first
+    assert len(schema.places) <= 500
+    assert all(len(step) < 200 for _, path in schema.places for step in path)

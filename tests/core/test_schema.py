@@ -4,6 +4,7 @@ import http.server
 import itertools
 import socket
 import threading
+from unittest import mock
 
 import jsonschema_rs
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core import schema as schema_module
+from pokayoke.core import schema_explain
 from pokayoke.core.schema import MAX_DEPTH, compile_schema
 from pokayoke.core.schema_patterns import weight
 from pokayoke.core.schema_problems import MAX_PROBLEMS, short
@@ -564,6 +566,7 @@ def test_the_branch_that_comes_closest_explains_a_union():
         ({"anyOf": [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {"type": "null"}}}]}, {"a": 1, "b": 2}, ["b"]),
         ({"if": {"required": ["a"]}, "then": {"properties": {"a": {}}}}, {"a": 1, "b": 2}, ["b"]),
         ({"if": {"required": ["z"]}, "else": {"properties": {"a": {}}}}, {"a": 1, "b": 2}, ["b"]),
+        ({"if": {"properties": {"a": {}}}}, {"a": 1, "b": 2}, ["b"]),
         ({"dependentSchemas": {"a": {"properties": {"a": {}}}}}, {"a": 1, "b": 2}, ["b"]),
         ({"$ref": "#/$defs/x", "$defs": {"x": {"patternProperties": {"^a": {}}}}}, {"a": 1, "b": 2}, ["b"]),
     ],
@@ -693,6 +696,32 @@ def test_problems_and_validity_agree(schema, value):
     assert compiled.accepts(value) is compiled.is_valid(value)
     assert all(p.keyword != "schema" for p in problems)
     assert compiled.is_valid(value) == jsonschema_rs.Draft202012Validator(schema).is_valid(value)
+
+
+@given(SCHEMAS, JSON)
+def test_asking_for_whole_subschemas_only_saves_work(schema, value):
+    """The problems are the same, in the same order, if the walk asks the validator for nothing but keywords."""
+    asked = compile_schema(schema).problems(value)
+    with mock.patch.object(schema_explain, "_MAX_ASKED", 0):
+        walked = compile_schema(schema).problems(value)
+    assert asked == walked
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {"$ref": "#/$defs/n"},
+        {"items": {"$ref": "#/$defs/n"}},
+        {"anyOf": [{"type": "null"}, {"properties": {"a": {"$ref": "#/$defs/n"}}}]},
+        {"properties": {str(n): {"type": "null"} for n in range(200)}},
+        {"$id": "https://a.example/inner", "type": "object"},
+    ],
+)
+def test_a_subschema_that_cannot_stand_alone_is_walked(inner):
+    """References, own identities and very large subschemas are never compiled apart from their document."""
+    schema = {"properties": {"good": inner, "bad": {"type": "null"}}, "$defs": {"n": {}}}
+    problems = compile_schema(schema).problems({"good": {}, "bad": 1})
+    assert [p.at for p in problems] == ["/bad"]
 
 
 # -- nothing missing ------------------------------------------------------------------------------

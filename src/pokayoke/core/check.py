@@ -13,7 +13,7 @@ import msgspec
 
 from pokayoke.core.call import Blame, Finding
 from pokayoke.core.placeholders import find_placeholders
-from pokayoke.core.places import Facts, Node, Path, facts_at, item_facts, join, split, spoken
+from pokayoke.core.places import Facts, Node, Path, facts_at, item_facts, join, remembered, split, spoken
 from pokayoke.core.schema import Problem, Schema
 
 __all__ = ["CODES", "Issue", "check", "clarification", "describe_issue", "issues_of", "placeholders", "wanted"]
@@ -137,10 +137,16 @@ def placeholders(value: Any, schema: Schema | None = None, *, root: str = "argum
     return tuple(found)
 
 
-def issues_of(value: Any, schema: Schema) -> tuple[Issue, ...]:
-    """Return the problems of a value, each at the place that has to change, none twice."""
+def issues_of(value: Any, schema: Schema, *, parsed: bool = False) -> tuple[Issue, ...]:
+    """Return the problems of a value, each at the place that has to change, none twice.
+
+    Args:
+        value: any Python value.
+        schema: the schema it has to fulfil.
+        parsed: True if the value came out of the strict parser.
+    """
     found: dict[tuple[Path, str], Issue] = {}
-    for problem in schema.problems(value):
+    for problem in schema.problems(value, parsed=parsed):
         path, code = split(problem.at), _KEYWORDS.get(problem.keyword, "schema_mismatch")
         if problem.keyword == "false" and path and not path[-1].isdecimal():
             code = "unknown_field"
@@ -201,12 +207,17 @@ def clarification(findings: Sequence[Finding], schema: Schema, *, root: str = "a
         opening = "This call is too uncertain to run. Ask the user, or state it again with certain values"
     parts: list[str] = []
     for path in paths:
-        part = f"`{spoken(path, root)}` ({wanted(facts_at(schema, path), schema)})"
+        part = f"`{spoken(path, root)}` ({wanted_at(schema, path)})"
         if sum(map(len, parts)) + len(part) + len(opening) > _MAX_HINT - 60:
             parts.append(f"and {len(paths) - len(parts)} more")
             break
         parts.append(part)
     return _clip(f"{opening}: {', '.join(parts)}." if parts else f"{opening}.")
+
+
+def wanted_at(schema: Schema, path: Path) -> str:
+    """Return in words what the schema wants at the place a path leads to."""
+    return remembered(schema, ("wanted", path), lambda: wanted(facts_at(schema, path), schema))
 
 
 def wanted(facts: Facts, schema: Schema, *, depth: int = 0) -> str:
@@ -278,12 +289,11 @@ def _size(nodes: Sequence[Node], low_name: str, high_name: str, unit: str) -> st
 
 def _advice(issue: Issue, schema: Schema, name: str) -> str:
     if issue.code == "unknown_field":
-        facts = facts_at(schema, issue.path[:-1])
-        shown = ", ".join(f"`{item[:60]}`" for item in facts.properties[:_MAX_NAMES])
-        return f"`{name}` is not a field here. Fields: {shown or 'none'}."
+        shown = remembered(schema, ("fields", issue.path[:-1]), lambda: _fields(schema, issue.path[:-1]))
+        return f"`{name}` is not a field here. Fields: {shown}."
     if issue.code == "not_json":
         return f"`{name}` cannot be used: send {issue.problem.expected}."
-    want = wanted(facts_at(schema, issue.path), schema)
+    want = wanted_at(schema, issue.path)
     if issue.code == "missing_field":
         return f"Add `{name}`: {want}. If you do not know it, ask the user; do not make it up."
     if issue.code == "out_of_range":
@@ -293,6 +303,11 @@ def _advice(issue: Issue, schema: Schema, name: str) -> str:
     if issue.code in ("schema_mismatch", "too_few_fields", "too_many_fields") or want == "a value":
         return f"`{name}` has to be {issue.problem.expected}."
     return f"Send `{name}` as {want}."
+
+
+def _fields(schema: Schema, path: Path) -> str:
+    names = facts_at(schema, path).properties[:_MAX_NAMES]
+    return ", ".join(f"`{name[:60]}`" for name in names) or "none"
 
 
 def _json(value: Any) -> str:

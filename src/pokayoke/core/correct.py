@@ -65,7 +65,7 @@ def prepare(
         canonical: compact dump of `value` if the caller has one. It also says that the value came
             out of the strict parser, so the cheap checks suffice.
     """
-    prepared = Prepared(value) if _clean(value, contract, canonical) else _corrected(value, contract, kinds)
+    prepared = Prepared(value) if _clean(value, contract, canonical) else _corrected(value, contract, kinds, canonical)
     if contract.validate_input is None or prepared.findings:
         return prepared
     from pokayoke.core.correct_model import modelled  # noqa: PLC0415 - loaded for contracts that have a model
@@ -110,13 +110,24 @@ def _clean(value: dict[str, Any], contract: Contract, canonical: bytes | None) -
     return valid and not (may_hold_placeholder(canonical) and find_placeholders(value, schema))
 
 
-def _corrected(value: dict[str, Any], contract: Contract, kinds: Sequence[CorrectionKind]) -> Prepared:
+def _corrected(
+    value: dict[str, Any], contract: Contract, kinds: Sequence[CorrectionKind], canonical: bytes | None
+) -> Prepared:
     """Correct what may be corrected; the way of every value that is not clean."""
     from pokayoke.core.correct_steps import Work  # noqa: PLC0415 - its rules and tables are loaded when needed
 
-    work = Work(value, contract.input, name=contract.name, kinds=tuple(kinds), correctors=contract.ready_correctors)
+    work = Work(
+        value,
+        contract.input,
+        name=contract.name,
+        kinds=tuple(kinds),
+        correctors=contract.ready_correctors,
+        canonical=canonical,
+    )
     work.run()
-    marks = placeholders(work.value, contract.input)
+    marks: tuple[Finding, ...] = ()
+    if canonical is None or work.corrections or may_hold_placeholder(canonical):
+        marks = placeholders(work.value, contract.input)
     places = {mark.at for mark in marks}
     findings = (*marks, *(finding for finding in work.findings() if finding.at not in places))
     if findings:

@@ -66,17 +66,24 @@ class Work:
     """
 
     def __init__(
-        self, value: Any, schema: Schema, *, name: str, kinds: tuple[CorrectionKind, ...], correctors: Correctors | None
+        self,
+        value: Any,
+        schema: Schema,
+        *,
+        name: str,
+        kinds: tuple[CorrectionKind, ...],
+        correctors: Correctors | None,
+        canonical: bytes | None,
     ) -> None:
-        """Look at a value for the first time."""
+        """Look at a value for the first time. `canonical` is its dump if it came out of the strict parser."""
         self.value: Any = value
         self.corrections: list[Correction] = []
-        self.issues = issues_of(value, schema)
+        self.issues = issues_of(value, schema, parsed=canonical is not None)
         self._schema = schema
         self._name = name
         self._kinds = kinds
         self._correctors = correctors
-        self._trials = max(MIN_TRIALS, min(MAX_TRIALS, MAX_WORK // _size(value)))
+        self._trials = max(MIN_TRIALS, min(MAX_TRIALS, MAX_WORK // _size(value, canonical)))
         self._held: dict[tuple[Path, str], Step] = {}
         self._failed: dict[tuple[str, str], Finding] = {}
 
@@ -271,8 +278,10 @@ def _replacement(whole: Any, path: Path, value: Any, proposal: Proposal) -> Step
     return Step(replaced(whole, path, proposal.after), path, (correction,), proposal.kind, meant)
 
 
-def _size(value: Any) -> int:
+def _size(value: Any, canonical: bytes | None) -> int:
     """Return the size of a value in bytes; what cannot be dumped counts as too large."""
+    if canonical is not None:
+        return len(canonical)
     try:
         return len(msgspec.json.encode(value))
     except Exception:  # noqa: BLE001 - no JSON value: nothing will be corrected

@@ -8,18 +8,21 @@ other proposal is accepted too.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 from urllib.parse import unquote
 
 import msgspec
 
 from pokayoke.core.schema import Schema
 
+T = TypeVar("T")
 Path = tuple[str, ...]
 Node = dict[str, Any]
 
 _MAX_NODES = 200
+_MAX_PLACES = 500
+_MAX_KEY = 200
 _LISTS = ("allOf", "anyOf", "oneOf")
 _ONE = ("then", "else")
 _TYPE_NAMES: dict[type, str] = {str: "string", dict: "object", list: "array", float: "number", type(None): "null"}
@@ -110,8 +113,28 @@ def renamed(value: Any, path: Path, name: str) -> Any:
     return replaced(value, path[:-1], {name if key == path[-1] else key: item for key, item in parent.items()})
 
 
+def remembered(schema: Schema, key: tuple[str, Path], make: Callable[[], T]) -> T:
+    """Return what `make` finds out about a place of a schema, found out once for the places asked first.
+
+    Args:
+        schema: keeps it, bounded: paths come from values, so they may be many and long.
+        key: what is asked, and the path.
+        make: finds it out.
+    """
+    known = schema.places.get(key)
+    if known is None:
+        known = make()
+        if len(schema.places) < _MAX_PLACES and sum(map(len, key[1])) < _MAX_KEY:
+            schema.places[key] = known
+    return cast(T, known)
+
+
 def facts_at(schema: Schema, path: Path) -> Facts:
     """Return what a schema may say about the place a path leads to."""
+    return remembered(schema, ("facts", path), lambda: _facts_at(schema, path))
+
+
+def _facts_at(schema: Schema, path: Path) -> Facts:
     nodes = _spread([schema.raw], schema.raw)
     for step in path:
         nodes = _spread(_children(nodes, step), schema.raw)

@@ -47,9 +47,10 @@ class Schema:
             specification says so, and vendors' `format: "int32"` must not break a tool.
         longest_text: longest text a value may hold because a pattern is costly (then `is_valid` is
             not the bare method); None for the usual schema.
+        places: what `core/places.py` and `core/check.py` found out about places of the schema.
     """
 
-    __slots__ = ("_checks", "_compile", "_map", "draft", "is_valid", "longest_text", "raw", "unknown_formats")
+    __slots__ = ("_checks", "_compile", "_map", "draft", "is_valid", "longest_text", "places", "raw", "unknown_formats")
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class Schema:
         self._map = schema_map
         self._compile = compile_lone
         self._checks: Checks = {}  # filled when something is wrong, at most once per keyword
+        self.places: dict[Any, Any] = {}
         self.raw: dict[str, Any] | bool = schema_map.root
         self.draft: Draft = schema_map.draft
         self.unknown_formats: tuple[str, ...] = schema_map.unknown_formats
@@ -88,12 +90,16 @@ class Schema:
         except Exception:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
             return False
 
-    def problems(self, value: Any) -> tuple[Problem, ...]:
+    def problems(self, value: Any, *, parsed: bool = False) -> tuple[Problem, ...]:
         """Return everything that is wrong with a value, in the order of the schema; () if valid.
 
         At most `schema_problems.MAX_PROBLEMS`, and never none for a value that `accepts` refuses.
+
+        Args:
+            value: any Python value.
+            parsed: True if it came out of the strict parser, so it cannot be anything but JSON.
         """
-        broken = unusable(value)
+        broken = None if parsed else unusable(value)
         if broken is not None:
             return (broken,)
         try:

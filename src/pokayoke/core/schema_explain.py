@@ -17,15 +17,20 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
-from pokayoke.core.schema_map import Draft, SchemaMap, is_array, is_object
+from pokayoke.core.schema_map import Draft, SchemaMap, is_array, is_object, subschemas
 from pokayoke.core.schema_problems import MAX_PROBLEMS, Problem, escape, problem_of, short
 
 _MAX_STEPS = 50_000
 _MAX_LEVELS = 200
+_MAX_ASKED = 12
+"""Levels down to which a subschema is asked as a whole: below, the same values would be checked too often."""
+_MAX_LONE = 100
+"""Most subschemas in one that is compiled to be asked as a whole."""
+_REACHING_OUT = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$schema"})
 _VERSIONS: dict[Draft, int] = {"draft4": 4, "draft6": 6, "draft7": 7, "2019-09": 8, "2020-12": 9}
 
 Check = Callable[[dict[str, Any]], jsonschema_rs.Validator]
-Checks = dict[tuple[int, str], jsonschema_rs.Validator]
+Checks = dict[tuple[int, str], jsonschema_rs.Validator | None]
 
 
 def describe(value: Any, schema_map: SchemaMap, check: Check, checks: Checks) -> tuple[Problem, ...]:
@@ -72,6 +77,8 @@ class Explainer:
         if self.steps < 0 or level > _MAX_LEVELS:
             return []
         found = self.memo[key] = list[Problem]()
+        if 0 < level <= _MAX_ASKED and self.fits(node, value):
+            return found
         if id(node) in self.map.targets:
             found.extend(self.explain(self.map.targets[id(node)], value, at, level + 1))
             if id(node) in self.map.alone:
@@ -82,6 +89,18 @@ class Explainer:
                 problems = rule(self, _Place(node, keyword, argument, value, at, level + 1))
                 found.extend(islice(problems, MAX_PROBLEMS - len(found)))
         return found
+
+    def fits(self, node: dict[str, Any], value: Any) -> bool:
+        """Return whether the validator has nothing against a value, asked for a subschema as a whole.
+
+        One question for what is in order, so that the walk goes only where something is wrong. False
+        for a subschema that cannot be asked alone: then the walk decides.
+        """
+        key = (id(node), "")
+        if key not in self.checks:
+            self.checks[key] = self.check(node) if _stands_alone(node) else None
+        validator = self.checks[key]
+        return validator is not None and validator.is_valid(value)
 
     def fails(self, place: _Place, keyword: str, argument: Any, value: Any) -> bool:
         """Return whether one keyword, asked alone, refuses a value."""
@@ -94,6 +113,19 @@ class Explainer:
                 lone[flag] = place.node.get(flag, False)
             validator = self.checks[key] = self.check(lone)
         return not validator.is_valid(value)
+
+
+def _stands_alone(node: dict[str, Any]) -> bool:
+    """Return whether a subschema means the same outside of its document, and is small enough to be compiled."""
+    stack = [node]
+    seen = 0
+    while stack:
+        schema = stack.pop()
+        seen += 1
+        if seen > _MAX_LONE or not _REACHING_OUT.isdisjoint(schema):
+            return False
+        stack.extend(child for _, child in subschemas(schema) if is_object(child))
+    return True
 
 
 class _Place(msgspec.Struct, frozen=True):

@@ -64,7 +64,7 @@ def short(value: Any, limit: int = 60) -> str:
     elif is_array(value):
         seen = value[:limit]
     try:
-        text = json.dumps(seen, ensure_ascii=False, separators=(",", ":"), default=_name_of_kind, skipkeys=True)
+        text = _encode(seen)
         text.encode()
     except (ValueError, RecursionError):  # an integer of thousands of digits, a surrogate, a cycle
         text = _name_of_kind(value)
@@ -111,6 +111,9 @@ def _wrong_scalar(item: Any) -> str:
 
 def _name_of_kind(value: object) -> str:
     return f"<{type(value).__name__}>"
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_name_of_kind, skipkeys=True).encode
 
 
 def _is_text(key: object) -> bool:
