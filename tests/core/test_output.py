@@ -896,7 +896,7 @@ class Moody:
             raise self.error
         return False
 
-    def problems(self, value: Any) -> tuple[Any, ...]:
+    def problems(self, value: Any, *, parsed: bool = False) -> tuple[Any, ...]:
         return ()
 
 

@@ -14,8 +14,6 @@ from datetime import date, datetime, time
 from functools import lru_cache
 from typing import Any, cast
 
-import jsonschema_rs
-
 from pokayoke.core.call import Finding
 from pokayoke.core.shapes import is_array, is_object, word_for
 from pokayoke.core.terms import Compare, Declared, Equal, Format, Range
@@ -92,6 +90,8 @@ def _format(rule: Format, output: Any) -> Iterator[Finding]:
 @lru_cache(maxsize=256)
 def _format_check(name: str) -> Callable[[Any], bool]:
     """The validator of one format. An unknown name fits nothing: a rule that cannot be kept is broken."""
+    import jsonschema_rs  # noqa: PLC0415 - 10 ms of import, for those who have a schema
+
     try:
         return jsonschema_rs.Draft202012Validator(
             {"type": "string", "format": name}, validate_formats=True, ignore_unknown_formats=False, offline=True

@@ -27,7 +27,9 @@ _PREFILTER = re.compile(
 )
 """Finds every JSON text that may hold a placeholder, and few others: one pass, about 1 µs per KB."""
 
-_WORDS = re.compile(
+# Only asked where the prefilter hit: compiled, and kept by `re`, when first used.
+
+_WORDS = (
     r"(?:TODO|TBD|FIXME)"
     r"|[.…]{3,}|…+"
     r"|[Xx]{4,}(?:[- ][Xx]{3,})*"
@@ -37,11 +39,11 @@ _WORDS = re.compile(
     r"|(?:REPLACE|CHANGE|Replace|Change|replace|change)[_-]?(?:ME|Me|me)"
     r"|(?:REPLACE|Replace|replace)[_-](?:WITH|With|with)(?:[_-][A-Za-z0-9]+){1,6}"
 )
-_DOUBLE_BRACE = re.compile(r"\{\{\s*[A-Za-z_][\w .\-]{0,50}\s*\}\}")
-_VARIABLE = re.compile(r"\$[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
-_SLOT = re.compile(r"(?P<open><|\$?\{|\[)(?P<name>[A-Za-z][A-Za-z0-9_ .\-]{0,58})(?P<close>[>}\]])")
+_DOUBLE_BRACE = r"\{\{\s*[A-Za-z_][\w .\-]{0,50}\s*\}\}"
+_VARIABLE = r"\$[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"
+_SLOT = r"(?P<open><|\$?\{|\[)(?P<name>[A-Za-z][A-Za-z0-9_ .\-]{0,58})(?P<close>[>}\]])"
 _CLOSERS = {"<": ">", "{": "}", "${": "}", "[": "]"}
-_SPACERS = re.compile(r"[ _.\-]+|(?<=[a-z0-9])(?=[A-Z])")
+_SPACERS = r"[ _.\-]+|(?<=[a-z0-9])(?=[A-Z])"
 _REQUESTS = frozenset(["your", "insert", "enter", "the", "some", "actual", "add", "replace", "put", "specify", "fill"])
 _NOUNS = frozenset(
     (
@@ -94,23 +96,23 @@ def is_placeholder(text: str, field: str = "") -> bool:
     """
     if not text or len(text) > _LONGEST or _parts(field) & _PATTERN_FIELDS:
         return False
-    if _WORDS.fullmatch(text) or _DOUBLE_BRACE.fullmatch(text) or _VARIABLE.fullmatch(text):
+    if re.fullmatch(_WORDS, text) or re.fullmatch(_DOUBLE_BRACE, text) or re.fullmatch(_VARIABLE, text):
         return True
-    slot = _SLOT.fullmatch(text)
+    slot = re.fullmatch(_SLOT, text)
     return slot is not None and _CLOSERS[slot["open"]] == slot["close"] and _asks(slot, field)
 
 
 def _asks(slot: re.Match[str], field: str) -> bool:
     """Return whether a bracketed name asks for a value: by its words, or because it names its own field."""
     name = slot["name"]
-    words = [part.lower() for part in _SPACERS.split(name) if part]
+    words = [part.lower() for part in re.split(_SPACERS, name) if part]
     own = bool(set(words) & _parts(field)) and len(words) <= len(_parts(field)) + 1
     asks = len(words) > 1 and words[0] in _REQUESTS
     return own or asks or (slot["open"] != "[" and ("_" in name or words[-1] in _NOUNS))
 
 
 def _parts(field: str) -> set[str]:
-    return {part.lower() for part in _SPACERS.split(field) if part}
+    return {part.lower() for part in re.split(_SPACERS, field) if part}
 
 
 def _named(schema: Schema, path: Path, text: str) -> bool:

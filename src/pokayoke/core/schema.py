@@ -10,27 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
-
-import jsonschema_rs
+from typing import TYPE_CHECKING, Any
 
 from pokayoke.core.schema_explain import Checks, describe
 from pokayoke.core.schema_map import Draft, SchemaMap
 from pokayoke.core.schema_patterns import guarded, longest, longest_text
 from pokayoke.core.schema_problems import MAX_DEPTH, Problem, problem_of, unusable
-from pokayoke.core.schema_safety import VALIDATORS, inspect_schema
+from pokayoke.core.schema_safety import inspect_schema, validators
 from pokayoke.core.schema_sealed import is_sealed
 from pokayoke.errors import ContractError
 
-__all__ = ["MAX_DEPTH", "Draft", "Problem", "Schema", "compile_schema"]
+if TYPE_CHECKING:
+    import jsonschema_rs
 
-_DRAFT_NUMBERS: dict[str, int] = {
-    "draft4": jsonschema_rs.Draft4,
-    "draft6": jsonschema_rs.Draft6,
-    "draft7": jsonschema_rs.Draft7,
-    "2019-09": jsonschema_rs.Draft201909,
-    "2020-12": jsonschema_rs.Draft202012,
-}
+__all__ = ["MAX_DEPTH", "Draft", "Problem", "Schema", "compile_schema"]
 
 
 class Schema:
@@ -146,21 +139,19 @@ def compile_schema(
             loops or explodes, is too large or too deep, or has a pattern the linear engine refuses.
     """
     schema_map = inspect_schema(schema, where=where, resources=resources or {}, draft=draft)
-    validator = VALIDATORS[schema_map.draft]
+    from jsonschema_rs import RegexOptions  # noqa: PLC0415 - 10 ms of import, for those who have a schema
+
+    validator = validators()[schema_map.draft]
     options: dict[str, Any] = {
         "validate_formats": formats,
         "ignore_unknown_formats": True,
-        "pattern_options": jsonschema_rs.RegexOptions(size_limit=_pattern_size(len(schema_map.patterns))),
+        "pattern_options": RegexOptions(size_limit=_pattern_size(len(schema_map.patterns))),
         "offline": True,
     }
     registry: dict[str, Any] = {}
     try:
         if schema_map.resources:
-            registry["registry"] = jsonschema_rs.Registry(
-                list(schema_map.resources.items()),
-                draft=_DRAFT_NUMBERS[schema_map.draft],
-                retriever=_refuse,
-            )
+            registry["registry"] = _registry(schema_map)
         compiled = validator(schema_map.root, **options, **registry)
     except Exception as exc:  # noqa: BLE001 - whatever the compiler says, the schema cannot be kept
         raise ContractError(_reason(where, exc)) from None
@@ -178,6 +169,21 @@ def _pattern_size(patterns: int) -> int:
     half a megabyte for each, or compiling it could take minutes.
     """
     return max(500_000, min(10_000_000, 200_000_000 // max(patterns, 1)))
+
+
+def _registry(schema_map: SchemaMap) -> jsonschema_rs.Registry:
+    """Return the documents that were handed in, in the dialect of the schema where they name none."""
+    import jsonschema_rs  # noqa: PLC0415 - as above
+
+    drafts: dict[Draft, int] = {
+        "draft4": jsonschema_rs.Draft4,
+        "draft6": jsonschema_rs.Draft6,
+        "draft7": jsonschema_rs.Draft7,
+        "2019-09": jsonschema_rs.Draft201909,
+        "2020-12": jsonschema_rs.Draft202012,
+    }
+    documents = list(schema_map.resources.items())
+    return jsonschema_rs.Registry(documents, draft=drafts[schema_map.draft], retriever=_refuse)
 
 
 def _refuse(uri: str) -> Any:

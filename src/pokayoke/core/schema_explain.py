@@ -12,13 +12,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema_rs
 import msgspec
 
 from pokayoke.core.schema_map import Draft, SchemaMap, is_array, is_object, subschemas
 from pokayoke.core.schema_problems import MAX_PROBLEMS, Problem, escape, problem_of, short
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 _MAX_STEPS = 50_000
 _MAX_LEVELS = 200
@@ -29,8 +31,8 @@ _MAX_LONE = 100
 _REACHING_OUT = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$schema"})
 _VERSIONS: dict[Draft, int] = {"draft4": 4, "draft6": 6, "draft7": 7, "2019-09": 8, "2020-12": 9}
 
-Check = Callable[[dict[str, Any]], jsonschema_rs.Validator]
-Checks = dict[tuple[int, str], jsonschema_rs.Validator | None]
+Check = Callable[[dict[str, Any]], "jsonschema_rs.Validator"]
+Checks = dict[tuple[int, str], "jsonschema_rs.Validator | None"]
 
 
 def describe(value: Any, schema_map: SchemaMap, check: Check, checks: Checks) -> tuple[Problem, ...]:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import Any, cast
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urljoin
-
-import jsonschema_rs
 
 from pokayoke.core.schema_map import (
     IN_PLACE_LISTS,
@@ -29,6 +27,9 @@ from pokayoke.core.schema_map import (
 )
 from pokayoke.errors import ContractError
 
+if TYPE_CHECKING:
+    import jsonschema_rs
+
 MAX_SCHEMA_VALUES = 100_000
 """Most JSON values in one schema and the documents handed in with it."""
 MAX_SCHEMA_DEPTH = 128
@@ -37,14 +38,6 @@ MAX_CHAIN = 300
 """Longest chain of subschemas, `$ref` followed, that does not come back to itself."""
 MAX_PATHS = 5_000
 """Most ways by which one place of a value may be reached (each costs 20 to 130 ns per call)."""
-
-VALIDATORS: dict[Draft, Callable[..., jsonschema_rs.Validator]] = {
-    "draft4": jsonschema_rs.Draft4Validator,
-    "draft6": jsonschema_rs.Draft6Validator,
-    "draft7": jsonschema_rs.Draft7Validator,
-    "2019-09": jsonschema_rs.Draft201909Validator,
-    "2020-12": jsonschema_rs.Draft202012Validator,
-}
 
 _DRAFTS: dict[str, Draft] = {
     "json-schema.org/draft-04/schema": "draft4",
@@ -308,11 +301,25 @@ def _patterns(node: dict[str, Any]) -> Iterator[str]:
         yield from node["patternProperties"]
 
 
+@cache
+def validators() -> dict[Draft, Callable[..., jsonschema_rs.Validator]]:
+    """Return the validator class of each dialect."""
+    import jsonschema_rs  # noqa: PLC0415 - 10 ms of import, for those who have a schema
+
+    return {
+        "draft4": jsonschema_rs.Draft4Validator,
+        "draft6": jsonschema_rs.Draft6Validator,
+        "draft7": jsonschema_rs.Draft7Validator,
+        "2019-09": jsonschema_rs.Draft201909Validator,
+        "2020-12": jsonschema_rs.Draft202012Validator,
+    }
+
+
 @lru_cache(maxsize=512)
 def _known_format(name: str, draft: Draft) -> bool:
     """Ask the validator itself: it refuses to compile an unknown name when told to."""
     try:
-        VALIDATORS[draft]({"format": name}, validate_formats=True, ignore_unknown_formats=False, offline=True)
+        validators()[draft]({"format": name}, validate_formats=True, ignore_unknown_formats=False, offline=True)
     except ValueError:
         return False
     return True
