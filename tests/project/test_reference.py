@@ -9,7 +9,8 @@ from tools import reference
 def test_a_reference_page_is_up_to_date(page):
     """A page of docs/reference is what `make reference` would write now."""
     written = (reference.TARGET / page).read_text(encoding="utf-8")
-    assert written == reference.rendered(page), "run `make reference`"
+    stale = written != reference.rendered(page)  # the pages are long; their difference would drown the sentence
+    assert not stale, f"docs/reference/{page} is out of date: run `make reference`"
 
 
 @pytest.mark.parametrize("key", [row[0] for row in reference.option_rows(reference.policy.Policy)])
