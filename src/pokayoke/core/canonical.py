@@ -42,7 +42,7 @@ def canonical(value: Any, dumped: bytes | None = None) -> bytes:
     if dumped is None:
         dumped = dump(value)
     # RFC 8785 sorts by UTF-16 code units: only ASCII keys are sure to sort alike.
-    return dumped if dumped.isascii() and _is_plain(value) else _encode(value)
+    return dumped if _is_plain(value, any_key=dumped.isascii()) else _encode(value)
 
 
 def digest(data: bytes) -> str:
@@ -50,11 +50,18 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _is_plain(value: Any) -> bool:
-    """True if every number in `value` is dumped as RFC 8785 writes it. Leaves are judged without a call."""
-    if not isinstance(value, (dict, list)):
-        return _is_plain([value])
-    items = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
+def _is_plain(value: Any, *, any_key: bool) -> bool:
+    """True if the sorted dump of `value` is canonical already. Leaves are judged without a call of their own.
+
+    `any_key` says that the keys need no look.
+    """
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        if not any_key and not all(map(str.isascii, members)):
+            return False
+        items: Iterable[Any] = members.values()
+    else:
+        items = cast("list[Any]", value) if isinstance(value, (list, tuple)) else (value,)
     for item in items:
         kind = type(item)
         if kind in _NEVER_RESPELT:
@@ -62,7 +69,7 @@ def _is_plain(value: Any) -> bool:
         if kind is float:
             if not _SMALLEST_PLAIN < abs(item) < _LARGEST_PLAIN or item.is_integer():
                 return False
-        elif not _is_plain(item):
+        elif not _is_plain(item, any_key=any_key):
             return False
     return True
 

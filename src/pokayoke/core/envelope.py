@@ -24,6 +24,7 @@ CODES: dict[str, str] = {
 
 _FLAGS = ("ok", "success")
 _ERRORS = ("error", "errors")
+_SLOTS = frozenset((*_FLAGS, *_ERRORS))
 _MESSAGES = ("/error", "/errors", "/message", "/detail", "/reason")
 # Words with which tools fill an error slot when there is no error.
 _NOTHING = {"", "none", "null", "no", "no error", "no errors", "ok", "success", "n/a"}
@@ -77,18 +78,15 @@ def undeclared_error(
     requires to be a number, an array or an object: then it is a measurement or a list that is
     always there (a fit's `error`, a linter's `errors`), not a slot for a failure.
     """
-    if not is_object(value):
+    if not is_object(value) or _SLOTS.isdisjoint(value):
         return None
-    named = {"/" + name for name in (*_FLAGS, *_ERRORS) if name in value}
-    if not named:
-        return None
-    if envelope is not None:
-        named -= {envelope.ok, envelope.error}
+    known = () if envelope is None else (envelope.ok, envelope.error)
     for name in _FLAGS:
-        if f"/{name}" in named and value[name] is False:
+        if value.get(name) is False and f"/{name}" not in known:
             return _found(name, f"{name} is false")
     for name in _ERRORS:
-        if f"/{name}" in named and _is_filled(value[name]) and not _is_data(schema, name):
+        filled = name in value and _is_filled(value[name])
+        if filled and f"/{name}" not in known and not _is_data(schema, name):
             return _found(name, f"{name} holds {words(value[name], limit=200)!r}")
     return None
 

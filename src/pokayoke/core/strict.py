@@ -159,9 +159,9 @@ def _refuse_deep(value: Any, source: bytes, signs: bytes, max_depth: int) -> Non
     if b'"' not in brackets and b'\\"' not in source:
         for _ in range(max_depth):
             brackets = brackets.replace(b"[]", b"")
-        if brackets:
-            raise StrictError("too_deep")
-        return
+            if not brackets:
+                return
+        raise StrictError("too_deep")
     needle = b"\n" + b"  " * max_depth
     if needle in orjson.dumps(value, option=orjson.OPT_INDENT_2) and depth_of(value) > max_depth:
         raise StrictError("too_deep")
