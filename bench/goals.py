@@ -21,7 +21,7 @@ from bench.place import Place
 from bench.product import factory
 
 SIZES = {"P2": (200, 1_000), "P1": (1_000, 10_000), "": (10_000, 100_000), "P3": (1_000, 195_000)}
-PATIENT = {"loop": {"bad_rounds_per_turn": 10**9, "identical_failures": 10**9}}
+PATIENT = {"loop": {"identical_failures": 10**9}}
 
 
 def whole_call(place: Place, effort: Effort) -> Iterator[Goal]:

@@ -88,7 +88,7 @@ def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Itera
             "no store is named: repeated writes are stopped within a run and a process; approvals, latches and "
             "budgets end with it."
         )
-    yield "this version has no kill switch over runs and does not enforce loop.bad_rounds_per_turn."
+    yield "this version has no kill switch over runs."
     how = method()
     if how == "walk":
         yield "no openat2 here: paths are walked folder by folder, which is as safe and slower."

@@ -116,8 +116,6 @@ class BudgetPolicy(_Options, frozen=True, kw_only=True):
 class LoopPolicy(_Options, frozen=True, kw_only=True):
     """When a run stops trying."""
 
-    bad_rounds_per_turn: Positive = 12
-    """Bad rounds in one turn after which only a final answer is allowed."""
     identical_failures: Positive = 3
     """Equal calls (tool and arguments) that fail this often in a row are refused."""
 

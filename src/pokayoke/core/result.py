@@ -219,7 +219,7 @@ def _declared_failure(entered: Entered, scene: Scene, checked: Checked, ran: Ran
     effect: Happened = "none"
     if entered.claim is not None:
         effect = "unknown"
-        yield from _settle(entered, scene, "failed_final", failure=said[:300])
+        yield from _settle(entered, scene, "failed_final", failure="the tool reported a failure")
     shown = present(said, tool=contract.name, call_id=entered.judged.call.id, trust="error")
     text = f"{refusal_text((finding,), tool=contract.name)}\n{shown}"
     findings = (finding, *checked.findings)
@@ -241,7 +241,8 @@ def _broken(
     effect: Happened = "none"
     if entered.claim is not None:
         settling: Settling = "failed_retriable" if harmless else "in_doubt"
-        yield from _settle(entered, scene, settling, failure=finding.message)
+        # The ledger keeps what kind of failure it was; an exception's own text may hold secrets.
+        yield from _settle(entered, scene, settling, failure=event.reason_of(finding))
         if not harmless:
             status, effect = "in_doubt", "unknown"
     text = refusal_text((finding,), tool=contract.name)

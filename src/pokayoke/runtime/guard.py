@@ -8,7 +8,7 @@ import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pokayoke.core.admission import Approval
 from pokayoke.core.contract import Contract, require_output_contract
@@ -22,11 +22,13 @@ from pokayoke.runtime.approvals import Approvals
 from pokayoke.runtime.clock import Clock, SystemClock
 from pokayoke.runtime.config import PolicyFile, load_policy
 from pokayoke.runtime.run import Run
-from pokayoke.runtime.trace import Trace
 from pokayoke.runtime.workers import Workers
 from pokayoke.runtime.workspace import prepare_roots
 from pokayoke.stores import open_store
 from pokayoke.stores.base import Store
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.trace import Trace
 
 Question = Callable[[Approval], bool | Awaitable[bool | None] | None]
 _PAGER = "read_more"
@@ -75,6 +77,8 @@ class Guard:
         )
         self._tools: tuple[Contract, ...] = ()
         self._install(tools, policy)
+        from pokayoke.runtime.trace import Trace  # noqa: PLC0415 - with its patterns, 8 ms of import
+
         self._trace = Trace(policy.trace, clock=self.clock.now)
 
     def run(
@@ -144,6 +148,7 @@ class Guard:
             self.trace.record({"ts": self.clock.now(), "event": "config", "ok": False, "reason": problem})
         if policy is not self.snapshot.policy:
             self._install(self._tools, policy)
+            self.trace.use(policy.trace)
             self.trace.record({"ts": self.clock.now(), "event": "config", "ok": True, "reason": "reloaded"})
 
     def question(self, approval: Approval) -> Any:
