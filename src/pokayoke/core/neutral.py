@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import re
 
+from pokayoke.core.rare import rare
+
 # --- the fast pass ------------------------------------------------------------------------------
 
 # Lead bytes of UTF-8 under which something invisible, or a bar or bracket of a chat template, may be.
@@ -23,21 +25,21 @@ _HARMLESS = bytes(code for code in range(256) if code not in _KEPT)
 _HARMLESS_IN_TEXT = bytes(code for code in range(256) if code not in _KEPT | frozenset(b"\n#"))
 # Which sequences are really meant, by lead byte: each pattern begins with a literal, so it is a memchr.
 _SEQUENCES = {
-    0xC2: re.compile(rb"\xc2[\x80-\x9f\xad]"),
-    0xCD: re.compile(rb"\xcd\x8f"),
-    0xD8: re.compile(rb"\xd8\x9c"),
-    0xE1: re.compile(rb"\xe1(?:\x85[\x9f\xa0]|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])"),
-    0xE2: re.compile(rb"\xe2(?:\x80[\x8b-\x8f\xa8-\xae]|\x81[\xa0-\xaf])"),
-    0xE3: re.compile(rb"\xe3\x85\xa4"),
-    0xEF: re.compile(rb"\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb0-\xbb]|\xbc\x9c)"),
-    0xF0: re.compile(rb"\xf0(?:\x9b\xb2[\xa0-\xa3]|\x9d\x85[\xb3-\xba])"),
-    0xF3: re.compile(rb"\xf3[\xa0-\xaf]"),
+    0xC2: rb"\xc2[\x80-\x9f\xad]",
+    0xCD: rb"\xcd\x8f",
+    0xD8: rb"\xd8\x9c",
+    0xE1: rb"\xe1(?:\x85[\x9f\xa0]|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])",
+    0xE2: rb"\xe2(?:\x80[\x8b-\x8f\xa8-\xae]|\x81[\xa0-\xaf])",
+    0xE3: rb"\xe3\x85\xa4",
+    0xEF: rb"\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb0-\xbb]|\xbc\x9c)",
+    0xF0: rb"\xf0(?:\x9b\xb2[\xa0-\xa3]|\x9d\x85[\xb3-\xba])",
+    0xF3: rb"\xf3[\xa0-\xaf]",
 }
 
 # --- the slow pass ------------------------------------------------------------------------------
 
 # Controls without tab and line feed; format characters, fillers, variation selectors, tags, separators.
-_UNSEEN = re.compile(
+_UNSEEN = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
@@ -51,17 +53,15 @@ _NAMES = (
 # Blanks, also as JSON or this module writes them. Possessive: a long run must not be split in every way.
 _FILL = r"(?:\s|\\[nrtbf]|\\u(?!003c|ff1c)[0-9a-f]{4})*+"
 # `<` (also full-width) before a bar, a second `<`, or the name of a role or tool tag.
-_TAG = re.compile(
-    rf"[<\uff1c](?=[|\uff5c]|</?sys>>|{_FILL}/?+{_FILL}(?:[a-z]{{1,12}}:)?(?:{_NAMES})(?![a-z0-9_-]))", re.IGNORECASE
-)
+_TAG = rf"(?i)[<\uff1c](?=[|\uff5c]|</?sys>>|{_FILL}/?+{_FILL}(?:[a-z]{{1,12}}:)?(?:{_NAMES})(?![a-z0-9_-]))"
 _BRACKETS = r"\[(?=/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|IMG)\])"
-_BRACKET, _BRACKET_BYTES = re.compile(_BRACKETS), re.compile(_BRACKETS.encode())
+_BRACKET_BYTES = re.compile(_BRACKETS.encode())
 # A turn of a plain-text transcript: a role alone at the start of a paragraph, or a prompt's heading. Each
 # pattern begins with a literal line break, so that a clean text is skipped at memory speed.
 _ROLE = r"[ \t]*(?:Human|Assistant|System|User)(?P<mark>:)"
 _TITLE = r"[ \t]*(?P<mark>#)##? ?(?:Instruction|Response|System|User|Assistant|Human)s?:"
-_TURN, _FIRST_TURN = re.compile(r"\n[ \t\r]*\n" + _ROLE), re.compile(_ROLE)
-_HEADING, _FIRST_HEADING = re.compile(r"\n" + _TITLE), re.compile(_TITLE)
+_TURN, _FIRST_TURN = r"\n[ \t\r]*\n" + _ROLE, re.compile(_ROLE)
+_HEADING = r"\n" + _TITLE
 
 
 def neutralise(text: str, *, data: bytes | None = None, json: bool = False) -> str:
@@ -77,17 +77,17 @@ def neutralise(text: str, *, data: bytes | None = None, json: bool = False) -> s
         data = text.encode(errors="surrogatepass")
     rest = data.translate(None, _HARMLESS if json else _HARMLESS_IN_TEXT)
     if rest and _is_suspect(data, rest):
-        text = _UNSEEN.sub(_shown_pair if json else _shown, text)
-        text = _TAG.sub(lambda hit: escape(hit[0]), text)
+        text = rare(_UNSEEN).sub(_shown_pair if json else _shown, text)
+        text = rare(_TAG).sub(lambda hit: escape(hit[0]), text)
     if _BRACKET_BYTES.search(data):
-        text = _BRACKET.sub(r"\\u005b", text)
+        text = rare(_BRACKETS).sub(r"\\u005b", text)
     if not json:
         text = _FIRST_TURN.sub(_marked, text, count=1) if _FIRST_TURN.match(text) else text
         if b"\n" in rest:
-            text = _TURN.sub(_marked, text)
+            text = rare(_TURN).sub(_marked, text)
         if b"##" in rest:
-            text = _HEADING.sub(_marked, text)
-            text = _FIRST_HEADING.sub(_marked, text, count=1) if _FIRST_HEADING.match(text) else text
+            text = rare(_HEADING).sub(_marked, text)
+            text = rare(_TITLE).sub(_marked, text, count=1) if rare(_TITLE).match(text) else text
     return text
 
 
@@ -106,7 +106,7 @@ def _is_suspect(data: bytes, rest: bytes) -> bool:
     """Tell a text that holds something to neutralise from one that only holds its lead bytes."""
     if not rest.isascii():
         for lead, pattern in _SEQUENCES.items():
-            if lead in rest and pattern.search(data):
+            if lead in rest and rare(pattern).search(data):
                 return True
     return bool(rest.translate(None, _LEADS + b"\n#"))
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from pokayoke.core.places import Path, facts_at, same
+from pokayoke.core.rare import rare
 from pokayoke.core.schema import Schema
 
 _LONGEST = 80
@@ -27,8 +28,7 @@ _PREFILTER = re.compile(
 )
 """Finds every JSON text that may hold a placeholder, and few others: one pass, about 1 µs per KB."""
 
-# Only asked where the prefilter hit: compiled, and kept by `re`, when first used.
-
+# Only asked where the prefilter hit.
 _WORDS = (
     r"(?:TODO|TBD|FIXME)"
     r"|[.…]{3,}|…+"
@@ -96,23 +96,23 @@ def is_placeholder(text: str, field: str = "") -> bool:
     """
     if not text or len(text) > _LONGEST or _parts(field) & _PATTERN_FIELDS:
         return False
-    if re.fullmatch(_WORDS, text) or re.fullmatch(_DOUBLE_BRACE, text) or re.fullmatch(_VARIABLE, text):
+    if rare(_WORDS).fullmatch(text) or rare(_DOUBLE_BRACE).fullmatch(text) or rare(_VARIABLE).fullmatch(text):
         return True
-    slot = re.fullmatch(_SLOT, text)
+    slot = rare(_SLOT).fullmatch(text)
     return slot is not None and _CLOSERS[slot["open"]] == slot["close"] and _asks(slot, field)
 
 
 def _asks(slot: re.Match[str], field: str) -> bool:
     """Return whether a bracketed name asks for a value: by its words, or because it names its own field."""
     name = slot["name"]
-    words = [part.lower() for part in re.split(_SPACERS, name) if part]
+    words = [part.lower() for part in rare(_SPACERS).split(name) if part]
     own = bool(set(words) & _parts(field)) and len(words) <= len(_parts(field)) + 1
     asks = len(words) > 1 and words[0] in _REQUESTS
     return own or asks or (slot["open"] != "[" and ("_" in name or words[-1] in _NOUNS))
 
 
 def _parts(field: str) -> set[str]:
-    return {part.lower() for part in re.split(_SPACERS, field) if part}
+    return {part.lower() for part in rare(_SPACERS).split(field) if part}
 
 
 def _named(schema: Schema, path: Path, text: str) -> bool:

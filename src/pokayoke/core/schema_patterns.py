@@ -8,20 +8,17 @@ large; they are multiplied out here. RE2 simply refuses products above 1,000; si
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pokayoke.core.rare import rare
 from pokayoke.core.schema_map import is_array, is_object
 
 LIGHT = 500
 """Weight up to which a pattern may be asked about any text the intake lets through."""
 WORK = 100_000_000
 """Most states times characters for one text; about a second if the pattern is hostile, else far less."""
-_TOKEN = re.compile(
-    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<least>\d+)(?P<open>,(?P<most>\d*))?\}|(?P<enter>\()|(?P<leave>\))|.",
-    re.DOTALL,
-)
+_PIECE = r"(?s)\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<least>\d+)(?P<open>,(?P<most>\d*))?\}|(?P<enter>\()|(?P<leave>\))|."
 
 
 def weight(pattern: str) -> int:
@@ -31,7 +28,7 @@ def weight(pattern: str) -> int:
     """
     totals = [0]  # of the open groups, innermost last
     last = 0  # of what a repetition would repeat
-    for token in _TOKEN.finditer(pattern):
+    for token in rare(_PIECE).finditer(pattern):
         if token["enter"]:
             totals.append(0)
             last = 0

@@ -17,11 +17,11 @@ class Clock(Protocol):
         """Seconds that never run backwards: for deadlines and durations."""
         ...
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float, /) -> None:
         """Wait before a retry."""
         ...
 
-    async def asleep(self, seconds: float) -> None:
+    async def asleep(self, seconds: float, /) -> None:
         """Wait before a retry in asynchronous code."""
         ...
 

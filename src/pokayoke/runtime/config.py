@@ -7,7 +7,6 @@ The keys are those of seed 001's safe default and more; `core/policy.py` declare
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import os
 import re
@@ -22,7 +21,7 @@ import msgspec
 
 from pokayoke.core import policy as policy_module
 from pokayoke.core.policy import Policy
-from pokayoke.core.redact import Redactor
+from pokayoke.core.rare import rare
 from pokayoke.errors import PolicyError
 from pokayoke.runtime.document import Document, DocumentError, read_document
 
@@ -121,6 +120,8 @@ def _unknown_keys(value: Any, kind: Any, path: Keys, document: Document) -> Iter
 
 
 def _nearest(key: str, fields: dict[str, Any], path: Keys) -> str:
+    import difflib  # noqa: PLC0415 - only for a key that is wrong
+
     near = difflib.get_close_matches(key.lower(), fields, n=1, cutoff=0.6)
     if near:
         return f"Did you mean `{_dotted((*path, near[0]))}`?"
@@ -149,13 +150,13 @@ def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
 
 # -- wrong values ----------------------------------------------------------------------------------
 
-_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+_STEP: Final = r"\.([^.\[\]]+)|\[(\d+)\]"
 
 
 def _type_problem(message: str, document: Document) -> str:
     """Say what msgspec found, in words of the file: place, got, expected."""
     message, _, place = message.removesuffix("`").partition(" - at `$")
-    path: Keys = tuple(int(index) if index else name for name, index in _STEP.findall(place))
+    path: Keys = tuple(int(index) if index else name for name, index in rare(_STEP).findall(place))
     kind, got = _at(Policy, document.value, path)
     choices = [repr(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
     expected = f"one of {', '.join(choices)}" if choices else _expected(message)
@@ -193,6 +194,8 @@ def _dotted(path: Keys) -> str:
 
 
 def _refuse_contradictions(policy: Policy, document: Document) -> None:
+    from pokayoke.core.redact import Redactor  # noqa: PLC0415 - with its patterns, 8 ms of import
+
     found = [f"{document.at(path)}: `{_dotted(path)}` {text}" for path, text in _contradictions(policy)]
     try:
         Redactor(policy.trace.redact_fields, policy.trace.redact_patterns)

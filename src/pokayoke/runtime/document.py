@@ -11,11 +11,11 @@ core schema (section 10.3), iteratively, so that neither depth nor aliases can h
 from __future__ import annotations
 
 import math
-import re
 from typing import Any, Final, cast
 
 import msgspec
 
+from pokayoke.core.rare import rare
 from pokayoke.errors import ConfigurationError
 
 MAX_BYTES: Final = 1_000_000
@@ -23,9 +23,9 @@ MAX_DEPTH: Final = 64
 
 Path = tuple[str | int, ...]
 
-_INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_INTEGER: Final = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
 _MOST_DIGITS: Final = 100
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_FLOAT: Final = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _WORDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -210,15 +210,15 @@ class _Builder:
         """The value of a plain scalar by the core schema: `no` is a text, `0o10` is 8, `1.0` a float."""
         if text in _WORDS:
             return _WORDS[text]
-        if _INTEGER.fullmatch(text):
+        if rare(_INTEGER).fullmatch(text):
             if len(text) > _MOST_DIGITS:
                 raise self._error(line, f"an integer of {len(text)} characters, expected at most {_MOST_DIGITS}")
             base = {"0o": 8, "0x": 16}.get(text[:2], 10)
             return int(text, base)
-        if _FLOAT.fullmatch(text):
+        if rare(_FLOAT).fullmatch(text):
             number = float(text)
             if math.isfinite(number):
                 return number
-        if text.lower().lstrip("+-") in (".inf", ".nan") or _FLOAT.fullmatch(text):
+        if text.lower().lstrip("+-") in (".inf", ".nan") or rare(_FLOAT).fullmatch(text):
             raise self._error(line, f"{text} is not a finite number")
         return text

@@ -25,7 +25,6 @@ from pokayoke.runtime.batch import abatch, batch
 from pokayoke.runtime.driver import Continuation, World, drive
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.ticket import Ticket
-from pokayoke.runtime.trace import Ring
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard import Guard
@@ -61,6 +60,8 @@ class Run:
         """Open or reopen a run. `named` tells whether the host chose the id."""
         self.id, self.guard = run_id, guard
         self.session, self.tenant, self.principal = session, tenant, principal
+        from pokayoke.runtime.trace import Ring  # noqa: PLC0415 - as in the guard
+
         self.trace = Ring(guard.snapshot.policy.trace.ring)
         self.progress = Progress(state, guard.store, guard.clock)
         self._named = named

@@ -16,12 +16,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast, overload
 
-from pokayoke.core import typed
 from pokayoke.core.call import Effect
 from pokayoke.core.contract import Contract
 from pokayoke.core.schema_map import is_object
 from pokayoke.errors import ContractError
-from pokayoke.runtime.docstring import read_docstring
 
 _DECLARED = inspect.Signature.empty
 
@@ -92,6 +90,9 @@ def from_function(
         raise ContractError(f"{function!r} has no name: give one with name=")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ContractError(f"{named} is a generator, whose items come after it has returned. Return a list")
+    from pokayoke.core import typed  # noqa: PLC0415 - loaded with the first tool
+    from pokayoke.runtime.docstring import read_docstring  # noqa: PLC0415 - as above
+
     signature, hints = _signature(function, named)
     notes = read_docstring(inspect.getdoc(function) or "")
     arguments = _arguments_type(named, signature, hints)
