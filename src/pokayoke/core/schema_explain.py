@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pokayoke.core.schema_map import Draft, SchemaMap, is_array, is_object, subschemas
+from pokayoke.core.schema_map import Draft, SchemaMap, is_array, is_object, stands_alone
 from pokayoke.core.schema_problems import MAX_PROBLEMS, Problem, escape, problem_of, short
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ _MAX_STEPS = 50_000
 _MAX_LEVELS = 200
 _MAX_ASKED = 12
 """Levels down to which a subschema is asked as a whole: below, the same values would be checked too often."""
-_MAX_LONE = 100
-"""Most subschemas in one that is compiled to be asked as a whole."""
-_REACHING_OUT = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$schema"})
 _VERSIONS: dict[Draft, int] = {"draft4": 4, "draft6": 6, "draft7": 7, "2019-09": 8, "2020-12": 9}
 
 Check = Callable[[dict[str, Any]], "jsonschema_rs.Validator"]
@@ -100,7 +97,7 @@ class Explainer:
         """
         key = (id(node), "")
         if key not in self.checks:
-            self.checks[key] = self.check(node) if _stands_alone(node) else None
+            self.checks[key] = self.check(node) if stands_alone(node) else None
         validator = self.checks[key]
         return validator is not None and validator.is_valid(value)
 
@@ -115,19 +112,6 @@ class Explainer:
                 lone[flag] = place.node.get(flag, False)
             validator = self.checks[key] = self.check(lone)
         return not validator.is_valid(value)
-
-
-def _stands_alone(node: dict[str, Any]) -> bool:
-    """Return whether a subschema means the same outside of its document, and is small enough to be compiled."""
-    stack = [node]
-    seen = 0
-    while stack:
-        schema = stack.pop()
-        seen += 1
-        if seen > _MAX_LONE or not _REACHING_OUT.isdisjoint(schema):
-            return False
-        stack.extend(child for _, child in subschemas(schema) if is_object(child))
-    return True
 
 
 class _Place(msgspec.Struct, frozen=True):

@@ -27,6 +27,10 @@ _ONE = IN_PLACE_ONE | {
 _LISTS = IN_PLACE_LISTS | {"prefixItems"}
 _MAPS = IN_PLACE_MAPS | {"properties", "patternProperties", "$defs", "definitions"}
 
+_MAX_LONE = 100
+"""Most subschemas in one that is compiled apart from its document."""
+_REACHING_OUT = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$schema"})
+
 
 class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
     """A schema, copied and followed.
@@ -74,3 +78,16 @@ def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         elif keyword in _MAPS and is_object(value):
             for child in value.values():
                 yield keyword, child
+
+
+def stands_alone(node: dict[str, Any]) -> bool:
+    """Return whether a subschema means the same outside of its document, and is small enough to be compiled."""
+    stack = [node]
+    seen = 0
+    while stack:
+        schema = stack.pop()
+        seen += 1
+        if seen > _MAX_LONE or not _REACHING_OUT.isdisjoint(schema):
+            return False
+        stack.extend(child for _, child in subschemas(schema) if is_object(child))
+    return True
