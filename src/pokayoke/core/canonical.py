@@ -63,7 +63,7 @@ def _is_plain(value: Any, *, any_key: bool) -> bool:
     else:
         items = cast("list[Any]", value) if isinstance(value, (list, tuple)) else (value,)
     for item in items:
-        kind = type(item)
+        kind: Any = item.__class__
         if kind in _NEVER_RESPELT:
             continue
         if kind is float:

@@ -17,7 +17,7 @@ from pokayoke.core.admission import Approval, Request, charges, fingerprint
 from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, ToolCall
 from pokayoke.core.contract import Contract
 from pokayoke.core.gate import stop_reason_for
-from pokayoke.core.judge import Judged, Scene, judging
+from pokayoke.core.judge import Judged, Scene, identity_of, judging
 from pokayoke.core.ledger import Answer, Claim, ledger_key, no_scope
 from pokayoke.core.outcome import already_done, from_ledger, refused
 from pokayoke.core.plan import Plan
@@ -52,7 +52,7 @@ def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcom
         scope = scene.scope(plan.contract)
         if scope is None:
             return (yield from _refuse(judged, scene, no_scope(judged.tool), "ledger"))
-        claim = _claim(judged, plan, arguments, scene, scope)
+        claim = _claim(judged, plan, scene, scope)
     answer = yield from _admitted(judged, plan, scene, claim)
     if answer.kind != "execute":
         return (yield from _answered(judged, plan, scene, answer, claim))
@@ -84,13 +84,10 @@ def leave(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> Gener
     return outcome
 
 
-def _claim(judged: Judged, plan: Plan, arguments: dict[str, Any], scene: Scene, scope: tuple[str, str]) -> Claim:
+def _claim(judged: Judged, plan: Plan, scene: Scene, scope: tuple[str, str]) -> Claim:
     contract = plan.contract
-    identity: Any = arguments
-    if contract.identity is not None:
-        identity = {name: arguments.get(name) for name in contract.identity}
     return Claim(
-        key=ledger_key(scope, contract.name, identity, occurrence=judged.call.occurrence),
+        key=ledger_key(scope, contract.name, identity_of(judged, contract), occurrence=judged.call.occurrence),
         args_hash=judged.args_hash,
         claim_id=scene.ident,
         tool=contract.name,

@@ -190,7 +190,8 @@ def _checked(call: ToolCall, plan: Plan, reading: Reading, prepared: Prepared) -
         call,
         plan,
         arguments=prepared.value,
-        args_hash=digest(canonical(prepared.value, dumped)),
+        # Only an effect needs one hash for 1 and 1.0; reads are never ledgered.
+        args_hash=digest(dumped if plan.contract.effect == "read" else canonical(prepared.value, dumped)),
         dumped=dumped,
         refusal=findings[0] if findings else None,
         room="check" if findings else "gate",
@@ -222,6 +223,14 @@ def _monitored(judged: Judged) -> Judged:
         data={"code": judged.refusal.code},
     )
     return msgspec.structs.replace(judged, refusal=None, room="gate", notes=(note, *judged.findings), also=())
+
+
+def identity_of(judged: Judged, contract: Contract) -> str:
+    """Digest of the identity arguments: what makes two calls of a tool mean the same thing."""
+    if contract.identity is None:
+        return judged.args_hash
+    arguments = judged.arguments or {}
+    return digest(canonical({name: arguments.get(name) for name in contract.identity}))
 
 
 def _signature(call: ToolCall) -> str:

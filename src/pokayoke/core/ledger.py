@@ -8,12 +8,12 @@ execution that is not proven safe, or a completed record that changes.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from pokayoke.core.call import Finding
-from pokayoke.core.canonical import canonical, digest
+from pokayoke.core.canonical import digest, dump
 
 CODES: dict[str, str] = {
     "in_progress": "the same write is running in another call right now",
@@ -114,7 +114,7 @@ EXECUTE = Answer("execute")
 def ledger_key(
     scope: tuple[str, str],
     effect_name: str,
-    identity: Any,
+    identity: str,
     *,
     occurrence: int = 0,
     epoch: int = 0,
@@ -125,11 +125,11 @@ def ledger_key(
         scope: kind and id, such as `("run", "r-1")`: equal calls in other scopes are other effects.
         effect_name: the contract's name. The version is left out on purpose: a roll-back between an
             attempt and its retry must not change the key.
-        identity: the identity arguments (all arguments where the contract names none).
+        identity: digest of the canonical identity arguments (of all where the contract names none).
         occurrence: 0 for the first; a wanted repetition carries another number.
         epoch: raised on purpose to start anew.
     """
-    return digest(canonical(["pk1", *scope, effect_name, epoch, occurrence, identity]))
+    return digest(dump(["pk1", *scope, effect_name, epoch, occurrence, identity]))
 
 
 def claim(record: Record | None, wish: Claim) -> tuple[Record | None, Answer]:

@@ -15,8 +15,8 @@ import msgspec
 from pokayoke.core import event
 from pokayoke.core.admission import Approval
 from pokayoke.core.call import Finding, Happened, Outcome, Status
-from pokayoke.core.canonical import canonical, digest, dump
-from pokayoke.core.judge import Judged, Scene
+from pokayoke.core.canonical import digest, dump
+from pokayoke.core.judge import Judged, Scene, identity_of
 from pokayoke.core.lastgood import degraded_value, may_keep
 from pokayoke.core.ledger import Claim, Settlement, Settling
 from pokayoke.core.outcome import trust_of
@@ -119,7 +119,7 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
     elif stored is not None and may_keep(contract, checked):
         scene.last_good.put(scene.tenant, contract.id, judged.args_hash, stored, now=scene.now)
     if scene.view.state.taints:
-        identity = _identity(entered)
+        identity = identity_of(entered.judged, entered.plan.contract)
         yield Mark(lambda state: unlatch(state, contract.name, identity))
     text = yield from _shown(entered, scene, checked)
     notes = (*judged.notes, *checked.findings, *checked.notes)
@@ -162,7 +162,7 @@ def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Gene
     reason = event.reason_of(checked.findings[0])
     if entered.claim is not None:
         yield from _settle(entered, scene, "completed", output_ok=False, failure=reason)
-    taint = Taint(contract.name, _identity(entered), scene.step, reason)
+    taint = Taint(contract.name, identity_of(entered.judged, entered.plan.contract), scene.step, reason)
     stops = policy.on_invalid_output == "fail_closed"
     review = _review(entered, scene, reason) if policy.on_invalid_output == "human_review" else None
     before, after = yield Mark(lambda state: _tainted(state, taint, stops=stops), review)
@@ -340,14 +340,6 @@ def _tainted(state: RunState, taint: Taint, *, stops: bool) -> RunState:
     return worsen(state, "stopped", "invalid_tool_output") if stops else state
 
 
-def _identity(entered: Entered) -> str:
-    """Digest of the identity arguments: what makes two calls of a tool ask for the same thing."""
-    names = entered.plan.contract.identity
-    if names is None:
-        return entered.judged.args_hash
-    return digest(canonical({name: entered.arguments.get(name) for name in names}))
-
-
 def _review(entered: Entered, scene: Scene, reason: str) -> Approval:
     """The question to a person that goes with an invalid output: may writes go on?"""
     contract, judged = entered.plan.contract, entered.judged
@@ -357,7 +349,7 @@ def _review(entered: Entered, scene: Scene, reason: str) -> Approval:
         fingerprint=mark,
         tool=contract.name,
         contract=contract.id,
-        arguments={"reason": reason, "identity": _identity(entered)},
+        arguments={"reason": reason, "identity": identity_of(entered.judged, entered.plan.contract)},
         run_id=scene.run_id,
         asked_at=scene.now,
         expires_at=scene.now + scene.snapshot.policy.approvals.expires_seconds,

@@ -161,7 +161,7 @@ class Guard:
         self.store.close()
 
     def _install(self, tools: Iterable[Contract], policy: Policy) -> None:
-        given = tuple(tools)
+        given: tuple[Any, ...] = tuple(tools)
         for contract in given:
             if not isinstance(contract, Contract):
                 raise ConfigurationError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import msgspec
@@ -66,7 +66,7 @@ class Progress:
             return self._step
 
     @contextmanager
-    def one_round(self) -> Iterator[None]:
+    def one_round(self) -> Generator[None]:
         """Count everything inside as one round."""
         with self._lock:
             self._rounds += 1

@@ -122,7 +122,7 @@ class Workers:
         try:
             inbox = self._idle.pop()
         except IndexError:
-            inbox = SimpleQueue()
+            inbox = SimpleQueue[Job]()
             threading.Thread(target=self._work, args=(inbox,), name="pokayoke-worker", daemon=True).start()
         inbox.put(job)
         return job
