@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from rapidfuzz.distance import OSA
 
@@ -31,11 +32,11 @@ def nearest_field(wrong: str, fields: Iterable[str], present: Iterable[str]) -> 
         fields: the names the schema knows.
         present: the names the object already has; none of them can be meant.
     """
+    plain = _plain(wrong) if len(wrong) <= _MAX_NAME else ""
+    if not plain:
+        return None
     known = [field for field in fields if field != wrong]
     taken = set(present)
-    plain = _plain(wrong)
-    if not plain or len(wrong) > _MAX_NAME:
-        return None
     alike = [field for field in known if _plain(field) == plain]
     if alike:
         return (alike[0], "equivalent") if len(alike) == 1 and alike[0] not in taken else None
@@ -66,10 +67,12 @@ def _is_slip(wrong: str, field: str) -> bool:
     return OSA.distance(one, other) <= (2 if min(len(one), len(other)) >= _LONG else 1)
 
 
-def _words(name: str) -> list[str]:
-    return [word.lower() for word in _SPACERS.split(name) if word]
+@lru_cache(maxsize=1024)
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in _SPACERS.split(name) if word)
 
 
+@lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
     return "".join(_words(name))
 

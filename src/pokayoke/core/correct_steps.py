@@ -136,6 +136,8 @@ class Work:
     def _settle(self, issue: Issue) -> None:
         """Take the one step that settles an issue, hold it if its class is not allowed, or leave it."""
         steps = list(self._steps(issue))
+        if not steps and self._correctors is None:
+            return
         for kind in _ORDER:
             found = self._declared(issue) if kind == "declared" else [step for step in steps if step.kind == kind]
             accepted = self._accepted(issue, found)

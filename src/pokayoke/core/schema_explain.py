@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pokayoke.core.schema_map import Draft, SchemaMap, is_array, is_object, stands_alone
-from pokayoke.core.schema_problems import MAX_PROBLEMS, Problem, escape, problem_of, short
+from pokayoke.core.schema_problems import (
+    BOUNDS,
+    MAX_PROBLEMS,
+    Problem,
+    escape,
+    nothing_beside,
+    problem_of,
+    short,
+    wording,
+)
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -82,12 +91,16 @@ class Explainer:
             found.extend(self.explain(self.map.targets[id(node)], value, at, level + 1))
             if id(node) in self.map.alone:
                 return found
+        found.extend(islice(self._by_keyword(node, value, at, level), MAX_PROBLEMS - len(found)))
+        return found
+
+    def _by_keyword(self, node: dict[str, Any], value: Any, at: str, level: int) -> Found:
         for keyword, argument in node.items():
             since, until, rule = _RULES.get(keyword, _NO_RULE)
-            if since <= self.version <= until:
-                problems = rule(self, _Place(node, keyword, argument, value, at, level + 1))
-                found.extend(islice(problems, MAX_PROBLEMS - len(found)))
-        return found
+            if not since <= self.version <= until:
+                continue
+            if rule is not _assertion or self.fails(node, keyword, argument, value):
+                yield from rule(self, _Place(node, keyword, argument, value, at, level + 1))
 
     def fits(self, node: dict[str, Any], value: Any) -> bool:
         """Return whether the validator has nothing against a value, asked for a subschema as a whole.
@@ -101,15 +114,15 @@ class Explainer:
         validator = self.checks[key]
         return validator is not None and validator.is_valid(value)
 
-    def fails(self, place: _Place, keyword: str, argument: Any, value: Any) -> bool:
-        """Return whether one keyword, asked alone, refuses a value."""
-        key = (id(place.node), f"{keyword} {argument}" if keyword == "pattern" else keyword)
+    def fails(self, node: dict[str, Any], keyword: str, argument: Any, value: Any) -> bool:
+        """Return whether one keyword of a subschema, asked alone, refuses a value."""
+        key = (id(node), f"{keyword} {argument}" if keyword == "pattern" else keyword)
         validator = self.checks.get(key)
         if validator is None:
             lone = {keyword: argument}
             if self.version == 4 and keyword in ("minimum", "maximum"):  # noqa: PLR2004 - draft 4
                 flag = "exclusiveM" + keyword[1:]
-                lone[flag] = place.node.get(flag, False)
+                lone[flag] = node.get(flag, False)
             validator = self.checks[key] = self.check(lone)
         return not validator.is_valid(value)
 
@@ -133,52 +146,10 @@ Found = Iterator[Problem]
 Rule = Callable[[Explainer, _Place], Found]
 
 
-def _assertion(run: Explainer, place: _Place) -> Found:
-    """One keyword that looks at the value alone."""
-    if run.fails(place, place.keyword, place.argument, place.value):
-        expected, data = _wording(place.keyword, place.argument, place.node)
-        yield place.problem(expected, **data)
-
-
-def _wording(keyword: str, argument: Any, node: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return what an assertion expects, in words, and its data."""
-    if keyword == "type":
-        types: list[str] = [argument] if isinstance(argument, str) else argument
-        return " or ".join(types), {"types": types}
-    if keyword in ("enum", "const"):
-        allowed: list[Any] = argument if keyword == "enum" else [argument]
-        return _one_of(allowed), {"allowed": allowed}
-    if keyword in ("pattern", "format"):
-        words = "text matching the pattern" if keyword == "pattern" else "the format"
-        return f"{words} {short(argument, 80)}", {keyword: argument}
-    if keyword == "uniqueItems":
-        return "items that all differ", {}
-    words = _BOUNDS[keyword]
-    if keyword in ("minimum", "maximum") and node.get("exclusiveM" + keyword[1:]) is True:
-        words = _BOUNDS["exclusiveM" + keyword[1:]]
-    return words.format(short(argument)), {"limit": argument}
-
-
-_BOUNDS = {
-    "minimum": "at least {}",
-    "maximum": "at most {}",
-    "exclusiveMinimum": "more than {}",
-    "exclusiveMaximum": "less than {}",
-    "multipleOf": "a multiple of {}",
-    "minLength": "at least {} characters",
-    "maxLength": "at most {} characters",
-    "minItems": "at least {} items",
-    "maxItems": "at most {} items",
-    "minProperties": "at least {} properties",
-    "maxProperties": "at most {} properties",
-}
-
-
-def _one_of(values: list[Any]) -> str:
-    """Name the allowed values, as many as stay readable."""
-    shown = [short(value, 40) for value in values[:12]]
-    more = f" (and {len(values) - 12} more)" if len(values) > 12 else ""  # noqa: PLR2004 - as above
-    return (f"one of {', '.join(shown)}" if len(values) != 1 else shown[0]) + more
+def _assertion(_run: Explainer, place: _Place) -> Found:
+    """One keyword that looks at the value alone, and has failed."""
+    expected, data = wording(place.keyword, place.argument, place.node)
+    yield place.problem(expected, **data)
 
 
 def _required(_run: Explainer, place: _Place) -> Found:
@@ -210,7 +181,7 @@ def _pattern_properties(run: Explainer, place: _Place) -> Found:
     if is_object(place.value):
         for pattern, schema in place.argument.items():
             for name, item in place.value.items():
-                if not run.fails(place, "pattern", pattern, name):
+                if not run.fails(place.node, "pattern", pattern, name):
                     yield from run.explain(schema, item, place.at + escape(name), place.level)
 
 
@@ -221,7 +192,7 @@ def _extra_names(run: Explainer, place: _Place) -> list[str]:
     return [
         name
         for name in place.value
-        if name not in named and all(run.fails(place, "pattern", pattern, name) for pattern in patterns)
+        if name not in named and all(run.fails(place.node, "pattern", pattern, name) for pattern in patterns)
     ]
 
 
@@ -236,11 +207,8 @@ def _leftover_names(run: Explainer, place: _Place, names: list[str]) -> Found:
         for name in names:
             yield from run.explain(place.argument, place.value[name], place.at + escape(name), place.level)
     elif names:
-        allowed = list(place.node.get("properties", {}))
-        expected = f"no property beside {', '.join(short(name) for name in allowed[:12])}" if allowed else "no property"
-        if len(allowed) > 12:  # noqa: PLR2004 - as many as stay readable
-            expected += f" (and {len(allowed) - 12} more)"
-        yield place.problem(expected, names, unexpected=names, allowed=allowed)
+        allowed = tuple(place.node.get("properties", {}))
+        yield place.problem(nothing_beside(allowed), names, unexpected=names, allowed=list(allowed))
 
 
 def _unevaluated_properties(run: Explainer, place: _Place) -> Found:
@@ -385,7 +353,7 @@ def _none_fits(place: _Place, problems: list[Problem]) -> Problem:
 _ANY = (4, 9)
 _RULES: dict[str, tuple[int, int, Rule]] = {
     **dict.fromkeys(("type", "enum", "pattern", "format", "uniqueItems"), (*_ANY, _assertion)),
-    **{keyword: (*_ANY, _assertion) for keyword in _BOUNDS if not keyword.startswith("exclusive")},
+    **{keyword: (*_ANY, _assertion) for keyword in BOUNDS if not keyword.startswith("exclusive")},
     "const": (6, 9, _assertion),
     "exclusiveMinimum": (6, 9, _assertion),
     "exclusiveMaximum": (6, 9, _assertion),

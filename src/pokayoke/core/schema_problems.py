@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any, cast
 
@@ -132,3 +133,51 @@ def problem_of(  # noqa: PLR0917 - the fields of a problem, in their order
     """Return a problem with its sentence."""
     got = short(value)
     return Problem(at, keyword, expected, got, f"{at or 'the value'}: expected {expected}, got {got}", data, schema)
+
+
+def wording(keyword: str, argument: Any, node: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return what an assertion expects, in words, and its data."""
+    if keyword == "type":
+        types: list[str] = [argument] if isinstance(argument, str) else argument
+        return " or ".join(types), {"types": types}
+    if keyword in ("enum", "const"):
+        allowed: list[Any] = argument if keyword == "enum" else [argument]
+        return _one_of(allowed), {"allowed": allowed}
+    if keyword in ("pattern", "format"):
+        words = "text matching the pattern" if keyword == "pattern" else "the format"
+        return f"{words} {short(argument, 80)}", {keyword: argument}
+    if keyword == "uniqueItems":
+        return "items that all differ", {}
+    words = BOUNDS[keyword]
+    if keyword in ("minimum", "maximum") and node.get("exclusiveM" + keyword[1:]) is True:
+        words = BOUNDS["exclusiveM" + keyword[1:]]
+    return words.format(short(argument)), {"limit": argument}
+
+
+BOUNDS = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "minProperties": "at least {} properties",
+    "maxProperties": "at most {} properties",
+}
+
+
+def _one_of(values: list[Any]) -> str:
+    """Name the allowed values, as many as stay readable."""
+    shown = [short(value, 40) for value in values[:12]]
+    more = f" (and {len(values) - 12} more)" if len(values) > 12 else ""  # noqa: PLR2004 - as above
+    return (f"one of {', '.join(shown)}" if len(values) != 1 else shown[0]) + more
+
+
+@lru_cache(maxsize=256)
+def nothing_beside(allowed: tuple[str, ...]) -> str:
+    """Name the properties of a closed object, as many as stay readable."""
+    more = f" (and {len(allowed) - 12} more)" if len(allowed) > 12 else ""  # noqa: PLR2004 - as above
+    return (f"no property beside {', '.join(map(short, allowed[:12]))}" if allowed else "no property") + more
