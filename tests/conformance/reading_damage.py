@@ -18,7 +18,8 @@ DAMAGES: dict[str, Damage] = {}
 
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null|[{}\[\]:,]|\s+')
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-NUMBER = re.compile(r'(?<=[:\[,\s])-?\d[\d.eE+-]*(?=[,}\]\s])')
+LITERALS = re.compile(r"True|False|None|['\"].*|")
+NUMBER = re.compile(r"(?<=[:\[,\s])-?\d[\d.eE+-]*(?=[,}\]\s])")
 
 
 def damage(function: Damage) -> Damage:
@@ -177,7 +178,9 @@ def elided_middle(value, rng):
 def sentence_in_the_middle(value, rng):
     """The model thinks aloud between two tokens."""
     parts = tokens(value, rng)
-    parts.insert(rng.randrange(1, len(parts)), rng.choice([" hmm, let me see ", "\nNote: check this\n", " (the user said so) "]))
+    parts.insert(
+        rng.randrange(1, len(parts)), rng.choice([" hmm, let me see ", "\nNote: check this\n", " (the user said so) "])
+    )
     return "".join(parts)
 
 
@@ -260,10 +263,10 @@ def sign_inserted(value, rng):
 
 @damage
 def two_signs_lost(value, rng):
-    """Two structural signs are gone."""
+    """Two brackets or colons are gone (a comma between digits would be gone without a trace)."""
     parts = tokens(value, rng)
     for _ in range(2):
-        del parts[rng.choice([index for index, part in enumerate(parts) if part in "{}[]:,"])]
+        del parts[rng.choice([index for index, part in enumerate(parts) if part in "{}[]:"])]
     return "".join(parts)
 
 
@@ -380,7 +383,9 @@ def string_tail_lost(value, rng):
 def html_entities(value, rng):
     """Escaped for a web page."""
     text = written(value, rng)
-    return rng.choice([html.escape(text), text.replace('"', "&quot;"), text.replace('"', "&#34;"), text.replace(" ", "&nbsp;")])
+    return rng.choice(
+        [html.escape(text), text.replace('"', "&quot;"), text.replace('"', "&#34;"), text.replace(" ", "&nbsp;")]
+    )
 
 
 @damage
@@ -448,7 +453,11 @@ def thousands_separators(value, rng):
 def units(value, rng):
     """Numbers with their unit."""
     return replace_number(
-        value, rng, lambda text: rng.choice([f"{text}kg", f"{text} km", f"${text}", f"{text}%", f"{text}n", f"{text}L", f"~{text}"])
+        value,
+        rng,
+        lambda text: rng.choice(
+            [f"{text}kg", f"{text} km", f"${text}", f"{text}%", f"{text}n", f"{text}L", f"~{text}"]
+        ),
     )
 
 
@@ -456,7 +465,11 @@ def units(value, rng):
 def sums(value, rng):
     """Something to work out."""
     return replace_number(
-        value, rng, lambda text: rng.choice([f"{text}+1", f"{text} // 2", f"{text}/2", f"2**{text}", f"({text})", f"-({text})", f"{text} - 1"])
+        value,
+        rng,
+        lambda text: rng.choice(
+            [f"{text}+1", f"{text} // 2", f"{text}/2", f"2**{text}", f"({text})", f"-({text})", f"{text} - 1"]
+        ),
     )
 
 
@@ -464,7 +477,11 @@ def sums(value, rng):
 def odd_numbers(value, rng):
     """Other spellings, of other numbers."""
     return replace_number(
-        value, rng, lambda text: rng.choice([f"0{text}", f"{text}.", f".{text}", f"0x{text}", f"{text}e", f"--{text}", f"{text}.0.1"])
+        value,
+        rng,
+        lambda text: rng.choice(
+            [f"0{text}", f"{text}.", f".{text}", f"0x{text}", f"{text}e", f"--{text}", f"{text}.0.1"]
+        ),
     )
 
 
@@ -477,9 +494,13 @@ def no_number(value, rng):
 
 @damage
 def bare_words(value, rng):
-    """A string without its quotes."""
+    """A string without its quotes (one that reads as another literal then is left alone)."""
     text = written(value, rng)
-    found = [m for m in STRING.finditer(text) if not re.match(r"\s*:", text[m.end() :]) and len(m.group()) > 2]
+    found = [
+        m
+        for m in STRING.finditer(text)
+        if not re.match(r"\s*:", text[m.end() :]) and not LITERALS.fullmatch(m.group()[1:-1])
+    ]
     if not found:
         return None
     spot = rng.choice(found)
@@ -490,7 +511,24 @@ def bare_words(value, rng):
 def references(value, rng):
     """A variable, a template or a call instead of a value."""
     key = rng.choice(list(value))
-    word = rng.choice(["${x}", "{{x}}", "$x", "x[0]", "f(1)", "<x>", "self.x", "x or 1", "@x", "%s", "{x}", 'os.environ["X"]', 'f"{x}"', "b'x'"])
+    word = rng.choice(
+        [
+            "${x}",
+            "{{x}}",
+            "$x",
+            "x[0]",
+            "f(1)",
+            "<x>",
+            "self.x",
+            "x or 1",
+            "@x",
+            "%s",
+            "{x}",
+            'os.environ["X"]',
+            'f"{x}"',
+            "b'x'",
+        ]
+    )
     return json.dumps({**value, key: "\0"}, ensure_ascii=False).replace('"\\u0000"', word)
 
 
@@ -514,7 +552,7 @@ def comment_swallows(value, rng):
     """A line comment in a text whose line breaks were lost."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     lines = text.split("\n")
-    lines[rng.randrange(len(lines))] += rng.choice(["  // as asked", "  # default", " // see \"notes\""])
+    lines[rng.randrange(len(lines))] += rng.choice(["  // as asked", "  # default", ' // see "notes"'])
     return " ".join(lines)
 
 
@@ -523,7 +561,7 @@ def comment_swallows_one(value, rng):
     """A line comment whose own line break was lost."""
     lines = json.dumps(value, ensure_ascii=False, indent=2).split("\n")
     at = rng.randrange(len(lines) - 1)
-    lines[at] += rng.choice(["  // as asked ", "  # default ", "  // it's \"so\" "]) + lines.pop(at + 1)
+    lines[at] += rng.choice(["  // as asked ", "  # default ", '  // it\'s "so" ']) + lines.pop(at + 1)
     return "\n".join(lines)
 
 
@@ -543,7 +581,12 @@ def comment_for_the_rest(value, rng):
         return None
     kept = dict(list(value.items())[: rng.randrange(1, len(value))])
     text = json.dumps(kept, ensure_ascii=False, indent=2)
-    return text[:-2] + rng.choice([",", ""]) + rng.choice(["\n  // ... more fields", "\n  /* rest omitted */", "\n  # remaining as before"]) + "\n}"
+    return (
+        text[:-2]
+        + rng.choice([",", ""])
+        + rng.choice(["\n  // ... more fields", "\n  /* rest omitted */", "\n  # remaining as before"])
+        + "\n}"
+    )
 
 
 # ------------------------------------------------------------------ other notations

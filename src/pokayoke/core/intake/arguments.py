@@ -185,8 +185,8 @@ class _Intake:
             return refused(flaw, reader.list_comma or end, (value,))
         if opened or surplus is not None or reader.unclosed:
             return self.by_schema(reader, value, opened=opened, surplus=surplus)
-        if any(may_lack_member(self.declared, value, members) for members in reader.dangling):
-            return _known("edited", value, tuple(reader.repairs), reason="dangling_comma", position=end)
+        if any(may_lack_member(self.declared, value, members) for members in reader.uneven):
+            return _known("edited", value, tuple(reader.repairs), reason="uneven_commas", position=end)
         return _known("lossless", value, tuple(reader.repairs), canonical=dump)
 
     def strict_inside(self, text: str, start: int) -> tuple[dict[str, Any], bytes, int] | None:

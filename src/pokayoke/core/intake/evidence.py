@@ -59,24 +59,32 @@ def _node(schema: Any) -> dict[str, Any]:
     return cast(dict[str, Any], schema) if isinstance(schema, dict) else {}
 
 
-def may_lack_member(raw: Any, value: Any, target: dict[str, Any]) -> bool:
-    """Return whether the schema declares a property that is absent from one object inside a value.
+def may_lack_member(raw: Any, value: dict[str, Any], target: dict[str, Any]) -> bool:
+    """Return whether, by its schema, a member may be missing from one object inside a value.
+
+    That is so if a declared property is absent, or if an inner object is free to hold anything. (A schema
+    that declares nothing at the top knows nothing: then the text alone counts.)
 
     Args:
         raw: the schema of `value`, as it was written.
         value: where to look for the object.
         target: the object, found by identity.
     """
-    node = _node(raw)
-    properties = _node(node.get("properties"))
+    properties = _node(_node(raw).get("properties"))
     if value is target:
         return not properties.keys() <= target.keys()
+    return any(_lacks(properties.get(name), child, target) for name, child in value.items())
+
+
+def _lacks(schema: Any, value: Any, target: dict[str, Any]) -> bool:
+    node = _node(schema)
+    if value is target:
+        declared = _node(node.get("properties"))
+        return not declared or not declared.keys() <= target.keys()
     if isinstance(value, dict):
-        members = cast(dict[str, Any], value)
-        return any(may_lack_member(properties.get(name), child, target) for name, child in members.items())
+        return may_lack_member(node, cast(dict[str, Any], value), target)
     if isinstance(value, list):
-        items = cast(list[object], value)
-        return any(may_lack_member(node.get("items"), child, target) for child in items)
+        return any(_lacks(node.get("items"), child, target) for child in cast(list[object], value))
     return False
 
 

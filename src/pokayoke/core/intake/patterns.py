@@ -51,7 +51,9 @@ INNER_QUOTED = re.compile(rf'(?<=\w[ (])"(?=[^\s,:{{}}\[\]"])({_PLAIN})(?<=[^\s,
 ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 NEEDLESS_ESCAPES = frozenset("'_$")
 HEX4 = re.compile(r"[0-9A-Fa-f]{4}").match
-PYTHON_ESCAPE = re.compile(r"x([0-9A-Fa-f]{2})|U000([0-9A-Fa-f]{5})").match
+CUT_HEX = re.compile(r"[0-9A-Fa-f]{0,3}\Z").match
+CUT_LOW = re.compile(r"(?:\\(?:u[0-9A-Fa-f]{0,3})?)?\Z").match
+PYTHON_ESCAPE = re.compile(r"x([0-9A-Fa-f]{2})|U00([0-9A-Fa-f]{6})").match
 
 WORDS: dict[str, bool | None] = {
     "true": True,

@@ -31,10 +31,10 @@ class Reader(Scanner):
         unclosed: True once the text ended after a whole value with brackets still open.
         list_comma: offset of a trailing comma in a list, or None.
         commaless: True once a container with members had no trailing comma.
-        dangling: the objects whose last line ends with a comma.
+        uneven: the objects that have a comma too many before their last line, or one too few before another.
     """
 
-    __slots__ = ("_depth", "_max_depth", "commaless", "dangling", "list_comma", "unclosed")
+    __slots__ = ("_depth", "_joined", "_max_depth", "commaless", "list_comma", "unclosed", "uneven")
 
     def __init__(self, text: str, *, max_depth: int) -> None:
         """Start at nothing."""
@@ -42,8 +42,9 @@ class Reader(Scanner):
         self.unclosed = False
         self.list_comma: int | None = None
         self.commaless = False
-        self.dangling: list[dict[str, Any]] = []
+        self.uneven: list[dict[str, Any]] = []
         self._depth = 0
+        self._joined = False
         self._max_depth = max_depth
 
     # ------------------------------------------------------------- containers
@@ -75,6 +76,9 @@ class Reader(Scanner):
                     key = single_key
                     self.repair("single_quotes")
                 value = string if string is not None else self._scalar(single, integer, number, word, start)
+            if self._joined:
+                self.uneven.append(members)
+                self._joined = False
             if key in members:
                 self._same(members[key], value, start)
             members[key] = value
@@ -147,7 +151,7 @@ class Reader(Scanner):
             indent = len(gap) - gap.rfind("\n") - 1
             if gap.count("\n") != 1 or (indent and indent >= len(layout[1])):
                 raise Refusal("misplaced_comma", closer)
-            self.dangling.append(members)
+            self.uneven.append(members)
         self.repair("trailing_comma")
 
     def _expect_more(self, sign: str, position: int, *, comma: bool) -> None:
@@ -183,6 +187,7 @@ class Reader(Scanner):
             if text[position - 2] == ",":  # "text,"<line break>: the comma went inside the quote
                 raise Refusal("lost_comma", position)
             self.repair("missing_comma")
+            self._joined = True
             return ",", position
         start, position = position, self.space(position)
         sign = text[position : position + 1]
@@ -244,6 +249,8 @@ class Reader(Scanner):
         found = p.WORD(text, position)
         if found is None:
             sign = text[position]
+            if text[position:] in ("-", "+"):
+                raise Refusal("cut_in_number", position)
             if sign in ",:}])":
                 raise Refusal("lost_value", position)
             raise Refusal(_NO_VALUE_SIGNS.get(sign, "unexpected"), position)

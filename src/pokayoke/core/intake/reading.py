@@ -56,7 +56,6 @@ REFUSALS: dict[str, tuple[Grade, str]] = {
     "cut_in_string": ("lossy", "the text ends inside a string, or a closing quote is missing"),
     "cut_in_word": ("lossy", "the text ends inside a word"),
     "cut_message": ("lossy", "the message was cut off by its length limit"),
-    "dangling_comma": ("edited", "a comma ends the last line, and a property of the schema is absent"),
     "duplicate_key": ("lossy", "a key appears twice with different values"),
     "edit_suggested": ("edited", "one missing sign would make the text fit the schema"),
     "ellipsis": ("lossy", "dots stand where values were left out"),
@@ -89,6 +88,10 @@ REFUSALS: dict[str, tuple[Grade, str]] = {
     "too_long": ("lossy", "the text is too long"),
     "trailing_comma_in_list": ("ambiguous", "a comma stands at the end of a list, where an item may be lost"),
     "trailing_text": ("lossy", "there is text around the object that may belong to it"),
+    "uneven_commas": (
+        "edited",
+        "a comma is missing or surplus at a line break, and a property of the schema is absent",
+    ),
     "unexpected": ("lossy", "there is a sign that belongs to no value"),
     "unknown_envelope": ("lossy", "beside name and arguments the call has members that belong to neither"),
 }

@@ -122,13 +122,13 @@ class Scanner:
         text = self.text
         found = p.HEX4(text, position)
         if found is None:
-            raise Refusal("cut_in_escape" if len(text) < position + 4 else "bad_escape", position - 2)
+            raise Refusal("cut_in_escape" if p.CUT_HEX(text, position) else "bad_escape", position - 2)
         code = int(found[0], 16)
         if not 0xD800 <= code < 0xE000:  # noqa: PLR2004 - the surrogates
             return chr(code), position + 4
         low = p.HEX4(text, position + 6) if text.startswith("\\u", position + 4) else None
         if code >= 0xDC00 or low is None or not 0xDC00 <= int(low[0], 16) < 0xE000:  # noqa: PLR2004
-            raise Refusal("cut_in_escape" if len(text) < position + 10 else "lone_surrogate", position - 2)
+            raise Refusal("cut_in_escape" if p.CUT_LOW(text, position + 4) else "lone_surrogate", position - 2)
         return chr(0x10000 + ((code - 0xD800) << 10) + int(low[0], 16) - 0xDC00), position + 10
 
     # ------------------------------------------------------------- between the values
@@ -162,9 +162,9 @@ class Scanner:
             return
         if p.LEFT_OUT(comment):
             raise Refusal("ellipsis", position)
-        if comment.count('"') % 2 or (p.SWALLOWED_BLOCK if block else p.SWALLOWED)(comment):
-            raise Refusal("comment_holds_data", position)
         if not block and comment.lstrip()[:1] in _OPERAND_STARTS:
             before = self.text[max(0, position - _NEAR) : position].rstrip()
             if before[-1:].isdigit():  # 5 // 2 is a division
                 raise Refusal("expression", position)
+        if comment.count('"') % 2 or (p.SWALLOWED_BLOCK if block else p.SWALLOWED)(comment):
+            raise Refusal("comment_holds_data", position)

@@ -36,7 +36,8 @@ _START = re.compile(
 _RESYNC = re.compile(r"</?(?:tool_call|function_call|function)\b|<\|(?:call|im_start|start|eom_id|eot_id)\|>")
 _HINT = re.compile(r"""["'](?:name|tool|tool_name|function|function_name|arguments|args|parameters)["']\s*:""")
 _NAMED = re.compile(rf"""["'](?:name|tool|tool_name|function|function_name)["']\s*:\s*["']({_NAME})["']""")
-_BETWEEN = re.compile(r"[\s,;\[\]]*+").fullmatch
+_BETWEEN = " \t\r\n,;"
+"""What separates calls."""
 
 
 def read_calls(
@@ -94,8 +95,8 @@ def _rest(text: str, spans: list[tuple[int, int]]) -> str:
     pieces: list[str] = []
     position = 0
     for start, end in [*sorted(set(spans)), (len(text), len(text))]:
-        piece = strip_markup(text[position:start])[0] if spans else text[position:start]
-        if not _BETWEEN(piece):
+        piece = strip_markup(text[position:start])[0].strip(_BETWEEN) if spans else text[position:start]
+        if piece:
             pieces.append(piece)
         position = max(position, end)
     return "\n".join(pieces).strip()
@@ -229,21 +230,23 @@ class _Finder:
         leading = listed or self.leading
         found, end, name, refusal = self._python_calls(start, listed=listed)
         if refusal is not None:
+            names = [*found, (name, None)] if name else found
             guessed = leading and self.known is None and refusal.reason.startswith(("cut", "lost"))
-            if not guessed and (self.known is None or name not in self.known):
+            if not guessed and (self.known is None or self.known.isdisjoint(call for call, _ in names)):
                 return opened
-            for call in [*(call.name for call in found), name]:
+            for call, _ in names:
                 self._add(call, refused(refusal.reason, refusal.position), start, len(self.text))
             return len(self.text)
-        if self.known is not None and not leading and not self.known.issuperset(call.name for call in found):
+        if self.known is not None and not leading and not self.known.issuperset(call for call, _ in found):
             return opened
-        self.calls.extend(found)
+        for call, reading in found:
+            self._add(call, reading, start, end)
         return end
 
-    def _python_calls(self, start: int, *, listed: bool) -> tuple[list[ReadCall], int, str, Refusal | None]:
-        """Read calls from `start` on: those that are whole, where they end, the last name, what stopped it."""
+    def _python_calls(self, start: int, *, listed: bool) -> tuple[list[tuple[str, Reading]], int, str, Refusal | None]:
+        """Read calls from `start` on: those that are whole, where they end, the broken one, what stopped it."""
         text, reader = self.text, Reader(self.text, max_depth=self.max_depth)
-        found: list[ReadCall] = []
+        found: list[tuple[str, Reading]] = []
         name, position = "", start + listed
         try:
             while True:
@@ -253,8 +256,8 @@ class _Finder:
                     return found, position, name, Refusal("not_read", position)
                 name = call[1]
                 value, end = read_keywords(reader, call.end())
-                found.append(ReadCall(name=name, reading=_call_reading(reader, value), span=(position, end)))
-                position = reader.space(end)
+                found.append((name, _call_reading(reader, value)))
+                name, position = "", reader.space(end)
                 sign = text[position : position + 1]
                 if not listed or sign != ",":
                     break

@@ -18,7 +18,11 @@ _FENCE = re.compile(r"`{3,}[A-Za-z0-9_+-]{0,20}|\A`(?!`)|(?<!`)`\Z")
 _SIGNS = re.compile(r"[{}\[\]]")
 _KEYED = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:""").match
 _LABEL = re.compile(r"(?:\A|\n)[ \t]*([\"']?)([\w.$-]+)\1[ \t]*[:=][ \t]*\Z").search
-_NEUTRAL_LABELS = frozenset({"arguments", "args", "parameters", "params", "json", "output", "answer", "result"})
+_NEUTRAL_LABELS = frozenset({"args", "arguments", "here", "json"})
+_MEMBER = re.compile(
+    r"^[ \t]*([\"']?)[\w.$-]+\1[ \t]*[:=][ \t]*(?:[\"'\d-]|true\b|false\b|null\b)", re.MULTILINE
+).search
+"""A line that reads like a member: a name, a sign, a value."""
 _OPEN_ENDS = tuple(",([{\"'=\\")
 
 
@@ -42,7 +46,7 @@ def find_object(reader: Reader, names: frozenset[str]) -> tuple[int, bool]:
         return start, True
     brace = text.find("{", start)
     bracket = text.find("[", start)
-    if sign and sign in "\"'“‘" and not _quotes_balance(text, start, brace):
+    if sign and sign in "\"'“‘" and (brace == start + 1 or not _quotes_balance(text, start, brace)):
         return start, False
     if brace < 0:
         if sign == "[":
@@ -89,7 +93,7 @@ def _judge_before(reader: Reader, stripped: str, brace: int, names: frozenset[st
     label = _LABEL(stripped)
     if label and (label[1] or label[2] in names or label[2].lower() not in _NEUTRAL_LABELS):
         raise Refusal("trailing_text", brace)
-    if stripped.endswith(('":', "':")):
+    if stripped.endswith(('":', "':")) or _MEMBER(stripped):
         raise Refusal("trailing_text", brace)
     reader.repair("prose")
 
@@ -112,6 +116,8 @@ def unwrap_after(reader: Reader, end: int) -> int | None:
     if _SIGNS.search(stripped) is None and text[end] not in ",:\"'“‘":
         if stripped[0] in ".…" and LEFT_OUT(stripped[:200]):
             raise Refusal("ellipsis", end)
+        if _MEMBER(stripped):
+            raise Refusal("trailing_text", end)
         if text[end] not in ".;!<`" and "\n" not in text[after:end]:  # goes on in the same line
             raise Refusal("trailing_text", end)
         reader.repair("prose")

@@ -1,0 +1,518 @@
+"""Argument texts: which repairs are proven, which refusals are named, and that nothing else is handed out."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.core.intake import REFUSALS, REPAIRS, from_value, read_arguments
+from pokayoke.core.intake import arguments as module
+from pokayoke.core.schema import compile_schema
+from pokayoke.errors import ContractError
+
+FLAT = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+NESTED = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "integer"},
+        "in": {"type": "object", "properties": {"x": {"type": "integer"}}, "additionalProperties": False},
+    },
+    "additionalProperties": False,
+}
+AB = {"a": 1, "b": "x"}
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**25), 10**25)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(st.text(max_size=6), JSON_VALUES, max_size=5)
+
+
+def same(first, second):
+    """Equal with types: 1, 1.0 and True are three values."""
+    return json.dumps(first) == json.dumps(second)
+
+
+LOSSLESS = [
+    ("\ufeff{'a': 1}", {"a": 1}, "byte_order_mark single_quotes"),
+    ("```json\n" + '{"a": 1}' + "\n```", {"a": 1}, "code_fence"),
+    ('```{"a": 1}```', {"a": 1}, "code_fence"),
+    ('`{"a": 1}`', {"a": 1}, "code_fence"),
+    ('<tool_call>\n{"a": 1}\n</tool_call>', {"a": 1}, "tags"),
+    ('<|python_tag|>{"a": 1}<|eom_id|>', {"a": 1}, "tags"),
+    ('[TOOL_CALLS] {"a": 1}', {"a": 1}, "tags"),
+    ('I will call "find" with\n{"a": 1}\nDone.', {"a": 1}, "prose"),
+    ('"Find" it is: {"a": 1}', {"a": 1}, "prose"),
+    ('Arguments: {"a": 1}', {"a": 1}, "prose"),
+    ('{"a": 1};', {"a": 1}, ""),
+    ('{"a": 1}. That is all', {"a": 1}, "prose"),
+    ('{"a": 1,}', {"a": 1}, "trailing_comma"),
+    ('{\n  "a": 1,\n}', {"a": 1}, "trailing_comma"),
+    ('{"a": [1, 2,], "b": {"c": [],},}', {"a": [1, 2], "b": {"c": []}}, "trailing_comma"),
+    ("{'a': 'it\\'s', 'b': 'say \"hi\"', 'c': '\\x41\\u0042\\U0001F600\\\\'}", None, "single_quotes python_escape"),
+    ("{'a': ['x', True, None, 1.5, False]}", {"a": ["x", True, None, 1.5, False]}, "single_quotes python_word"),
+    ('{"a": True , "b": [None]}', {"a": True, "b": [None]}, "python_word"),
+    ('{"a" : True\n}', {"a": True}, "python_word"),
+    ("{a: 1, $b_2 : {c: null}}", {"a": 1, "$b_2": {"c": None}}, "unquoted_key"),
+    ('{"a": 1, // one\n "b": 2 /* "two" */ # three\n}', {"a": 1, "b": 2}, "comment"),
+    ('{#\n"a": 1}', {"a": 1}, "comment"),
+    ('{"a": "x" // a "good" word\n}', {"a": "x"}, "comment"),
+    ('{"a": 5 // minutes\n}', {"a": 5}, "comment"),
+    ('{"a": 1\n "b": 2}', {"a": 1, "b": 2}, "missing_comma"),
+    ('{"a": "x"\n "b": {"c": []}\n\n\t"d": 1}', {"a": "x", "b": {"c": []}, "d": 1}, "missing_comma"),
+    ('{"a": true\n "b": 2}', {"a": True, "b": 2}, "missing_comma"),
+    ("{“a”: “b \\n c”, “d”: 1}", {"a": "b \n c", "d": 1}, "smart_quotes"),
+    ("{‘a’: ‘b’}", {"a": "b"}, "smart_quotes"),
+    ('{"a": "one\ntwo\tthree\nfour"}', {"a": "one\ntwo\tthree\nfour"}, "raw_control_character"),
+    ('{"a": "line\nline\n"}', {"a": "line\nline\n"}, "raw_control_character"),
+    ('{"a": "it\\\'s \\_x_ \\$5"}', {"a": "it's _x_ $5"}, "extra_escape"),
+    ('{\xa0"a":\u200b1,\u3000"b"\u2009: 2}', {"a": 1, "b": 2}, "odd_whitespace"),
+    ('{"a": +5, "b": [+1.5]}', {"a": 5, "b": [1.5]}, "plus_sign"),
+    ('{"a": "one "two three" four", "b": "(see "x") y"}', None, "inner_quotes"),
+    ('{"a": (1, "x"), "b": (1,), "c": ()}', {"a": [1, "x"], "b": [1], "c": []}, "python_tuple"),
+    ('{"a": 1, "b": {"x": 1.0}, "a": 1, "b": {"x": 1.0}}', {"a": 1, "b": {"x": 1.0}}, "equal_duplicate"),
+    ('"{\\"a\\": 1}"', {"a": 1}, "double_encoded"),
+    (json.dumps(json.dumps('{"a": 1}')), {"a": 1}, "double_encoded"),
+    ("'{\"a\": 1}'", {"a": 1}, "double_encoded"),
+    ('{"a": 123456789012345678901234567890, "b": -0.5e3,}', None, "trailing_comma"),
+    ('{"a": "\\u00e9\\ud83d\\ude00\\/", }', {"a": "é😀/"}, "trailing_comma"),
+]
+VALUES = {
+    "python_escape": {"a": "it's", "b": 'say "hi"', "c": "AB😀\\"},
+    "inner_quotes": {"a": 'one "two three" four', "b": '(see "x") y'},
+    "trailing_comma": {"a": 123456789012345678901234567890, "b": -500.0},
+}
+
+
+@pytest.mark.parametrize(("text", "value", "repairs"), LOSSLESS)
+def test_a_slip_with_one_meaning_is_lossless(text, value, repairs):
+    """Each text gives exactly its value, names every repair, and carries its canonical dump; bytes read alike."""
+    names = repairs.split()
+    wanted = VALUES[names[-1]] if value is None else value
+    for given_text in (text, text.encode()):
+        reading = read_arguments(given_text)
+        assert reading.grade == "lossless"
+        assert same(reading.value, wanted)
+        assert set(names) <= set(reading.repairs) <= REPAIRS.keys()
+        assert json.loads(reading.canonical or b"") == wanted
+        assert (reading.reason, reading.position, reading.readings) == (None, None, ())
+
+
+REFUSED = [
+    ('{"a": 15', "cut_in_number", 8),
+    ('{"a": 1, "b": -', "cut_in_number", None),
+    ('{"a": 1.', "cut_in_number", None),
+    ('{"a": "x', "cut_in_string", 6),
+    ("{'a': 'x", "cut_in_string", 6),
+    ('{"a": "x\\', "cut_in_escape", None),
+    ('{"a": "x\\u00', "cut_in_escape", None),
+    ('{"a": "\\ud83d', "cut_in_escape", None),
+    ('{"a": "\\ud83d\\ude', "cut_in_escape", None),
+    ('{"a', "cut_in_key", None),
+    ('{"a"', "cut_in_key", None),
+    ('{"a" ', "cut_in_key", None),
+    ("{a", "cut_in_key", None),
+    ('{"a":', "cut_after_colon", None),
+    ('{"a": 1,', "cut_after_comma", None),
+    ("{", "cut_after_opener", None),
+    ('{"a": [', "cut_after_opener", None),
+    ('{"a": tru', "cut_in_word", None),
+    ('{"a": 1 /* note', "cut_in_comment", None),
+    ('{"a": 1', "cut_in_number", None),
+    ('{"a": 1, "a": 2,}', "duplicate_key", None),
+    ('{"a": 1, "a": 2}', "duplicate_key", None),
+    ('{"a": 1, "a": 1.0}', "duplicate_key", None),
+    ("{'a': 1, 'a': True}", "duplicate_key", None),
+    ('{"a": 30 * 4}', "expression", 9),
+    ('{"a": 1/3}', "expression", None),
+    ('{"a": 5 // 2\n}', "expression", None),
+    ('{"a": 1-2}', "expression", None),
+    ('{"a": (1)}', "expression", None),
+    ('{"a": f(1)}', "bare_reference", None),
+    ('{"a": "x" + "y"}', "inner_quote", None),
+    ('{"a": [1] + [2]}', "expression", None),
+    ('{"a": 30 // (x) of\n}', "expression", None),
+    ('{"a": True and x}', "expression", None),
+    ('{"a": user_input}', "bare_reference", 6),
+    ('{"a": <value>}', "bare_reference", None),
+    ('{"a": $x}', "bare_reference", None),
+    ('{"a": undefined}', "bare_reference", None),
+    ("{x}", "bare_reference", None),
+    ('{"a": [1, ...]}', "ellipsis", None),
+    ('{"a": 1, ...}', "ellipsis", None),
+    ('{"a": ...}', "ellipsis", None),
+    ('{"a": 1 ...}', "ellipsis", None),
+    ('{"a": 1, // ... and so on\n}', "ellipsis", None),
+    ('{"a": 1 /* rest omitted */}', "ellipsis", None),
+    ('{"a": 1}\n... truncated', "ellipsis", None),
+    ('{"a": 1}{"a": 1}', "several_values", 8),
+    ('{"a": 1}\n{"b": 2}', "several_values", None),
+    ('{"a": 1}, "b": 2}', "trailing_text", None),
+    ('{"a": 1}]', "trailing_text", None),
+    ('{"a": 1} is wrong', "trailing_text", None),
+    ('{"a": 1}00', "trailing_text", None),
+    ('[1] {"a": 1}', "not_an_object", None),
+    ('see [1]: {"a": 1}', "trailing_text", None),
+    ('x", {"a": 1}', "trailing_text", None),
+    ('first, {"a": 1}', "trailing_text", None),
+    ('f({"a": 1})', "trailing_text", None),
+    ('call{"a": 1}', "trailing_text", None),
+    ('say "hi {"a": 1}', "trailing_text", None),
+    ('user: {"a": 1}', "trailing_text", None),
+    ('the "user": {"a": 1}', "trailing_text", None),
+    ('name: "x"\narguments: {"a": 1}', "trailing_text", None),
+    ('{"a": 1}\nb: 5', "trailing_text", None),
+    ('answer: {"a": 1}', "trailing_text", None),
+    ('"user" = {"a": 1}', "trailing_text", None),
+    ("hello", "no_object", None),
+    ("[1, 2, ]", "not_an_object", None),
+    ("[1, 2]", "not_an_object", None),
+    ("5", "not_an_object", None),
+    ("null", "not_an_object", None),
+    ('"text"', "not_an_object", None),
+    ('"[1]"', "not_an_object", None),
+    ("'x' y", "inner_quote", None),
+    ('"\\"\\\\\\"\\\\\\\\\\\\\\"{}\\\\\\\\\\\\\\"\\\\\\"\\""', "not_an_object", None),
+    ('{"a": 1,, "b": 2}', "lost_value", None),
+    ('{, "a": 1}', "lost_value", None),
+    ('{"a": }', "lost_value", None),
+    ('{"a": , "b": 1}', "lost_value", None),
+    ('{"a": [1}', "mismatched_closer", None),
+    ('{"a": 1]', "mismatched_closer", None),
+    ('{"a": [}', "mismatched_closer", None),
+    ('{"a" 1}', "missing_colon", None),
+    ('{"a", "b"}', "missing_colon", None),
+    ('{"a": 1 "b": 2}', "lost_comma", None),
+    ('{"a": [1 2]}', "lost_comma", None),
+    ('{"a": "x,"\n "b": 2}', "lost_comma", None),
+    ('{"a": "x": 2}', "lost_quote", None),
+    ('{"a": "x y": "z"}', "lost_quote", None),
+    ('{"a": hi", "b": 1}', "lost_quote", None),
+    ('{"a": 5 pm"}', "lost_comma", None),
+    ('{"a": 5pm"}', "lost_quote", None),
+    ('{a": 1}', "lost_quote", None),
+    ('{"a": “x"}', "lost_quote", None),
+    ('{"a": "word\n"}', "lost_quote", None),
+    ('{"a": "the "x"}', "inner_quote", None),
+    ('{"a": "x""y"}', "inner_quote", None),
+    ("{'a': 'it's'}", "inner_quote", None),
+    ('{"a": "C:\\data"}', "bad_escape", None),
+    ('{"a": "\\u12g4"}', "bad_escape", None),
+    ("{'a': '\\d'}", "bad_escape", None),
+    ("{'a': '\\_'}", "bad_escape", None),
+    ('{"a": "x \\"y\\\' z"}', "bad_escape", None),
+    ('{"a": "\\ud800x", }', "lone_surrogate", None),
+    ('{"a": "\\ude00", "long enough": 1}', "lone_surrogate", None),
+    ("{'a': '\\U0000D800'}", "lone_surrogate", None),
+    ("{'a': '\\U00110000'}", "lone_surrogate", None),
+    ('{"a": "\ud800"}', "lone_surrogate", 7),
+    ('{"a": "x\ry"}', "control_character", None),
+    ('{"a": "\x00"}', "control_character", None),
+    ('{"a\nb": 1}', "line_break_in_key", None),
+    ('{"a": NaN}', "not_finite", None),
+    ('{"a": -Infinity}', "not_finite", None),
+    ('{"a": 1e999}', "not_finite", None),
+    ('{"a": [' + "1" * 5000 + "]}", "number_too_long", None),
+    ('{"a": +' + "1" * 309 + "}", "number_too_long", None),
+    ('{"a": 05}', "odd_number", None),
+    ('{"a": .5}', "odd_number", None),
+    ('{"a": 5kg}', "odd_number", None),
+    ('{"a": [1, 2,]}', "trailing_comma_in_list", None),
+    ('{"a": [1,], "b": {"c": 1}, }', "trailing_comma_in_list", None),
+    ('{\n  "a": 1,\n  }', "misplaced_comma", None),
+    ('{\n  "a": 1,}', "misplaced_comma", None),
+    ('{\n  "a": 1,\n\n}', "misplaced_comma", None),
+    ('{"a": 1, // "b": 2\n "c": 3}', "comment_holds_data", None),
+    ('{"a": [1, // 2,\n 3]}', "comment_holds_data", None),
+    ('{"a": 1 /* "b": 2 */}', "comment_holds_data", None),
+    ('{"a": 1 // so }\n}', "comment_holds_data", None),
+    ('{"a": 1 // a " sign\n}', "comment_holds_data", None),
+    ("{[1]: 2}", "unexpected", None),
+    ('{"a": @x}', "unexpected", None),
+    ("{true: 1}", "unexpected", None),
+    ("{5: 1}", "unexpected", None),
+    ("", "empty_arguments", 0),
+    (" \n", "empty_arguments", 0),
+    ("\ufeff", "empty_arguments", 0),
+    ("{'a': " + "[" * 64 + "]" * 64 + "}", "too_deep", None),
+    ('{"a":' + "[" * 100_000, "too_deep", None),
+    ('{"a": {"b": 1}', "missing_closer", None),
+    ('{"a": "x"', "missing_closer", None),
+    ('{"a": true', "missing_closer", None),
+    ('{"a": 1\n', "missing_closer", None),
+    ('{"a": "x "', "cut_in_string", None),
+    ('"a": 1}', "missing_opener", None),
+    ('{"a": 1}}', "extra_closer", 8),
+    ('"a": 1}}', "trailing_text", None),
+]
+
+
+@pytest.mark.parametrize(("text", "reason", "position"), REFUSED)
+def test_a_doubtful_text_is_refused_by_name(text, reason, position):
+    """Each text is refused with its reason, the grade of that reason and no value; the place is inside the text."""
+    reading = read_arguments(text)
+    assert reading.reason == reason
+    assert reading.grade == REFUSALS[reason][0]
+    assert (reading.value, reading.canonical) == (None, None)
+    assert reading.position is not None or reason == "too_deep"
+    assert reading.position is None or 0 <= reading.position <= len(text)
+    assert position is None or reading.position == position
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "grade", "name", "value"),
+    [
+        ('{"a": 1, "b": "x"', FLAT, "lossless", "closed_by_schema", AB),
+        ('Here it is: {"a": 1, "b": "x"', FLAT, "lossless", "closed_by_schema", AB),
+        ('{"b": "x", "a": 1\n', FLAT, "lossless", "closed_by_schema", AB),
+        ('{"a": 1, "b": "x",', FLAT, "lossy", "cut_after_comma", None),
+        ('{"b": "x", "a": 1', FLAT, "lossy", "cut_in_number", None),
+        ('{"b": "x"', FLAT, "ambiguous", "missing_closer", None),
+        ("{'a': 1, 'b': 'x'", FLAT, "ambiguous", "missing_closer", None),
+        ('{"a": 1, "b": "x"', True, "ambiguous", "missing_closer", None),
+        ('"a": 1, "b": "x"}', FLAT, "lossless", "opened_by_schema", AB),
+        ('"a": 1}', FLAT, "ambiguous", "missing_opener", None),
+        ('{"a": 1, "b": "x"}}', FLAT, "lossless", "extra_closer", AB),
+        ('{"a": 1}}', FLAT, "lossless", "extra_closer", {"a": 1}),
+        ('```json\n{"a": 1}}\n```', FLAT, "lossless", "extra_closer", {"a": 1}),
+        ('{"a": "x"}}', FLAT, "ambiguous", "extra_closer", None),
+        ('{"a": 1,}}', FLAT, "ambiguous", "extra_closer", None),
+        ('{"a": 1}}', NESTED, "ambiguous", "extra_closer", None),
+        ('{"a": 1, "in": {}}}', NESTED, "lossless", "extra_closer", {"a": 1, "in": {}}),
+        ('{"in": {"x": 1}}}', NESTED, "lossless", "extra_closer", {"in": {"x": 1}}),
+        ('{"in": {}, "a": 1}}', NESTED, "lossless", "extra_closer", {"in": {}, "a": 1}),
+        ("{}}", {**FLAT, "required": []}, "lossless", "extra_closer", {}),
+        ('{"a": 1}}', {**FLAT, "anyOf": [{}]}, "ambiguous", "extra_closer", None),
+        ('{"a": 1}}', {"type": "object"}, "ambiguous", "extra_closer", None),
+        ('{"a": 1}}', {"properties": {"b": {}}, "additionalProperties": False}, "ambiguous", "extra_closer", None),
+        ("", {"type": "object"}, "lossless", "empty_text", {}),
+        ("  ", True, "lossless", "empty_text", {}),
+        ("", FLAT, "lossy", "empty_arguments", None),
+        ("", False, "lossy", "empty_arguments", None),
+        ('{"b": "x",}', FLAT, "ambiguous", "lost_member", None),
+        ('{"b": "x"\n "c": 1}', FLAT, "ambiguous", "lost_member", None),
+        ('{"a": 1,}', FLAT, "lossless", "trailing_comma", {"a": 1}),
+        ('{\n "a": 1,\n}', FLAT, "edited", "trailing_comma", {"a": 1}),
+        ('{\n "a": 1,\n "b": "x",\n}', FLAT, "lossless", "trailing_comma", AB),
+        ('{"in": {\n "x": 1,\n}}', NESTED, "lossless", "trailing_comma", {"in": {"x": 1}}),
+        ('{\n "a": 1,\n}', {"type": "object"}, "lossless", "trailing_comma", {"a": 1}),
+        ('{"in": {\n "x": 1,\n}}', {"properties": {"in": {"type": "object"}}}, "edited", "trailing_comma", {"in": {"x": 1}}),
+        ('{"a": 1\n "b": "x"}', FLAT, "lossless", "missing_comma", AB),
+        ('{"a": 1\n "in": {}}', NESTED, "lossless", "missing_comma", {"a": 1, "in": {}}),
+        ('{"in": {"x": {"y": 1\n "z": 2}}}', NESTED, "edited", "missing_comma", {"in": {"x": {"y": 1, "z": 2}}}),
+        ('{"a": 1\n "d": "x"}', {**FLAT, "additionalProperties": True}, "edited", "missing_comma", {"a": 1, "d": "x"}),
+        ('{"in": {\n "y": {},\n}, "a": [1]}', NESTED, "edited", "trailing_comma", {"in": {"y": {}}, "a": [1]}),
+        (
+            '{"l": [0, {\n "y": 1,\n}]}',
+            {"properties": {"l": {"items": {"properties": {"z": {}}}}}},
+            "edited",
+            "trailing_comma",
+            {"l": [0, {"y": 1}]},
+        ),
+        ('{"a": 1, "b": True}', FLAT, "lossy", "bare_reference", None),
+        ('{"a": True, "b": "x"}', FLAT, "lossless", "python_word", {"a": True, "b": "x"}),
+        ('{"a": 1, "b": None}', FLAT, "lossless", "python_word", {"a": 1, "b": None}),
+        ('{"l": [{"a/b": True}]}', {"properties": {"l": {"items": {"properties": {"a/b": {"type": "string"}}}}}}, "lossy", "bare_reference", None),
+    ],
+)  # fmt: skip
+def test_the_schema_is_evidence_and_never_changes_a_value(text, schema, grade, name, value):
+    """What the text alone cannot prove is decided by what the schema admits, compiled or not."""
+    for given_schema in (schema, compile_schema(schema)):
+        reading = read_arguments(text, schema=given_schema)
+        assert (reading.grade, reading.value) == (grade, value)
+        assert name in reading.repairs or name == reading.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": 1, b": "x"}', AB),
+        ('{"a": 1, "b": x"}', AB),
+        ('{"a": 1, "b": "x}', None),
+        ('{"a": 1 "b": "x"}', AB),
+        ('{"a" 1, "b": "x"}', AB),
+        ('{"a": 1, "b: "x"}', AB),
+        ('{"a": 1, "b": 2"}', {"a": 1, "b": "2"}),
+        ('{"a": 1, b: 2"}', None),
+        ('{"a": 1, "b: \n"x"}', AB),
+        ('{"a": 1, "b": "x, "y"}', None),
+        ('{"a": 1, "b": \'x"}', None),
+        ('{"a": 1, "b": `x"}', None),
+    ],
+)
+def test_a_reading_one_sign_away_is_edited_only_if_there_is_one(text, value):
+    """Exactly one insertion that parses and fits the schema gives an edited reading, with the reason beside it."""
+    reading = read_arguments(text, schema=FLAT)
+    if value is None:
+        assert reading.grade in ("ambiguous", "lossy")
+        assert reading.value is None
+    else:
+        assert (reading.grade, reading.value, reading.repairs) == ("edited", value, ("inserted_sign",))
+        assert reading.reason == "edit_suggested"
+    assert read_arguments(text).value is None
+
+
+def test_two_insertions_that_fit_are_both_told():
+    """Where two insertions fit, the text is refused and the values it may mean are given."""
+    schema = {"properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
+    reading = read_arguments('{"a": [1 234 5]}', schema=schema)
+    assert reading.value is None
+    reading = read_arguments('{"a": [1, [2, 3}', schema={"type": "object"})
+    assert (reading.value, reading.grade) == (None, "lossy")
+    reading = read_arguments('{"a": [[1, 2, [3]]}', schema={"type": "object"})
+    assert reading.value is None
+    assert len(reading.readings) == 2
+    assert reading.reason == "mismatched_closer"
+
+
+def test_the_second_stage_gives_up_on_long_texts():
+    """Trying insertions is bounded: a long text is refused with its first reason instead."""
+    members = ", ".join(f'"k{index}": "v"' for index in range(3000))
+    reading = read_arguments("{" + members + ', "a" 1}', schema={"type": "object"}, max_chars=10**6)
+    assert reading.reason == "missing_colon"
+
+
+@pytest.mark.parametrize(
+    "reason", ["length", "MAX_TOKENS", "FinishReason.MAX_TOKENS", "max-output-tokens", "incomplete"]
+)
+@pytest.mark.parametrize("text", ['{"a": 1}', "", '{"a": 1,}', "junk"])
+def test_a_cut_message_gives_no_arguments(reason, text):
+    """Whatever the text looks like, a stop reason that proves a cut makes it lossy."""
+    reading = read_arguments(text, schema=True, stop_reason=reason)
+    assert (reading.grade, reading.reason, reading.value) == ("lossy", "cut_message", None)
+
+
+@pytest.mark.parametrize("reason", [None, "stop", "tool_calls", "end_turn", "STOP", ""])
+def test_other_stop_reasons_prove_nothing(reason):
+    """A stop reason that is no cut neither forbids a whole text nor completes a cut one."""
+    assert read_arguments('{"a": 1}', stop_reason=reason).grade == "exact"
+    assert read_arguments('{"a": 1', stop_reason=reason).grade == "lossy"
+
+
+def test_length_is_counted_in_characters():
+    """A text of the allowed number of characters is read in bytes too, one character more is refused unread."""
+    text = '{"a": "éééé"}'
+    assert read_arguments(text.encode(), max_chars=len(text)).grade == "exact"
+    for given_text in (text, text.encode(), text.encode() * 9, text.replace('"', "'").encode()):
+        reading = read_arguments(given_text, max_chars=len(text) - 1)
+        assert (reading.grade, reading.reason, reading.position) == ("lossy", "too_long", len(text) - 1)
+
+
+def test_bytes_that_are_no_text_are_refused():
+    """Invalid UTF-8 is never decoded into something else."""
+    assert read_arguments(b'{"a": "\xff"}').reason == "invalid_utf8"
+
+
+def test_a_schema_that_is_none_is_the_programmers_mistake():
+    """An unusable schema is an exception as soon as it is needed."""
+    with pytest.raises(ContractError):
+        read_arguments('{"a": 1', schema={"type": "nothing"})
+    assert read_arguments('{"a": 1}', schema={"type": "nothing"}).grade == "exact"
+
+
+def test_depth_is_bounded_for_every_reader():
+    """The cap holds for strict texts, for repaired ones and for values already parsed."""
+    deep = {"a": [[[1]]]}
+    assert read_arguments(json.dumps(deep), max_depth=4).grade == "exact"
+    for text in (json.dumps(deep), repr(deep), json.dumps(json.dumps(deep))):
+        assert read_arguments(text, max_depth=3).value is None
+    assert from_value(deep, max_depth=4).grade == "exact"
+    assert from_value(deep, max_depth=3).reason == "too_deep"
+
+
+def test_a_stack_already_deep_is_a_refusal(monkeypatch):
+    """If the interpreter's own stack ends first, the text is refused as too deep."""
+
+    def overflow(*_):
+        raise RecursionError
+
+    monkeypatch.setattr(module.Reader, "read_object", overflow)
+    assert read_arguments("{'a': 1}").reason == "too_deep"
+
+
+# ------------------------------------------------------------------ laws
+
+
+@given(OBJECTS)
+def test_valid_json_is_exact(value):
+    """Strict JSON of any object and layout is graded exact, with exactly its value, and needs no repair."""
+    for text in (json.dumps(value), json.dumps(value, indent=2, ensure_ascii=False)):
+        reading = read_arguments(text)
+        assert (reading.grade, reading.repairs) == ("exact", ())
+        assert same(reading.value, value)
+        assert from_value(value).canonical == reading.canonical
+
+
+@given(st.dictionaries(st.text(max_size=6), JSON_VALUES, min_size=1, max_size=5))
+def test_pythons_spelling_is_never_read_as_something_else(value):
+    """The repr of an object gives that object, or a refusal; with plain strings always the object."""
+    reading = read_arguments(repr(value))
+    assert reading.value is None or same(reading.value, value)
+    if "\\" not in repr(value):
+        assert reading.grade in ("exact", "lossless")
+
+
+@given(OBJECTS, st.data())
+def test_a_text_cut_anywhere_is_never_whole(value, data):
+    """No proper beginning of a JSON object, in either spelling, is read without a schema."""
+    for text in (json.dumps(value), json.dumps(value, indent=1), repr(value)):
+        cut = text[: data.draw(st.integers(0, len(text) - 1))]
+        assert read_arguments(cut).value is None
+
+
+@given(
+    OBJECTS, st.sampled_from(["%s", "```json\n%s\n```", "<tool_call>%s</tool_call>", "Sure, here it is:\n%s\nDone."])
+)
+def test_wrappers_do_not_touch_the_value(value, wrapper):
+    """Fences, tags and sentences around strict JSON change nothing."""
+    reading = read_arguments(wrapper % json.dumps(value))
+    assert same(reading.value, value)
+
+
+@given(st.text(alphabet=st.sampled_from(list("{}[]\"':,abc \n\\/#*1.-+<>`“”‘’()u_=;…")), max_size=60))
+def test_no_text_makes_the_reader_fail(text):
+    """Any text ends in a reading that keeps its promises: a value exactly for the grades that have one."""
+    for schema in (None, True):
+        reading = read_arguments(text, schema=schema)
+        assert (reading.value is not None) == (reading.grade in ("exact", "lossless", "edited"))
+        assert (reading.canonical is not None) == (reading.value is not None)
+        assert set(reading.repairs) <= REPAIRS.keys()
+        assert (reading.reason is None) == (reading.grade in ("exact", "lossless"))
+        if reading.grade == "exact":
+            assert same(reading.value, json.loads(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" * 10**6,
+        '{"' * 500_000,
+        '"' * 10**6,
+        '{"a":"' + "\\" * 10**6,
+        "{" + "/**/" * 250_000,
+        "{" + "#\n" * 500_000,
+        '{"a": "' + 'x "y" ' * 160_000,
+        "{" + '"a":1,' * 160_000,
+        '{"a"' + " " * 10**6,
+        "<a" * 500_000 + "{",
+        "`" * 10**6 + "{}",
+        '{"a":"' + '"\n' * 500_000,
+        '{"a":1}\n' + "<tool " * 160_000,
+        "{'a': [" + "'x', " * 200_000,
+    ],
+)
+@pytest.mark.timeout(20)
+def test_hostile_texts_end(text):
+    """A megabyte made to hurt is done in a bounded time (the bound only catches a hang)."""
+    assert read_arguments(text, schema=True, max_chars=2 * 10**6).grade in ("lossless", "lossy", "ambiguous")

@@ -1,0 +1,277 @@
+"""Calls written as text: found in order, whole or refused by name, with what stood around them."""
+
+import json
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.core.intake import read_calls
+from pokayoke.core.intake import texts as module
+
+F = ("f", {"a": 1})
+G = ("g", {"b": "x"})
+CLOSED = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
+    "additionalProperties": False,
+}
+WITH = {"a": 1, "b": "x"}
+
+
+def seen(calls):
+    """Names and values, in order."""
+    return [(call.name, call.reading.value) for call in calls.calls]
+
+
+WHOLE = [
+    ('{"name": "f", "arguments": {"a": 1}}', [F], ""),
+    ('{"name": "f", "parameters": {"a": 1}}', [F], ""),
+    ('{"tool": "f", "args": {"a": 1}}', [F], ""),
+    ('{"function": "f", "params": {"a": 1}}', [F], ""),
+    ('{"tool_name": "f", "tool_input": {"a": 1}, "id": "c1"}', [F], ""),
+    ('{"function_name": "f", "kwargs": {"a": 1}}', [F], ""),
+    ('{"name": "f", "arguments": "{\\"a\\": 1}"}', [F], ""),
+    ('{"type": "function", "id": "1", "function": {"name": "f", "arguments": "{\\"a\\": 1}"}}', [F], ""),
+    ('{"function_call": {"name": "f", "arguments": {"a": 1}}}', [F], ""),
+    ('{"tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}, {"name": "g", "arguments": {"b": "x"}}]}', [F, G], ""),
+    ("{'name': 'f', 'arguments': {'a': 1}}", [F], ""),
+    ('[{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {"b": "x"}}]', [F, G], ""),
+    ('{"name": "f", "arguments": {"a": 1}}\n{"name": "g", "arguments": {"b": "x"}}\n', [F, G], ""),
+    ('{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {"b": "x"}}', [F, G], ""),
+    ('Sure!\n```json\n{"name": "f", "arguments": {"a": 1}}\n```\nThen {this}.', [F], "Sure!\nThen {this}."),
+    ('<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>\n<tool_call>{"name": "g", "arguments": {"b": "x"}}</tool_call>', [F, G], ""),
+    ('<tool_call>\n<tool_call>\n{"name": "f", "arguments": {"a": 1}}', [F], ""),
+    ('[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]', [F], ""),
+    ('[TOOL_CALLS]f{"a": 1}', [F], ""),
+    ('[TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{"b": "x"}', [F, G], ""),
+    ('<function=f>{"a": 1}</function><function="g">{"b": "x"}</function> ok', [F, G], "ok"),
+    ('<function=f>{"a": 1}<function=g>{"b": "x"}', [F, G], ""),
+    ('<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>', [F], "commentary"),
+    ('Thought: I must.\nAction: f\nAction Input: {"a": 1}\nObservation: it worked', [F], "Thought: I must.\nObservation: it worked"),
+    ("f(a=1)", [F], ""),
+    ("<|python_tag|>f(a=1)<|eom_id|>", [F], ""),
+    ('```python\nf(a=1)\ng(b="x")\n```', [F, G], ""),
+    ("f(a=1); and so on", [F], "and so on"),
+    ("[f(a=1), g(b='x')]", [F, G], ""),
+    ("[f(a=1)]\nDone", [F], "Done"),
+    ('f({"a": 1})', [F], ""),
+    ("f( a = 1 , )", [F], ""),
+    ("f()", [("f", {})], ""),
+    ('shop.f(a={"x": [1, None]}, b=(1, 2))', [("shop.f", {"a": {"x": [1, None]}, "b": [1, 2]})], ""),
+    ("no calls here, {just} words [1] and print(x).", [], "no calls here, {just} words [1] and print(x)."),
+    ("f(1, 2) is a call of another language", [], "f(1, 2) is a call of another language"),
+    ('The answer is {"a": 1}.', [], 'The answer is {"a": 1}.'),
+    ('[{"x": 1}]', [], '[{"x": 1}]'),
+    ("[1, 2, 3]", [], "[1, 2, 3]"),
+    ('{"unfinished', [], '{"unfinished'),
+    ("[f(a=1)\nx", [], "[f(a=1)\nx"),
+    ("[ f(a=1), 5]", [], "[ f(a=1), 5]"),
+    ("", [], ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "calls", "rest"), WHOLE)
+def test_every_form_of_a_call_is_found_in_order(text, calls, rest):
+    """Each text gives exactly its calls, in order, graded exact or lossless, and the rest of the text."""
+    for given_text in (text, text.encode()):
+        found = read_calls(given_text)
+        assert seen(found) == calls
+        assert found.rest == rest
+        assert all(call.reading.grade in ("exact", "lossless") for call in found.calls)
+
+
+@pytest.mark.parametrize(("text", "calls", "rest"), [row for row in WHOLE if row[1]])
+def test_a_cut_message_lets_no_call_through(text, calls, rest):
+    """A stop reason that proves a cut keeps the names and refuses every reading."""
+    found = read_calls(text, stop_reason="length")
+    assert [call.name for call in found.calls] == [name for name, _ in calls]
+    assert {(call.reading.grade, call.reading.reason) for call in found.calls} == {("lossy", "cut_message")}
+
+
+BROKEN = [
+    ('{"name": "f", "arguments": {"a": 15', [("f", "cut_in_number")]),
+    ('{"name": "f", "arguments": {"a": 1}', [("f", "missing_closer")]),
+    ('{"name": "f", "arguments": {"a": 1, "c": 2}}}', [("f", "extra_closer")]),
+    ('{"name": "f", "arguments": {"a": [1,]}}', [("f", "trailing_comma_in_list")]),
+    ('{"name": "f", "arguments": {"a": 1}, "b": 2}', [("f", "unknown_envelope")]),
+    ('{"function": {"name": "f", "arguments": {}}, "b": 2}', [("f", "unknown_envelope")]),
+    ('{"name": "f", "arguments": [1]}', [("f", "not_an_object")]),
+    ('{"name": "f", "arguments": ""}', [("f", "empty_arguments")]),
+    ('{"name": "f", "arguments": null}', [("f", "empty_arguments")]),
+    ('{"name": "f", "arguments": "{\\"a\\": 1"}', [("f", "cut_in_number")]),
+    ('{"arguments": {"a": x}}', [("", "bare_reference")]),
+    ('[{"name": "f", "arguments": {"a": 1}}, "x"]', [("f", None), ("", "not_an_object")]),
+    ('{"name": "f", "arguments": {"a": 1 "b"}}\n{"name": "g", "arguments": {"b": "x"}}', [("f", "lost_comma")]),
+    (
+        '<tool_call>{"name": "f", "arguments": {"a": tru</tool_call><tool_call>{"name": "g", "arguments": {}}</tool_call>',
+        [("f", "bare_reference"), ("g", None)],
+    ),
+    ('f(a="x', [("f", "cut_in_string")]),
+    ("f(a=1, ", [("f", "cut_after_comma")]),
+    ("f(a=1", [("f", "cut_after_comma")]),
+    ("f(a=", [("f", "cut_after_colon")]),
+    ("[f(a=1), g(b=", [("f", "cut_after_colon"), ("g", "cut_after_colon")]),
+    ('<function=f>{"a": 15', [("f", "cut_in_number")]),
+    ("<function=f>", [("f", "empty_arguments")]),
+]
+
+
+@pytest.mark.parametrize(("text", "calls"), BROKEN)
+def test_a_broken_call_is_reported_and_never_run(text, calls):
+    """A call that cannot be read keeps its place and its name, with the reason instead of arguments."""
+    found = read_calls(text)
+    assert [(call.name, call.reading.reason) for call in found.calls] == calls
+    assert all((call.reading.value is None) == (call.reading.reason is not None) for call in found.calls)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("f(1, 2)", "positional_arguments"),
+        ('f({"a": 1}, 2)', "positional_arguments"),
+        ('f({"a": 1}', "missing_closer"),
+        ("f(a=1, a=2)", "duplicate_key"),
+        ("f(a=1+2)", "expression"),
+        ("f(a=b)", "bare_reference"),
+        ("f(a==1)", "positional_arguments"),
+        ("f(**x)", "positional_arguments"),
+        ("f(a=1) is what I call", "not_read"),
+        ("Well:\nf(a=1, b=...)", "ellipsis"),
+    ],
+)
+def test_a_known_tool_called_with_more_than_literals_is_refused(text, reason):
+    """Where the tools are known, a call of one of them that is no plain literal is reported with its reason."""
+    found = read_calls(text, tools=["f"])
+    assert [(call.name, call.reading.reason) for call in found.calls] == [("f", reason)]
+
+
+def test_in_the_middle_of_a_text_only_tools_are_called():
+    """`name(...)` on a line of its own is a call where the name is that of a tool, and words elsewhere."""
+    text = "First I look:\nf(a=1)\nand print:\nprint(a=1)\nas f(a=1) said"
+    found = read_calls(text, tools={"f": None})
+    assert seen(found) == [F]
+    assert "print(a=1)" in found.rest
+    assert seen(read_calls(text)) == [F, ("print", {"a": 1})]
+    assert seen(read_calls("g(b='x')", tools=["f"])) == [G]
+    assert seen(read_calls("see\n[f(a=1), g(b='x')]", tools=["f"])) == [F, G]
+
+
+def test_a_name_without_arguments_is_a_call_only_of_a_known_tool():
+    """`{"name": "f"}` is a call without arguments if f is a tool that needs none, and data otherwise."""
+    text = '{"name": "f"}'
+    assert read_calls(text).calls == ()
+    assert read_calls(text, tools=["g"]).calls == ()
+    assert seen(read_calls(text, tools={"f": {"type": "object"}})) == [("f", {})]
+    assert read_calls(text, tools=["f"]).calls[0].reading.reason == "empty_arguments"
+
+
+def test_schemas_of_tools_are_evidence():
+    """A text of arguments inside an envelope or behind a tag is read with the schema of its tool."""
+    tools = {"f": CLOSED}
+    for text in ('<function=f>{"a": 1, "b": "x"', json.dumps({"name": "f", "arguments": '{"a": 1, "b": "x"'})):
+        call = read_calls(text, tools=tools).calls[0]
+        assert (call.reading.grade, call.reading.value) == ("lossless", WITH)
+        assert "closed_by_schema" in call.reading.repairs
+        assert read_calls(text).calls[0].reading.value is None
+    python = repr({"name": "f", "arguments": '{"a": 1, "b": "x"'})
+    call = read_calls(python, tools=tools).calls[0]
+    assert call.reading.repairs == ("single_quotes", "closed_by_schema")
+    exact = read_calls(repr({"name": "f", "arguments": '{"a": 1}'})).calls[0]
+    assert (exact.reading.grade, exact.reading.repairs) == ("lossless", ("single_quotes",))
+
+
+def test_spans_point_at_the_calls():
+    """The span of a call is where it stands; calls of one list share theirs."""
+    text = 'x {"name": "f", "arguments": {}} y <function=g>{}</function> z'
+    spans = [text[slice(*call.span)] for call in read_calls(text).calls]
+    assert spans == ['{"name": "f", "arguments": {}}', "<function=g>{}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [(b"\xff", "invalid_utf8"), ("\ud800", "lone_surrogate"), ("f(a=1) " * 100, "too_long")],
+)
+def test_a_text_that_cannot_be_looked_at_is_one_refused_call(text, reason):
+    """What is no text or too long is reported as one call without a name, so that it cannot pass as an answer."""
+    found = read_calls(text, max_chars=100)
+    assert [(call.name, call.reading.reason) for call in found.calls] == [("", reason)]
+
+
+def test_a_stack_already_deep_is_a_refusal(monkeypatch):
+    """If the interpreter's own stack ends first, the text is one refused call."""
+
+    def overflow(*_):
+        raise RecursionError
+
+    monkeypatch.setattr(module.Reader, "read_object", overflow)
+    assert read_calls('{"name": "f"}').calls[0].reading.reason == "too_deep"
+
+
+NAMES = st.from_regex(r"[a-z_][a-z0-9_.]{0,10}", fullmatch=True)
+ARGUMENTS = st.dictionaries(
+    st.from_regex(r"[a-z_][a-z0-9_]{0,6}", fullmatch=True),
+    st.integers() | st.booleans() | st.none() | st.text() | st.lists(st.integers() | st.text(), max_size=3),
+    max_size=4,
+)
+
+
+@given(
+    st.lists(st.tuples(NAMES, ARGUMENTS), min_size=1, max_size=4), st.sampled_from(["lines", "list", "tags", "fences"])
+)
+def test_calls_are_read_as_they_were_written(calls, form):
+    """Any calls, in any of the JSON forms, come back in order with equal names and arguments."""
+    parts = [json.dumps({"name": name, "arguments": arguments}) for name, arguments in calls]
+    text = {
+        "lines": "\n".join(parts),
+        "list": "[" + ", ".join(parts) + "]",
+        "tags": "".join(f"<tool_call>{part}</tool_call>\n" for part in parts),
+        "fences": "\n".join(f"```json\n{part}\n```" for part in parts),
+    }[form]
+    found = read_calls(text)
+    assert seen(found) == calls
+    assert found.rest == ""
+
+
+@given(
+    st.text(alphabet=st.sampled_from(list("{}[]()\"':=,abf <>|/\n\\1.")), max_size=60), st.sampled_from([None, ["f"]])
+)
+def test_no_text_makes_the_finder_fail(text, tools):
+    """Any text ends in calls whose spans lie inside it and whose values belong to runnable grades."""
+    found = read_calls(text, tools=tools)
+    for call in found.calls:
+        assert 0 <= call.span[0] < call.span[1] <= len(text)
+        assert (call.reading.value is not None) == (call.reading.grade in ("exact", "lossless", "edited"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" * 10**6,
+        '{"' * 200_000,
+        "[{" * 200_000,
+        "f(" * 200_000,
+        "\nf(a=" * 100_000,
+        "<tool_call>" * 50_000,
+        '{"a":1}' * 60_000,
+        "{/*" * 100_000,
+        '{"name": ' * 50_000,
+        "> " * 300_000,
+        "[f(" * 100_000,
+        "```" * 200_000,
+    ],
+)
+@pytest.mark.timeout(30)
+def test_hostile_texts_end(text):
+    """Long texts made to hurt are done in a bounded time, on a small stack (the bound only catches a hang)."""
+    done = []
+    previous = threading.stack_size(512 * 1024)
+    try:
+        thread = threading.Thread(target=lambda: done.append(read_calls(text, max_chars=2 * 10**6)))
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(previous)
+    assert done
+    assert all(call.reading.value is None for call in done[0].calls)
