@@ -531,3 +531,16 @@ def test_law_no_value_appears_from_nowhere():
     """A required field that is absent stays absent whatever else is corrected."""
     prepared = prepare({"price": "2", "ok": "true"}, LAWFUL, kinds=READ)
     assert [finding.at for finding in prepared.findings] == ["/count"]
+
+
+def test_a_declared_field_is_no_envelope():
+    """A field the schema declares is a value, even if it is called like an envelope and holds all arguments."""
+    schema = {
+        "type": "object",
+        "properties": {"input": {"type": "string"}, "sku": {"type": "string"}},
+        "required": ["sku"],
+        "additionalProperties": False,
+    }
+    made = Contract.from_schema("t", schema, effect="read")
+    prepared = prepare({"input": {"sku": "S1"}}, made, kinds=("equivalent", "declared", "likely"))
+    assert {(f.code, f.at) for f in prepared.findings} == {("missing_field", "/sku"), ("wrong_type", "/input")}

@@ -94,8 +94,9 @@ class Work:
             before = len(self.corrections)
             for group in self._alike():
                 self._settle_together(group)
-            for issue in self.issues:
-                if len(self.corrections) < MAX_CORRECTIONS and self._still(issue):
+            found = self.issues
+            for issue in found:
+                if len(self.corrections) < MAX_CORRECTIONS and (self.issues is found or self._still(issue)):
                     self._settle(issue)
             if not self.issues or len(self.corrections) == before:
                 return
@@ -121,10 +122,12 @@ class Work:
         if not self.issues or not isinstance(given, dict):
             return
         whole = cast(dict[str, Any], given)
-        known = facts_at(self._schema, ()).properties
-        names = [key for key in whole if key in _NAMES and whole[key] == self._name]
         inner = [key for key in whole if key in _ENVELOPES]
-        if len(inner) != 1 or len(names) + 1 != len(whole) or any(key in known for key in whole):
+        names = [key for key in whole if key in _NAMES and whole[key] == self._name]
+        if len(inner) != 1 or len(names) + 1 != len(whole):
+            return
+        known = facts_at(self._schema, ()).properties
+        if any(key in known for key in whole):
             return
         held = read_object(whole[inner[0]])
         if held is None or not (any(key in known for key in held) or self._schema.accepts(held)):
@@ -165,8 +168,8 @@ class Work:
         """Return the issues that items of one list have in common: one slip of the model, often repeated."""
         groups: dict[tuple[Path, str], list[Issue]] = {}
         for issue in self.issues:
-            pattern = tuple("*" if step.isdecimal() else step for step in issue.path)
-            if issue.code in _SPELLED and pattern != issue.path:
+            if issue.code in _SPELLED and any(map(str.isdecimal, issue.path)):
+                pattern = tuple("*" if step.isdecimal() else step for step in issue.path)
                 groups.setdefault((pattern, issue.code), []).append(issue)
         return [group for group in groups.values() if len(group) > 1]
 

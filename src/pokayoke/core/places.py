@@ -50,12 +50,15 @@ class Facts(msgspec.Struct, frozen=True):
 
 def split(pointer: str) -> Path:
     """Return the steps of a JSON pointer (RFC 6901); "" is the whole."""
-    return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
+    steps = pointer.split("/")[1:]
+    if "~" not in pointer:
+        return tuple(steps)
+    return tuple([step.replace("~1", "/").replace("~0", "~") for step in steps])
 
 
 def join(path: Iterable[str]) -> str:
     """Return the JSON pointer of a path."""
-    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in path)
+    return "".join(["/" + step.replace("~", "~0").replace("/", "~1") for step in path])
 
 
 def spoken(path: Sequence[str], root: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.core.schema_explain import Checks, describe
+from pokayoke.core.schema_explain import Known, describe
 from pokayoke.core.schema_map import Draft, SchemaMap
 from pokayoke.core.schema_patterns import guarded, longest, longest_text
 from pokayoke.core.schema_problems import MAX_DEPTH, Problem, problem_of, unusable
@@ -43,7 +43,7 @@ class Schema:
         places: what `core/places.py` and `core/check.py` found out about places of the schema.
     """
 
-    __slots__ = ("_checks", "_compile", "_map", "draft", "is_valid", "longest_text", "places", "raw", "unknown_formats")
+    __slots__ = ("_compile", "_known", "_map", "draft", "is_valid", "longest_text", "places", "raw", "unknown_formats")
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Schema:
         """Keep the validator's method beside the facts found while inspecting."""
         self._map = schema_map
         self._compile = compile_lone
-        self._checks: Checks = {}  # filled when something is wrong, at most once per keyword
+        self._known = Known()  # filled when something is wrong, at most once per keyword
         self.places: dict[Any, Any] = {}
         self.raw: dict[str, Any] | bool = schema_map.root
         self.draft: Draft = schema_map.draft
@@ -103,7 +103,7 @@ class Schema:
         if self.longest_text is not None and longest(value) > self.longest_text:
             wanted = f"texts of at most {self.longest_text} characters (a pattern of the schema is costly)"
             return (problem_of("", "schema", wanted, value, {"limit": self.longest_text}, self.raw),)
-        return describe(value, self._map, self._compile, self._checks)
+        return describe(value, self._map, self._compile, self._known)
 
     def admits_nothing_missing(self, value: Any) -> bool:
         """Return whether the schema proves that nothing was lost after this value.

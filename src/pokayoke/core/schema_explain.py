@@ -41,18 +41,30 @@ Check = Callable[[dict[str, Any]], "jsonschema_rs.Validator"]
 Checks = dict[tuple[int, str], "jsonschema_rs.Validator | None"]
 
 
-def describe(value: Any, schema_map: SchemaMap, check: Check, checks: Checks) -> tuple[Problem, ...]:
+class Known(msgspec.Struct):
+    """What explanations of one schema have found out so far; all of it follows from the schema alone.
+
+    Attributes:
+        checks: the keywords and subschemas compiled, by the subschema's id.
+        words: what a keyword expects, in words, and its data.
+    """
+
+    checks: Checks = {}
+    words: dict[tuple[int, str], tuple[str, dict[str, Any]]] = {}
+
+
+def describe(value: Any, schema_map: SchemaMap, check: Check, known: Known) -> tuple[Problem, ...]:
     """Return what is wrong with a value that the validator refused; at least one problem.
 
     Args:
         value: a value that `unusable` has nothing against.
         schema_map: the schema it breaks.
         check: compiles a schema of one keyword in the dialect of the whole.
-        checks: the keywords compiled so far; kept by the caller as long as the schema lives.
+        known: kept by the caller as long as the schema lives.
     """
     found: list[Problem] = []
     with contextlib.suppress(RecursionError):  # the caller's stack may be nearly full already
-        found = Explainer(schema_map, check, checks).explain(schema_map.root, value, "", 0)
+        found = Explainer(schema_map, check, known).explain(schema_map.root, value, "", 0)
     if not found:  # too deep, or a keyword this module does not follow, such as $dynamicRef
         return (problem_of("", "schema", "a value the schema allows", value, {}, schema_map.root),)
     return tuple(found)
@@ -61,14 +73,14 @@ def describe(value: Any, schema_map: SchemaMap, check: Check, checks: Checks) ->
 class Explainer:
     """One explanation. Every pair of subschema and place is explained once."""
 
-    def __init__(self, schema_map: SchemaMap, check: Check, checks: Checks) -> None:
-        """Take the schema, the compiler for single keywords, and what it has compiled so far."""
+    def __init__(self, schema_map: SchemaMap, check: Check, known: Known) -> None:
+        """Take the schema, the compiler for single keywords, and what is known so far."""
         self.map = schema_map
         self.check = check
         self.version = _VERSIONS[schema_map.draft]
         self.steps = _MAX_STEPS
         self.memo: dict[tuple[int, str], list[Problem]] = {}
-        self.checks = checks
+        self.checks, self.words = known.checks, known.words
 
     def explain(self, schema: Any, value: Any, at: str, level: int) -> list[Problem]:
         """Return the problems of a value at a place with a subschema; empty if there are none."""
@@ -146,10 +158,13 @@ Found = Iterator[Problem]
 Rule = Callable[[Explainer, _Place], Found]
 
 
-def _assertion(_run: Explainer, place: _Place) -> Found:
+def _assertion(run: Explainer, place: _Place) -> Found:
     """One keyword that looks at the value alone, and has failed."""
-    expected, data = wording(place.keyword, place.argument, place.node)
-    yield place.problem(expected, **data)
+    key = (id(place.node), place.keyword)
+    if key not in run.words:
+        run.words[key] = wording(place.keyword, place.argument, place.node)
+    expected, data = run.words[key]
+    yield problem_of(place.at, place.keyword, expected, place.value, data, place.node)
 
 
 def _required(_run: Explainer, place: _Place) -> Found:
