@@ -1,6 +1,7 @@
 """Intake: the text a model wrote -> arguments and calls, graded by what can be proven."""
 
 from pokayoke.core.intake.arguments import from_value, read_arguments
+from pokayoke.core.intake.calls import read_calls
 from pokayoke.core.intake.reading import (
     CODES,
     REFUSALS,
@@ -12,7 +13,6 @@ from pokayoke.core.intake.reading import (
     finding_for,
     is_cut,
 )
-from pokayoke.core.intake.texts import read_calls
 
 __all__ = [
     "CODES",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from pokayoke.core.call import Effect, Finding
+from pokayoke.core.schema import Schema
 from pokayoke.errors import UsageError
 
+SchemaLike = Schema | dict[str, Any] | bool
+Tools = Iterable[str] | Mapping[str, SchemaLike | None] | None
 Grade = Literal["exact", "lossless", "edited", "ambiguous", "lossy"]
 
 REPAIRS: dict[str, str] = {

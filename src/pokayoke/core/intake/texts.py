@@ -7,14 +7,14 @@ is taken for a call of its own until a tag begins a new one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
-from pokayoke.core.intake.arguments import MAX_CHARS, MAX_DEPTH, SchemaLike, read_arguments
+from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes, read_keywords
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
-from pokayoke.core.intake.reading import Calls, ReadCall, Reading, is_cut, refused
+from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused
 from pokayoke.core.intake.wrapping import strip_markup
 from pokayoke.core.strict import dump_compact
 
@@ -40,54 +40,11 @@ _BETWEEN = " \t\r\n,;"
 """What separates calls."""
 
 
-def read_calls(
-    text: str | bytes,
-    *,
-    tools: Iterable[str] | Mapping[str, SchemaLike | None] | None = None,
-    stop_reason: str | None = None,
-    max_chars: int = MAX_CHARS,
-    max_depth: int = MAX_DEPTH,
-) -> Calls:
-    """Find the calls a model wrote into a text.
-
-    Understood are objects with a name and arguments (`name`/`arguments`, `name`/`parameters`, `tool`/`args`,
-    `function`, nested as providers do), lists and lines of them, tags and fences around them, a name in a tag
-    before its arguments, and `name(key=value)` with literal values.
-
-    Args:
-        text: the message text; bytes must be UTF-8.
-        tools: names of the tools on offer, or a mapping from name to input schema.
-        stop_reason: why the provider says the message ended; one that proves a cut makes every reading lossy.
-        max_chars: longest text that is looked at.
-        max_depth: deepest nesting.
-
-    Returns:
-        The calls in order, each with its graded reading, and what stood around them.
-
-    Raises:
-        ContractError: a schema in `tools` is not usable.
-    """
-    try:
-        plain = text.decode() if isinstance(text, bytes) else text
-        plain.encode()
-    except UnicodeError as exc:
-        reason = "invalid_utf8" if isinstance(exc, UnicodeDecodeError) else "lone_surrogate"
-        return _unreadable(refused(reason), len(text))
-    if len(plain) > max_chars:
-        return _unreadable(refused("too_long", max_chars), len(plain))
-    finder = _Finder(plain, tools, max_depth=max_depth)
-    try:
-        finder.run()
-    except RecursionError:
-        return _unreadable(refused("too_deep"), len(plain))
-    calls = tuple(finder.calls)
-    if is_cut(stop_reason):
-        calls = tuple(ReadCall(name=call.name, reading=refused("cut_message"), span=call.span) for call in calls)
-    return Calls(calls=calls, rest=_rest(plain, [call.span for call in calls]))
-
-
-def _unreadable(reading: Reading, length: int) -> Calls:
-    return Calls(calls=(ReadCall(name="", reading=reading, span=(0, length)),))
+def find_calls(text: str, tools: Tools, *, max_depth: int) -> Calls:
+    """Find the calls in a text; see `read_calls`."""
+    finder = _Finder(text, tools, max_depth=max_depth)
+    finder.run()
+    return Calls(calls=tuple(finder.calls), rest=_rest(text, [call.span for call in finder.calls]))
 
 
 def _rest(text: str, spans: list[tuple[int, int]]) -> str:
@@ -105,9 +62,7 @@ def _rest(text: str, spans: list[tuple[int, int]]) -> str:
 class _Finder:
     """One walk over a text."""
 
-    def __init__(
-        self, text: str, tools: Iterable[str] | Mapping[str, SchemaLike | None] | None, *, max_depth: int
-    ) -> None:
+    def __init__(self, text: str, tools: Tools, *, max_depth: int) -> None:
         self.text = text
         self.max_depth = max_depth
         self.calls: list[ReadCall] = []

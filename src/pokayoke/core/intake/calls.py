@@ -1,0 +1,59 @@
+"""Calls written as text: the way in. `core/intake/texts.py` finds them."""
+
+from __future__ import annotations
+
+from pokayoke.core.intake.arguments import MAX_CHARS, MAX_DEPTH
+from pokayoke.core.intake.reading import Calls, ReadCall, Reading, Tools, is_cut, refused
+
+
+def read_calls(
+    text: str | bytes,
+    *,
+    tools: Tools = None,
+    stop_reason: str | None = None,
+    max_chars: int = MAX_CHARS,
+    max_depth: int = MAX_DEPTH,
+) -> Calls:
+    """Find the calls a model wrote into a text.
+
+    Understood are objects with a name and arguments (`name`/`arguments`, `name`/`parameters`, `tool`/`args`,
+    `function`, nested as providers do), lists and lines of them, tags and fences around them, a name in a tag
+    before its arguments, and `name(key=value)` with literal values.
+
+    Args:
+        text: the message text; bytes must be UTF-8.
+        tools: names of the tools on offer, or a mapping from name to input schema.
+        stop_reason: why the provider says the message ended; one that proves a cut makes every reading lossy.
+        max_chars: longest text that is looked at.
+        max_depth: deepest nesting.
+
+    Returns:
+        The calls in order, each with its graded reading, and what stood around them.
+
+    Raises:
+        ContractError: a schema in `tools` is not usable.
+    """
+    try:
+        plain = text.decode() if isinstance(text, bytes) else text
+        plain.encode()
+    except UnicodeError as exc:
+        reason = "invalid_utf8" if isinstance(exc, UnicodeDecodeError) else "lone_surrogate"
+        return _unreadable(refused(reason), len(text))
+    if len(plain) > max_chars:
+        return _unreadable(refused("too_long", max_chars), len(plain))
+    from pokayoke.core.intake.texts import find_calls  # noqa: PLC0415 - its patterns are compiled when one is needed
+
+    try:
+        found = find_calls(plain, tools, max_depth=max_depth)
+    except RecursionError:
+        return _unreadable(refused("too_deep"), len(plain))
+    if not is_cut(stop_reason):
+        return found
+    cut = refused("cut_message")
+    return Calls(
+        calls=tuple(ReadCall(name=call.name, reading=cut, span=call.span) for call in found.calls), rest=found.rest
+    )
+
+
+def _unreadable(reading: Reading, length: int) -> Calls:
+    return Calls(calls=(ReadCall(name="", reading=reading, span=(0, length)),))

@@ -1,0 +1,165 @@
+"""The slow path of a text that is no strict JSON: the graded reader, then the evidence of the schema."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from pokayoke.core.intake.edits import suggest
+from pokayoke.core.intake.evidence import may_lack_member, mistaken_word, no_object_lost
+from pokayoke.core.intake.patterns import Refusal
+from pokayoke.core.intake.reader import Reader
+from pokayoke.core.intake.reading import Grade, Reading, SchemaLike, refused
+from pokayoke.core.intake.wrapping import find_object, unwrap_after
+from pokayoke.core.schema import Schema, compile_schema
+from pokayoke.core.strict import StrictError, dump_compact, parse
+
+_MAX_ENCODINGS = 3
+"""How often an object may be written as a JSON string inside a JSON string."""
+
+_OUTSIDE = frozenset({"byte_order_mark", "code_fence", "odd_whitespace", "prose", "tags"})
+"""Repairs that may stand beside one that only the schema can prove: nothing that touches the value itself."""
+_COMMAS = frozenset({"missing_comma", "trailing_comma"})
+"""Repairs that a lost member can look like."""
+_OPEN_QUOTE = re.compile(r"[\s({}\[\],:]\"\s*\Z").search
+"""A last quote that may open a quoted phrase inside a string, or changed places with a bracket."""
+_SURROGATE = re.compile("[\ud800-\udfff]").search
+
+
+class Grading:
+    """The slow path of one text: what it may hold and how it is judged."""
+
+    def __init__(self, schema: SchemaLike | None, max_chars: int, max_depth: int) -> None:
+        self.given = schema
+        self.max_chars = max_chars
+        self.max_depth = max_depth
+        raw = schema.raw if isinstance(schema, Schema) else schema
+        self.declared: dict[str, Any] = raw if isinstance(raw, dict) else {}
+
+    def schema(self) -> Schema | None:
+        """The compiled schema; compiled here only if the caller has not, and only where it is needed."""
+        if isinstance(self.given, dict | bool):
+            self.given = compile_schema(self.given)
+        return self.given
+
+    def graded(self, text: str | bytes, error: StrictError) -> Reading:
+        """Read a text that is no strict JSON."""
+        if error.code == "too_deep":
+            return refused("too_deep", error.position)
+        if isinstance(text, bytes):
+            try:
+                text = text.decode()
+            except UnicodeDecodeError as exc:
+                return refused("invalid_utf8", exc.start)
+            if len(text) > self.max_chars:
+                return refused("too_long", self.max_chars)
+        elif error.code == "lone_surrogate" and (found := _SURROGATE(text)):
+            return refused("lone_surrogate", found.start())
+        if not text.strip(" \t\r\n\ufeff"):
+            return self.empty()
+        reader = Reader(text, max_depth=self.max_depth)
+        try:
+            return self.document(reader)
+        except Refusal as refusal:
+            return suggest(text, refusal, self.schema(), max_depth=self.max_depth)
+        except RecursionError:
+            return refused("too_deep")
+
+    def document(self, reader: Reader) -> Reading:
+        """Find the object, read it, and judge what stands around it."""
+        text = reader.text
+        start, opened = find_object(reader, frozenset(self.declared.get("properties", ())))
+        if text[start] != "{" and not opened:
+            value, end = reader.read_value(start)
+            if isinstance(value, str) and not reader.unclosed and not text[end:].strip():
+                return self.decoded(value)
+            raise Refusal("not_an_object", start)
+        dump: bytes | None = None
+        if not opened and (found := self.strict_inside(text, start)):
+            value, dump, end = found
+        else:
+            value, end = reader.read_object(start if opened else start + 1)
+        surplus = unwrap_after(reader, end)
+        flaw = self.flaw(reader, value)
+        if flaw is not None:
+            return refused(flaw, reader.list_comma or end, (value,))
+        if opened or surplus is not None or reader.unclosed:
+            return self.by_schema(reader, value, opened=opened, surplus=surplus)
+        if any(may_lack_member(self.declared, value, members) for members in reader.uneven):
+            return _known("edited", value, tuple(reader.repairs), reason="uneven_commas", position=end)
+        return _known("lossless", value, tuple(reader.repairs), canonical=dump)
+
+    def strict_inside(self, text: str, start: int) -> tuple[dict[str, Any], bytes, int] | None:
+        """Read an object that is strict JSON between sentences, fences or tags: the same value, only faster."""
+        end = text.rfind("}") + 1
+        if start == 0 and end == len(text):
+            return None
+        try:
+            return (*parse(text[start:end], max_depth=self.max_depth, sort=True, equal_duplicates=False), end)
+        except StrictError:
+            return None
+
+    def flaw(self, reader: Reader, value: dict[str, Any]) -> str | None:
+        """Name what makes a value doubtful that was read to its end."""
+        if reader.list_comma is not None and reader.commaless:
+            return "trailing_comma_in_list"
+        required = frozenset[str](self.declared.get("required", ()))
+        if _COMMAS & reader.repairs.keys() and not required <= value.keys():
+            return "lost_member"
+        if "python_word" in reader.repairs and (schema := self.schema()) and mistaken_word(schema, value):
+            return "bare_reference"
+        return None
+
+    def by_schema(self, reader: Reader, value: dict[str, Any], *, opened: bool, surplus: int | None) -> Reading:
+        """Accept one lost or surplus outer bracket only where the schema proves that nothing else was lost."""
+        if opened + (surplus is not None) + reader.unclosed > 1:
+            raise Refusal("trailing_text", len(reader.text))
+        if opened:
+            name, reason, position = "opened_by_schema", "missing_opener", 0
+        elif surplus is not None:
+            name, reason, position = "extra_closer", "extra_closer", surplus
+        else:
+            name, reason, position = "closed_by_schema", "missing_closer", len(reader.text)
+            if _OPEN_QUOTE(reader.text):
+                raise Refusal("cut_in_string", position)
+        schema = self.schema()
+        if schema is not None and reader.repairs.keys() <= _OUTSIDE:
+            proven = schema.admits_nothing_missing(value)
+            if proven or (surplus is not None and no_object_lost(schema, value)):
+                return _known("lossless", value, (*reader.repairs, name))
+        return suggest(reader.text, Refusal(reason, position), schema, readings=(value,), max_depth=self.max_depth)
+
+    def decoded(self, text: str) -> Reading:
+        """Read the text of a JSON string that should hold an object."""
+        for _ in range(_MAX_ENCODINGS):
+            try:
+                value, dump = parse(text, max_depth=self.max_depth, sort=True, equal_duplicates=False)
+            except StrictError:
+                break
+            if isinstance(value, dict):
+                members = cast(dict[str, Any], value)
+                return Reading(grade="lossless", value=members, repairs=("double_encoded",), canonical=dump)
+            if not isinstance(value, str):
+                break
+            text = value
+        return refused("not_an_object", 0)
+
+    def empty(self) -> Reading:
+        """Read an empty text: an empty object if the schema is content with one."""
+        schema = self.schema()
+        if schema is not None and schema.is_valid({}):
+            return _known("lossless", {}, ("empty_text",))
+        return refused("empty_arguments", 0)
+
+
+def _known(
+    grade: Grade,
+    value: dict[str, Any],
+    repairs: tuple[str, ...],
+    *,
+    reason: str | None = None,
+    position: int | None = None,
+    canonical: bytes | None = None,
+) -> Reading:
+    canonical = canonical or dump_compact(value, sort=True)
+    return Reading(grade=grade, value=value, repairs=repairs, reason=reason, position=position, canonical=canonical)
