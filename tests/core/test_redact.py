@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pokayoke.core import secret
 from pokayoke.core.redact import FAILED, FAILED_JSON, Redactor, secret_fields
 from pokayoke.core.secret import HIDDEN, NameRules, Pattern, Seen, is_card
 from pokayoke.errors import PolicyError
@@ -500,6 +501,15 @@ def test_a_plain_pattern_is_judged_on_the_bytes():
         assert Pattern(source).prefilter is not None
     for source in ("^a", "a.b", r"a\sb", "[^a]b", '"a"', "a b", r"[!-~]z", r"\Bx"):
         assert Pattern(source).prefilter is None
+
+
+def test_the_first_search_holds_a_piece_of_every_literal():
+    """What the exact searches look for is never missed by the quick one before them, and it stays quick."""
+    bare = re.sub(r"\[.*?\}", "", secret._SHAPE_LITERALS).replace("\\", "").split("|")
+    literals = [*secret._NAME_LITERALS.split("|"), *bare]
+    assert all(secret._searches().literal(f"a {literal} b") for literal in literals)
+    assert len(literals) < 64
+    assert all(len(literal.encode()) >= 4 for literal in literals)
 
 
 json_values = st.recursive(

@@ -54,8 +54,8 @@ class TestEvents:
             "reason": "content-type text/html",
             "ts": 1.0,
         }
-        assert json.loads(Trace(TracePolicy()).record(dict(event))) == event
-        assert list(json.loads(Trace(TracePolicy()).record(dict(event)))) == list(event)
+        assert json.loads(Trace(TracePolicy()).record(dict(event)).line) == event
+        assert list(json.loads(Trace(TracePolicy()).record(dict(event)).line)) == list(event)
 
     def test_an_event_without_a_time_gets_one(self):
         """The clock is read where the event brings no reading of its own."""
@@ -153,7 +153,7 @@ class TestEvents:
             result(call_id=text),
             result(reason=text, raw=text, arguments=json.dumps({text: text}, ensure_ascii=False).encode()),
         ):
-            line = trace.record(dict(event)).decode()
+            line = trace.record(dict(event)).line.decode()
             assert len(line.splitlines()) == 1
             assert character not in line
             assert text in json.loads(line).values()
@@ -220,6 +220,84 @@ def test_a_trace_without_a_file_can_be_flushed_and_closed():
     trace.close()
     assert trace.dropped == 0
     assert trace.problem is None
+
+
+class TestWaiting:
+    """Events that wait for the file are searched and written together, as if each were alone."""
+
+    def test_a_secret_among_many_is_hidden_and_the_rest_is_untouched(self, path):
+        """One payload with a secret costs its neighbours nothing, and their order stays."""
+        trace = trace_to(path)
+        for step in range(40):
+            payload = b'{"password":"CANARY"}' if step == 17 else b'{"n":%d}' % step
+            trace.record(result(ts=1.5, step=step, result=payload))
+        trace.close()
+        found = lines(path)
+        assert [event["step"] for event in found] == list(range(40))
+        assert found[17]["result"] == {"password": "[redacted]"}
+        assert all(event["result"] == {"n": event["step"]} for event in found if event["step"] != 17)
+
+    def test_a_secret_of_a_waiting_event_is_hidden_in_the_next(self, path):
+        """Waiting changes nothing about what a run has seen, neither in a common event nor in another."""
+        trace = trace_to(path)
+        trace.record(result())
+        trace.record(result(arguments=b'{"password":"CANARY-1"}'))
+        trace.record(result(result=b'"echo CANARY-1"'))
+        trace.record(result(ok=False, reason="no CANARY-1"))
+        trace.close()
+        assert b"CANARY-1" not in path.read_bytes()
+        assert lines(path)[2]["result"] == "echo [redacted]"
+
+    def test_an_id_is_searched_with_its_payload(self):
+        """A call id comes from the model, so it may hold what a payload may."""
+        event = Trace(TracePolicy()).emit(result(call_id="sk-abcdefghijklmnop", result=b"1"))
+        assert event["call_id"] == "[redacted]"
+
+    def test_values_that_may_change_are_written_as_they_were(self):
+        """Findings and corrections hold values of the caller, who may go on using them."""
+        trace, ring, data = Trace(TracePolicy()), Ring(9), {"got": [1]}
+        ring.append(trace.record(result(findings=(Finding("c", data=data),))))
+        data["got"].append(2)
+        assert ring[0]["findings"][0]["data"] == {"got": [1]}
+
+    def test_payloads_of_other_kinds_and_in_pairs_take_the_longer_way(self):
+        """A payload that is a value already, or the second of two, is searched and written like any other."""
+        trace = Trace(TracePolicy())
+        assert trace.emit(result(arguments={"password": "CANARY"}))["arguments"] == {"password": "[redacted]"}
+        both = trace.emit(result(arguments=b'{"password":"CANARY"}', result=b'{"token":"CANARY"}'))
+        assert (both["arguments"], both["result"]) == ({"password": "[redacted]"}, {"token": "[redacted]"})
+        assert trace.emit(result(call_id="\ud800", result=b'{"token":"CANARY"}'))["result"] == {"token": "[redacted]"}
+
+    def test_bytes_that_are_no_text_cost_their_own_event_only(self, path):
+        """A payload that is not UTF-8 is not written; what waited with it is."""
+        trace = trace_to(path)
+        trace.record(result())
+        for payload in (b'"a"', b'"\xff"', b'"b"'):
+            trace.record(result(result=payload))
+        trace.close()
+        assert [event.get("result") for event in lines(path)] == [None, "a", None, "b"]
+        assert trace.dropped == 1
+
+    def test_what_waits_is_bounded(self, path):
+        """Large payloads do not wait beyond 64 KB, whatever the clock says."""
+        trace = trace_to(path)
+        for _ in range(200):
+            trace.record(result(result=b'"%s"' % (b"x" * 3_000)))
+            assert sum(len(event.payload or b"") for event in trace._waiting) < 65_536
+        trace.close()
+        assert len(lines(path)) == 200
+
+    def test_a_forked_child_still_reads_what_waited(self, path):
+        """The parent writes it; in the child's ring it stays readable, and redacted."""
+        trace, ring = trace_to(path), Ring(9)
+        trace.record(result())
+        ring.append(trace.record(result(result=b'{"password":"CANARY"}')))
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if ring[0]["result"] == {"password": "[redacted]"} else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        trace.close()
+        assert len(lines(path)) == 2
 
 
 class TestRing:
@@ -378,17 +456,17 @@ class TestRotation:
     def test_another_process_that_rotates_is_not_waited_for(self, path):
         """Where the lock is taken the file grows a little; the call goes on."""
         first = TraceFile(path, max_bytes=50, backups=1)
-        first.write(b"a" * 60, 1.0, at_once=True)
+        first.append([b"a" * 60])
         with path.open("rb") as other:
             fcntl.flock(other, fcntl.LOCK_EX)
-            first.write(b"b" * 60, 1.0, at_once=True)
+            first.append([b"b" * 60])
         assert path.read_bytes() == b"a" * 60 + b"\n" + b"b" * 60 + b"\n"
         first.close()
 
     def test_a_successor_is_not_moved_by_one_who_came_late(self, path, monkeypatch):
         """Who gets the lock after the file was moved leaves the new file alone."""
         late = TraceFile(path, max_bytes=50, backups=1)
-        late.write(b"a" * 60, 1.0, at_once=True)
+        late.append([b"a" * 60])
         real = tracefile._locks.flock
 
         def rotated_meanwhile(fd, how):
@@ -397,7 +475,7 @@ class TestRotation:
             real(fd, how)
 
         monkeypatch.setattr(tracefile._locks, "flock", rotated_meanwhile)
-        late.write(b"b" * 10, 1.0, at_once=True)
+        late.append([b"b" * 10])
         assert path.read_bytes() == b"new\n"
         assert (path.parent / "trace.jsonl.1").read_bytes() == b"a" * 60 + b"\n" + b"b" * 10 + b"\n"
         late.close()
@@ -452,7 +530,7 @@ class TestFork:
     def test_a_lock_held_while_forking_does_not_hang_the_child(self, path):
         """A thread that was flushing in the parent leaves no lock behind in the child."""
         trace = trace_to(path)
-        with trace._file._lock:
+        with trace._lock:
             child = os.fork()
             if child == 0:
                 trace.record(result(ok=False))
@@ -581,6 +659,6 @@ class TestUse:
 def test_the_payload_bytes_of_an_event_are_not_copied_through_python():
     """A payload is embedded without being parsed: a sound but unparsable-to-Python depth is no problem."""
     deep = b"[" * 900 + b"]" * 900
-    line = Trace(TracePolicy()).record(result(arguments=deep))
+    line = Trace(TracePolicy()).record(result(arguments=deep)).line
     assert deep in line
     assert msgspec.json.decode(line.replace(deep, b"1"))["arguments"] == 1

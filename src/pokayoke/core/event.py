@@ -26,29 +26,29 @@ _ERRORS = {
 
 def tool_call(judged: Judged, scene: Scene, decision: Decision, findings: tuple[Finding, ...], room: str) -> Event:
     """The event of a decided call. `room` is the room that decided."""
-    raw = judged.call.arguments
+    call, plan = judged.call, judged.plan
     event: Event = {
         "ts": scene.now,
         "run_id": scene.run_id,
         "step": scene.step,
         "event": "tool_call",
-        "tool": judged.tool,
+        "tool": plan.contract.name if plan else call.name,
         "ok": decision in ("allow", "replay"),
-        "call_id": judged.call.id,
+        "call_id": call.id,
         "room": room,
         "decision": decision,
         "args_hash": judged.args_hash,
         "confidence": judged.confidence,
     }
-    plan = judged.plan
     if plan is not None:
         event["contract"] = plan.contract.id
-        event["marks"] = plan.contract.redact
+        if plan.contract.redact:
+            event["marks"] = plan.contract.redact
     if judged.dumped is not None:
         event["arguments"] = judged.dumped
     # The text as it came is kept where it differs from what the tool gets: it explains why.
     if judged.repairs or judged.corrections or judged.dumped is None:
-        event["raw"] = raw if isinstance(raw, (str, bytes)) else None
+        event["raw"] = call.arguments if isinstance(call.arguments, (str, bytes)) else None
     if judged.repairs:
         event["repairs"] = judged.repairs
     if judged.corrections:

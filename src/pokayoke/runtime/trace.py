@@ -2,16 +2,22 @@
 
 What enters: event dictionaries (`core/event.py` makes them). What leaves: lines in the shape of seed
 001. What must never happen here: an exception during a call, a second line in one event, an unredacted
-byte in a file or a ring.
+byte in a file or in what a ring shows.
+
+A call only hands its events over. They are searched for secrets and written as lines when somebody
+reads them or when they go to the file: after a failure at once, else after a second or 64 KB. Many
+short texts searched together cost a third of what each alone would.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
+import atexit
+import os
+import threading
 import time
+import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 import msgspec
@@ -19,66 +25,71 @@ import orjson
 
 from pokayoke.core.policy import TracePolicy
 from pokayoke.core.redact import FAILED, Redactor
-from pokayoke.core.secret import Seen, matcher
+from pokayoke.core.secret import Seen
 from pokayoke.runtime.tracefile import TraceFile
+from pokayoke.runtime.traceline import digest_of, dump_event, is_quiet, plain, quiet, shortened, stub, utf8
 
-# Fields that hold names, numbers and hashes of ours. A call that ended well has no others, and needs no
-# search for secrets. (`tool` is a resolved name unless there are findings, and those are searched.)
+__all__ = ["Recorded", "Ring", "Trace", "quiet"]
+
+# Fields that hold names, numbers and hashes of ours. A call that ended well has no others but its payloads,
+# and only those are searched for secrets. (`tool` is a resolved name unless there are findings.)
 _OURS: Final = frozenset(
     {"ts", "run_id", "step", "event", "tool", "ok", "call_id", "room", "decision", "args_hash", "confidence"}
     | {"contract", "status", "us", "attempts", "effect", "key", "mode", "repairs", "safe_mode", "occurrence"}
 )
+_COMMON: Final = _OURS | {"arguments", "result"}
+_BUFFER_BYTES: Final = 65_536
+_BUFFER_SECONDS: Final = 1.0
+_DONE: Final[dict[str, Any]] = {}
+_USUAL_BYTES: Final = 400  # what a common event takes without its payload
 _JSON_PAYLOADS: Final = ("arguments", "result")
 _REMEMBERED_RUNS: Final = 256
-_SHORT_TEXT: Final = 1_000
-_MOST_FINDINGS: Final = 20
-
-# What ends a line or moves a terminal's cursor although JSON allows it in a string: C1 controls, U+2028,
-# U+2029, and the marks that reorder text. Written as \uXXXX it is the same JSON.
-_UNQUIET: Final = r"[\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
-_unquiet_hit = matcher(_UNQUIET)
-_unquiet = re.compile(_UNQUIET)
 
 
-def quiet(line: bytes) -> bytes:
-    """Return the same JSON with every character escaped that could end a line or steer a terminal."""
-    if line.isascii():
-        return line
-    text = line.decode()
-    if not _unquiet_hit(text):
-        return line
-    return _unquiet.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+class Recorded(msgspec.Struct, eq=False):
+    """An event that was handed over; its line is made when it is read or written."""
+
+    trace: Trace
+    event: dict[str, Any]
+    common: bool
+    payload: bytes | None = None
+    made: bytes | None = None
+
+    @property
+    def line(self) -> bytes:
+        """The redacted line, without its newline."""
+        return self.made or self.trace.line_of(self)
 
 
 class Ring:
-    """The latest events of one run, kept as lines and read as dictionaries.
+    """The latest events of one run, read as dictionaries.
 
     Args:
         size: how many are kept.
     """
 
-    __slots__ = ("_lines",)
+    __slots__ = ("_events",)
 
     def __init__(self, size: int) -> None:
-        self._lines: deque[bytes] = deque(maxlen=size)
+        self._events: deque[Recorded] = deque(maxlen=size)
 
-    def append(self, line: bytes) -> None:
+    def append(self, event: Recorded) -> None:
         """Add what `Trace.record` returned."""
-        self._lines.append(line)
+        self._events.append(event)
 
     @property
     def lines(self) -> tuple[bytes, ...]:
         """The lines themselves, oldest first."""
-        return tuple(self._lines)
+        return tuple([event.line for event in tuple(self._events)])
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._events)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter([msgspec.json.decode(line) for line in tuple(self._lines)])
+        return iter([msgspec.json.decode(line) for line in self.lines])
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return cast("dict[str, Any]", msgspec.json.decode(self._lines[index]))
+        return cast("dict[str, Any]", msgspec.json.decode(self._events[index].line))
 
     def __repr__(self) -> str:
         return f"Ring({list(self)!r})"
@@ -105,12 +116,19 @@ class Trace:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock
+        # Re-entrant: a user's redactor may make guarded calls of its own.
+        self._lock = threading.RLock()
+        self._waiting: deque[Recorded] = deque()
+        self._ready: list[bytes] = []
+        self._bytes = 0
+        self._since = 0.0
         self._seen: OrderedDict[Any, Seen] = OrderedDict()
         self._lost = 0
         self._problem: str | None = None
         self._file: TraceFile | None = None
         self._policy: TracePolicy | None = None
         self.use(policy, redactor)
+        _open_traces.add(self)
 
     def use(self, policy: TracePolicy, redactor: Redactor | None = None) -> None:
         """Go on under a changed policy. What was met as a secret stays one.
@@ -126,17 +144,19 @@ class Trace:
             opened = None
             if policy.path is not None:
                 opened = TraceFile(policy.path, max_bytes=policy.max_bytes, backups=policy.backups)
+            self.flush()
             self._file = opened
             if old is not None:
                 old.close()
                 self._lost += old.dropped
+        self.flush()
         self._policy, self.redactor = policy, built
         self._payloads, self._limit = policy.payloads, policy.max_payload_chars
         self._longest_line = 4 * self._limit + 32_768
 
     @property
     def dropped(self) -> int:
-        """Events that could not be written."""
+        """Events that could not be written so far."""
         return self._lost + (self._file.dropped if self._file else 0)
 
     @property
@@ -145,11 +165,11 @@ class Trace:
         return (self._file.problem if self._file else None) or self._problem
 
     def emit(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Write an event down and return it as it may be shown."""
-        return cast("dict[str, Any]", msgspec.json.decode(self.record(event)))
+        """Record an event and return it as it may be shown."""
+        return cast("dict[str, Any]", msgspec.json.decode(self.record(event).line))
 
-    def record(self, event: dict[str, Any]) -> bytes:
-        """Write an event down and return its line, for a `Ring`.
+    def record(self, event: dict[str, Any]) -> Recorded:
+        """Take an event over.
 
         Args:
             event: becomes the trace's own. `arguments` and `result` are canonical JSON bytes, `raw` is
@@ -157,21 +177,36 @@ class Trace:
                 and not written; findings and corrections may be the values themselves.
 
         Returns:
-            The line without its newline: redacted, one line whatever the event holds.
+            What a `Ring` keeps. It reaches the file within a second of the next one, at once if `ok` is false.
         """
-        try:
-            if "ts" not in event:
-                event["ts"] = self._clock()
-            # The common event is written here and now; everything else takes the longer way.
-            line = quiet(_dumps(event)) if _OURS.issuperset(event) else self._line(event)
-        except Exception as error:  # noqa: BLE001 - an event that cannot be made safe costs itself, not the call
-            self._lost += 1
-            self._problem = f"an event could not be written: {type(error).__name__}"
-            line = _stub(event)
-        file = self._file
-        if file is not None:
-            file.write(line, event["ts"], at_once=event.get("ok") is False)
-        return line
+        now = event.get("ts")
+        if now is None:
+            now = event["ts"] = self._clock()
+        recorded = Recorded(self, event, _COMMON.issuperset(event))
+        size = _USUAL_BYTES
+        if "arguments" in event:
+            size += self._weighed(recorded, "arguments")
+        if "result" in event:
+            size += self._weighed(recorded, "result")
+        # No lock: appending to a deque is one step, and the count of bytes only decides when to write.
+        self._waiting.append(recorded)
+        if not recorded.common:
+            # It holds values of others (findings, corrections) that may change: only bytes and text can wait.
+            size = len(self.line_of(recorded))
+        self._bytes += size
+        # A clock that ran backwards counts as old, too.
+        if event.get("ok") is False or self._bytes >= _BUFFER_BYTES or not 0.0 <= now - self._since < _BUFFER_SECONDS:
+            self._since = now
+            self.flush()
+        return recorded
+
+    def line_of(self, recorded: Recorded) -> bytes:
+        """Return the line of a recorded event; everything recorded before it is made first."""
+        with self._lock:
+            self._make_ready()
+            if recorded.made is None:  # a forked child finds it in a ring, but no longer in the queue
+                self._make([recorded])
+            return cast("bytes", recorded.made)
 
     def seen(self, run_id: str | None) -> Seen:
         """The secrets met in a run, for texts of that run that are shown elsewhere."""
@@ -184,44 +219,117 @@ class Trace:
 
     def flush(self) -> None:
         """Hand everything to the operating system."""
-        if self._file is not None:
-            self._file.flush()
+        with self._lock:
+            self._make_ready()
+            lines, self._ready, self._bytes = self._ready, [], 0
+            if self._file is not None and lines:
+                self._file.append(lines)
 
     def close(self) -> None:
         """Flush and close the file. Later events only reach rings."""
+        self.flush()
         if self._file is not None:
             self._file.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_policy", None) is not None:
+            self.close()
+
+    def forked(self) -> None:
+        """Start anew in a child process: what waits is the parent's to write."""
+        self._lock = threading.RLock()
+        self._waiting.clear()
+        self._ready, self._bytes = [], 0
+        if self._file is not None:
+            self._file.forked()
+
+    def _weighed(self, recorded: Recorded, key: str) -> int:
+        """Return how many bytes a payload adds; one that is not written as it is gives way to its digest now."""
+        event = recorded.event
+        data = event[key]
+        if self._payloads == "redacted" and isinstance(data, bytes):
+            if len(data) <= self._limit:
+                recorded.common = recorded.common and recorded.payload is None
+                recorded.payload = data
+                return len(data)
+            event[key] = digest_of(data)
+        elif self._payloads == "hash":
+            event[key] = digest_of(data if isinstance(data, bytes) else utf8(str(data)))
+        elif self._payloads == "off":
+            del event[key]
+        else:
+            recorded.common = False
+        return 0
+
+    def _make_ready(self) -> None:
+        """Make the lines of all that waits."""
+        waiting = self._waiting
+        self._ready += self._make([waiting.popleft() for _ in range(len(waiting))])
+
+    def _make(self, events: list[Recorded]) -> list[bytes]:
+        """Make the lines of events, the payloads of all common ones searched together."""
+        harmless = self._harmless(events)
+        dumps = orjson.dumps
+        lines: list[bytes] = []
+        for recorded in events:
+            event, line = recorded.event, b""
+            # What stood under a secret name before must be looked for in every later payload of the run.
+            if recorded.common and (recorded.payload is None or (harmless and not self._seen.get(event.get("run_id")))):
+                try:
+                    line = dumps(event, default=plain)
+                except TypeError:  # a lone surrogate, an integer beyond 64 bits: the longer way knows them
+                    line = b""
+            lines.append(line or self._safe_line(event))
+        if not is_quiet(b"".join(lines)):
+            lines = [quiet(line) for line in lines]
+        for recorded, line in zip(events, lines, strict=True):
+            recorded.made, recorded.event, recorded.payload = line, _DONE, None
+        return lines
+
+    def _harmless(self, events: list[Recorded]) -> bool:
+        """True if no payload of the common events, and no id that came with one, needs a closer look."""
+        texts: list[bytes] = []
+        for recorded in events:
+            if recorded.payload is not None:
+                texts += recorded.payload, utf8(str(recorded.event.get("call_id")))
+        try:
+            return not texts or self.redactor.clean(b"\n".join(texts))
+        except Exception:  # noqa: BLE001 - no UTF-8, or a user's redactor: each is looked at alone
+            return False
+
+    def _safe_line(self, event: dict[str, Any]) -> bytes:
+        try:
+            return self._line(event)
+        except Exception as error:  # noqa: BLE001 - an event that cannot be made safe costs itself, not the call
+            self._lost += 1
+            self._problem = f"an event could not be written: {type(error).__name__}"
+            return stub(event)
 
     def _line(self, event: dict[str, Any]) -> bytes:
         marks = tuple(event.pop("marks", ()))
         seen = self.seen(event.get("run_id"))
         if self._payloads == "redacted":
-            self._place_payloads(event)
+            self._place_raw(event)
         else:
             self._withhold_payloads(event)
-        line = _dumps(event)
+        line = dump_event(event)
         if len(line) > self._longest_line:
-            line = _dumps(_shortened(event))
+            line = dump_event(shortened(event))
         redacted = self.redactor.event(line, marks=marks, seen=seen)
         if redacted is None:
             raise ValueError(FAILED)
-        return quiet(redacted)
+        return redacted
 
-    def _place_payloads(self, event: dict[str, Any]) -> None:
-        for key in _JSON_PAYLOADS:
-            data = event.get(key)
-            if isinstance(data, bytes) and len(data) > self._limit:
-                event[key] = _digest(data)
+    def _place_raw(self, event: dict[str, Any]) -> None:
         raw = event.get("raw")
         if isinstance(raw, (str, bytes)):
             text = raw if isinstance(raw, str) else raw.decode("utf-8", "replace")
-            event["raw"] = text if len(text) <= self._limit else _digest(_bytes(text))
+            event["raw"] = text if len(text) <= self._limit else digest_of(utf8(text))
 
     def _withhold_payloads(self, event: dict[str, Any]) -> None:
-        for key in (*_JSON_PAYLOADS, "raw"):
-            data = event.pop(key, None)
-            if data is not None and self._payloads == "hash":
-                event[key] = _digest(data if isinstance(data, bytes) else _bytes(str(data)))
+        raw = event.pop("raw", None)
+        if raw is not None and self._payloads == "hash":
+            event["raw"] = digest_of(raw if isinstance(raw, bytes) else utf8(str(raw)))
         findings = event.get("findings")
         if findings:
             # Messages, hints and reasons repeat values; the code and the place do not.
@@ -233,71 +341,19 @@ class Trace:
             event["corrections"] = [{"at": c.at, "rule": c.rule, "class": c.kind} for c in event["corrections"]]
 
 
-def _digest(data: bytes) -> dict[str, Any]:
-    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+_open_traces: weakref.WeakSet[Trace] = weakref.WeakSet()
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")
+def _after_fork() -> None:
+    for trace in list(_open_traces):
+        trace.forked()
 
 
-def _dumps(event: dict[str, Any]) -> bytes:
-    try:
-        return orjson.dumps(event, default=_plain)
-    except TypeError:  # a lone surrogate, an integer beyond 64 bits
-        return msgspec.json.encode(_sturdy(event))
+def _at_exit() -> None:
+    for trace in list(_open_traces):
+        trace.flush()
 
 
-def _plain(value: Any) -> Any:
-    """What orjson does not know: payloads that are JSON already, findings and corrections."""
-    if isinstance(value, bytes):
-        return orjson.Fragment(value)
-    if isinstance(value, msgspec.Struct):
-        return orjson.Fragment(msgspec.json.encode(value))
-    if isinstance(value, (set, frozenset)):
-        return sorted(map(str, cast("set[Any]", value)))
-    return f"<{type(value).__name__}>"
-
-
-def _sturdy(value: Any) -> Any:
-    """The same event out of what any JSON writer takes."""
-    if isinstance(value, str):
-        return _bytes(value).decode()
-    if isinstance(value, dict):
-        items = cast("Mapping[Any, Any]", value).items()
-        return {_sturdy(str(key)): _sturdy(item) for key, item in items}
-    if isinstance(value, (list, tuple)):
-        return [_sturdy(item) for item in cast("Sequence[Any]", value)]
-    if isinstance(value, msgspec.Struct):
-        return _sturdy(msgspec.to_builtins(value))
-    if isinstance(value, bytes):
-        return msgspec.Raw(value)
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    return f"<{type(value).__name__}>"
-
-
-def _shortened(event: dict[str, Any]) -> dict[str, Any]:
-    """An event that outgrew every limit: its scalars, and the codes of its first findings."""
-    short: dict[str, Any] = {}
-    for key, value in event.items():
-        if isinstance(value, str):
-            short[key] = _bytes(value[:_SHORT_TEXT]).decode()
-        elif value is None or isinstance(value, (bool, int, float)):
-            short[key] = value
-    findings = event.get("findings") or ()
-    short["findings"] = [{"code": f.code, "at": _bytes(f.at[:_SHORT_TEXT]).decode()} for f in findings[:_MOST_FINDINGS]]
-    short["shortened"] = True
-    return short
-
-
-def _stub(event: dict[str, Any]) -> bytes:
-    """What is left of an event that could not be made safe: which one it was."""
-    kept = {key: event.get(key) for key in ("ts", "run_id", "step", "event", "tool", "ok")}
-    safe = {key: value if isinstance(value, (bool, int, float)) else _name(value) for key, value in kept.items()}
-    return quiet(msgspec.json.encode({**safe, "payload": FAILED}))
-
-
-def _name(value: Any) -> str | None:
-    """An identifier as it is; anything longer or stranger is not repeated."""
-    return value if isinstance(value, str) and re.fullmatch(r"[\w.:@-]{1,64}", value) else None
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)
