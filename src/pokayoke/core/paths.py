@@ -8,6 +8,7 @@ a disk and happens in `pokayoke.runtime.workspace`; passing this check alone pro
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from typing import Any
@@ -32,6 +33,7 @@ _PLAIN = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _PLAIN_CHARS = MAX_NAME_BYTES  # a whole path this short has no overlong name either
+_MOST_PLAIN_CHARS = 1_024  # what is longer is not worth remembering
 _DEVICE_NAME = re.compile(_DEVICE, re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|file:", re.IGNORECASE)
@@ -156,6 +158,17 @@ def normalise(path: Any, roots: tuple[str, ...], *, at: str = "") -> tuple[str, 
     """
     if not isinstance(path, str):
         return path_finding("type", path, at)
+    if len(path) <= _MOST_PLAIN_CHARS:
+        plain = _plain(path, roots)
+        if plain is not None:
+            return plain
+    rule, located = _examine(path, roots)
+    return path_finding(rule, path, at) if located is None else located
+
+
+@functools.lru_cache(maxsize=256)
+def _plain(path: str, roots: tuple[str, ...]) -> tuple[str, str] | None:
+    """Split a path that needs no second look, or return None. Remembered: the gate and the runtime ask in turn."""
     root = roots[0]
     if len(path) <= _PLAIN_CHARS and _PLAIN.fullmatch(path):
         return root, path
@@ -168,8 +181,7 @@ def normalise(path: Any, roots: tuple[str, ...], *, at: str = "") -> tuple[str, 
         and _PLAIN.fullmatch(path, start)
     ):
         return root, path[start:]
-    rule, located = _examine(path, roots)
-    return path_finding(rule, path, at) if located is None else located
+    return None
 
 
 def _examine(path: str, roots: tuple[str, ...]) -> tuple[str, tuple[str, str] | None]:

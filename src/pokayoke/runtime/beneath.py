@@ -72,8 +72,11 @@ def _openat2() -> Callable[[bytes, int, int], int] | None:
     call.restype = ctypes.c_long
     get_errno = ctypes.get_errno
 
+    looking = _how(_PATH_ONLY | _CLOEXEC, 0)
+
     def openat2(path: bytes, flags: int, mode: int) -> int:
-        fd: int = call(_SYS_OPENAT2, _AT_FDCWD, path, _how(flags | _CLOEXEC, mode), _HOW_BYTES)
+        how = looking if flags == _PATH_ONLY else _how(flags | _CLOEXEC, mode)
+        fd: int = call(_SYS_OPENAT2, _AT_FDCWD, path, how, _HOW_BYTES)
         if fd < 0:
             number = get_errno()
             raise OSError(number, os.strerror(number))
@@ -187,7 +190,7 @@ def _at_once(root: str, relative: str, flags: int, mode: int = 0) -> int | None:
     if call is None:
         return None
     try:
-        return call(os.fsencode(f"{root}/{relative}"), flags, mode)
+        return call(f"{root}/{relative}".encode("utf-8", "surrogateescape"), flags, mode)
     except OSError as problem:
         if problem.errno == errno.ELOOP:
             return None
