@@ -26,43 +26,56 @@ CALL_TOKENS = 8
 IMAGE_TOKENS = 1_000
 """What an image, sound or file block is taken for; providers charge 85 to 1,600."""
 
-_WHOLE = 600  # a text up to this many characters is looked at in full
-_WINDOWS, _WINDOW = 12, 50  # a longer one through this many windows of this many characters
-_FINE, _COARSE, _CHANGE = 1 / 15, 0.4, 0.75  # tokens per bit of each weight
+_WHOLE = 400  # a text up to this many characters is looked at in full
+_WINDOWS, _WINDOW = 8, 50  # a longer one through this many windows of this many characters
+_SAMPLE = _WINDOWS * _WINDOW
+_UNIT, _CHANGE = 1 / 15, 0.75  # tokens per unit of weight, and per change between digits and others
 _MOST_PER_BYTE = 0.95
 
 
-# First and last byte, and its fine and coarse weight in set bits; a later row wins.
-_CLASSES: tuple[tuple[int, int, int, int], ...] = (
-    (0x00, 0x7F, 8, 0),  # marks and line ends
-    (ord(" "), ord(" "), 1, 0),
-    (ord("0"), ord("9"), 5, 0),
-    (ord("A"), ord("Z"), 6, 0),
-    (ord("a"), ord("z"), 3, 0),
-    *((ord(rare), ord(rare), 8, 4) for rare in "jkqxz"),  # rare in prose, common in noise
-    (0x80, 0xC7, 0, 0),  # Latin letters with accents, and the rest of any longer character
-    (0xC8, 0xE0, 5, 0),  # Greek to Arabic, Indic
-    (0xE1, 0xEF, 5, 1),  # Chinese, Japanese, Korean
-    (0xF0, 0xFF, 8, 3),  # emoji
+# First and last byte, and its weight in units; a later row wins.
+_CLASSES: tuple[tuple[int, int, int], ...] = (
+    (0x00, 0x7F, 8),  # marks and line ends
+    (ord(" "), ord(" "), 1),
+    (ord("0"), ord("9"), 5),
+    (ord("A"), ord("Z"), 6),
+    (ord("a"), ord("z"), 3),
+    *((ord(rare), ord(rare), 32) for rare in "jkqxz"),  # rare in prose, common in noise
+    (0x80, 0xC7, 0),  # Latin letters with accents, and the rest of any longer character
+    (0xC8, 0xE0, 5),  # Greek to Arabic, Indic
+    (0xE1, 0xEF, 11),  # Chinese, Japanese, Korean
+    (0xF0, 0xFF, 26),  # emoji
 )
+# A byte's weight is written in bits worth 1, 5 and 24 units: so many there are of each, lowest first.
+_ONES, _FIVES, _LARGE, _DIGIT = 0b0000111, 0b0011000, 0b0100000, 0b1000000
 
 
-def _weights() -> tuple[bytes, bytes]:
-    """Return two tables from byte to weight; a weight is a number of set bits, bit 0 of the second marks a digit.
+def _coded(weight: int) -> int:
+    """Return the bits of a weight."""
+    large, rest = divmod(weight, 24)
+    fives, ones = divmod(rest, 5)
+    return large * _LARGE | ((1 << fives) - 1) * (_FIVES & -_FIVES) | (1 << ones) - 1
+
+
+def _codes() -> bytes:
+    """Return the table from byte to bits.
 
     Counting the bits of one large integer is the fastest weighted sum there is in plain Python.
     """
-    fine, coarse = [0] * 256, [0] * 256
-    for first, last, small, large in _CLASSES:
+    table = [0] * 256
+    for first, last, weight in _CLASSES:
         for byte in range(first, last + 1):
-            fine[byte] = (1 << small) - 1
-            coarse[byte] = ((1 << large) - 1) << 1 | chr(byte).isdecimal()
-    return bytes(fine), bytes(coarse)
+            table[byte] = _coded(weight) | (_DIGIT if chr(byte).isdecimal() else 0)
+    return bytes(table)
 
 
-_FINE_BITS, _COARSE_BITS = _weights()
-_LOW = int.from_bytes(b"\x01" * (4 * _WHOLE), "little")
-_HIGH = int.from_bytes(b"\xfe" * (4 * _WHOLE), "little")
+def _repeated(bits: int) -> int:
+    """Return these bits in every byte of the longest sample."""
+    return int.from_bytes(bytes((bits,)) * (4 * _WHOLE), "little")
+
+
+_CODES = _codes()
+_ONE_BITS, _FIVE_BITS, _LARGE_BITS, _DIGIT_BITS = map(_repeated, (_ONES, _FIVES, _LARGE, _DIGIT))
 
 
 def estimate_tokens(text: str) -> int:
@@ -77,20 +90,20 @@ def estimate_tokens(text: str) -> int:
     """
     size = len(text)
     if size <= _WHOLE:
-        return round(_weigh(text) + 0.5) if size else 0
+        return int(_weigh(text)) + 1 if size else 0
     step = (size - _WINDOW) // (_WINDOWS - 1)
     sample = "".join([text[start : start + _WINDOW] for start in range(0, _WINDOWS * step, step)])
-    return round(_weigh(sample) * size / len(sample) + 0.5)
+    return int(_weigh(sample) * size / _SAMPLE) + 1
 
 
 def _weigh(text: str) -> float:
     """Return the weight of at most `_WHOLE` characters in tokens."""
     data = text.encode("utf-8", "replace")
-    fine = int.from_bytes(data.translate(_FINE_BITS), "little")
-    coarse = int.from_bytes(data.translate(_COARSE_BITS), "little")
-    changes = ((coarse ^ (coarse >> 8)) & _LOW).bit_count()
-    weight = fine.bit_count() * _FINE + (coarse & _HIGH).bit_count() * _COARSE + changes * _CHANGE
-    return min(weight, len(data) * _MOST_PER_BYTE)
+    codes = int.from_bytes(data.translate(_CODES), "little")
+    units = (codes & _ONE_BITS).bit_count() + 5 * (codes & _FIVE_BITS).bit_count()
+    units += 24 * (codes & _LARGE_BITS).bit_count()
+    changes = ((codes ^ (codes >> 8)) & _DIGIT_BITS).bit_count()
+    return min(units * _UNIT + changes * _CHANGE, len(data) * _MOST_PER_BYTE)
 
 
 def estimate_message(message: Any, estimate: Callable[[str], int] = estimate_tokens) -> int:
