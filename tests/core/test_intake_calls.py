@@ -275,3 +275,25 @@ def test_hostile_texts_end(text):
         threading.stack_size(previous)
     assert done
     assert all(call.reading.value is None for call in done[0].calls)
+
+
+@pytest.mark.parametrize(
+    ("text", "tools", "names"),
+    [
+        ('[{"name": "gcd", "properties": {"a": 4}}]', None, ["gcd"]),
+        ('[{"name": "gcd", "a": 4}, {"name": "lcm", "a": 4}]', None, ["gcd", "lcm"]),
+        ('[{"gcd": {"a": 4}}]', None, ["gcd"]),
+        ('[{"name": "gcd", "a": 4}]', ["gcd"], ["gcd"]),
+        ('[{"name": "gcd", "a": 4}]', ["lcm"], []),
+        ('[{"name": "gcd", "a": 4}, {"a": 4, "b": 1}]', None, []),
+        ('[{"name": "gcd", "a": 4}, 5]', None, []),
+        ("[]", None, []),
+        ('The people: [{"name": "Ann", "age": 4}]', None, []),
+        ('[{"name": "Ann", "age": 4}] were there.', None, []),
+    ],
+)
+def test_a_list_of_named_objects_is_split_into_refused_calls(text, tools, names):
+    """Items that name a tool but hold no arguments are answered one by one; data inside prose stays data."""
+    calls = read_calls(text, tools=tools).calls
+    assert [call.name for call in calls] == names
+    assert all(call.reading.value is None for call in calls)

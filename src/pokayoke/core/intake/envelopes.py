@@ -66,6 +66,28 @@ def _one(members: dict[str, Any], known: frozenset[str] | None, foreign: tuple[s
     return [Envelope(members[names[0]], members[arguments[0]] if arguments else MISSING, rest)]
 
 
+def unopened(value: Any, known: frozenset[str] | None) -> list[Envelope] | None:
+    """Return the calls of a list whose items name a tool but carry their arguments in no known way.
+
+    Such calls are refused one by one, which the model hears; leaving them out would lose them silently.
+
+    Args:
+        value: what was read; only a list of objects, each with a name of its own, counts.
+        known: names of the tools on offer, if known: then every item has to name one of them.
+    """
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    found: list[Envelope] = []
+    for item in items:
+        members = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
+        name = next((members[key] for key in _NAMES if isinstance(members.get(key), str)), None)
+        if name is None and len(members) == 1:
+            name = next((key for key, inner in members.items() if isinstance(inner, dict)), None)
+        if name is None or (known is not None and name not in known):
+            return None
+        found.append(Envelope(name, MISSING, tuple(members)))
+    return found or None
+
+
 _KEYWORD = re.compile(r"([A-Za-z_]\w*+)\s*=(?!=)")
 
 

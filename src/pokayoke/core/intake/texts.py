@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from pokayoke.core.intake.arguments import read_arguments
-from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes, read_keywords
+from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes, read_keywords, unopened
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused
@@ -114,6 +114,8 @@ class _Finder:
         except Refusal as refusal:
             return self._broken(start, refusal)
         found = envelopes(value, self.known)
+        if found is None and not self.text[:start].strip() and not self.text[end:].strip():
+            found = unopened(value, self.known)
         if found is None:
             return end
         reason = self._flaw(reader, end)
