@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from pokayoke.core.intake.arguments import MAX_CHARS, MAX_DEPTH
-from pokayoke.core.intake.reading import Calls, ReadCall, Reading, Tools, is_cut, refused
+from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, is_cut, refused
 
 
 def read_calls(
     text: str | bytes,
     *,
-    tools: Tools = None,
+    tools: Iterable[str] | Mapping[str, SchemaLike | None] | None = None,
     stop_reason: str | None = None,
     max_chars: int = MAX_CHARS,
     max_depth: int = MAX_DEPTH,
