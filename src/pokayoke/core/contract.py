@@ -22,6 +22,7 @@ from pokayoke.core.contract_rules import (
 )
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
 from pokayoke.core.schema import Schema, compile_schema
+from pokayoke.core.schema_text import admits_text
 from pokayoke.core.terms import Compare, Declared, Envelope, Equal, Format, Range
 from pokayoke.errors import ContractError
 
@@ -144,6 +145,8 @@ class Contract:
 
     input: Schema = field(init=False, repr=False)
     """The compiled schema of what the model may send (without the `key_argument`)."""
+    takes_text: bool = field(init=False, repr=False)
+    """True if a plain text can be a valid output; otherwise a text is JSON, and parsed."""
     output: Schema | None = field(init=False, repr=False)
     """The compiled output schema; None if the output is text or unchecked."""
     model_schema: dict[str, Any] = field(init=False, repr=False)
@@ -177,6 +180,7 @@ class Contract:
         seal(self, "input", visible)
         seal(self, "model_schema", visible.raw)
         seal(self, "output", self._compile_output())
+        seal(self, "takes_text", self.output is None or admits_text(self.output.raw))
         seal(self, "unchecked", self.output_schema is None)
         seal(self, "is_async", is_async(self.handler))
         seal(self, "input_hooks", self.validate_input is not None or any(map(has_code, self.correctors.values())))

@@ -10,7 +10,7 @@ from pokayoke.core.call import CorrectionKind, Finding
 from pokayoke.core.catalogue import Catalogue
 from pokayoke.core.contract import Contract
 from pokayoke.core.gate import Rule, rules_for
-from pokayoke.core.policy import LimitPolicy, Policy, RetryPolicy, ToolOutputPolicy
+from pokayoke.core.policy import BudgetPolicy, LimitPolicy, Policy, RetryPolicy, ToolOutputPolicy
 
 _LEASE_MARGIN = 10.0
 """Seconds a claim outlives its tool's deadline: time to settle, never a licence to start again."""
@@ -49,6 +49,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     policy: Policy
     catalogue: Catalogue
     plans: Mapping[str, Plan]
+    budgeted: bool = False
+    """True if any budget limits the runs."""
 
     def find(self, name: str) -> Plan | Finding:
         """Return the plan for the name a model wrote, or the finding that no tool has it."""
@@ -63,7 +65,8 @@ def snapshot(contracts: Iterable[Contract], policy: Policy) -> Snapshot:
         ContractError: two contracts claim one name, or a name cannot be told from another.
     """
     kept = tuple(contracts)
-    return Snapshot(policy, Catalogue(kept), {c.id: _plan(c, policy) for c in kept})
+    plans = {contract.id: _plan(contract, policy) for contract in kept}
+    return Snapshot(policy, Catalogue(kept), plans, policy.budgets != BudgetPolicy())
 
 
 def _plan(contract: Contract, policy: Policy) -> Plan:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from pokayoke.core.call import Finding
@@ -63,6 +64,7 @@ def present(
     )
 
 
+@lru_cache(512)
 def _attribute(text: str) -> str:
     """Quote an attribute value so that it ends where we say it ends."""
     if _PLAIN.fullmatch(text):

@@ -18,7 +18,6 @@ from pokayoke.core.contract import Contract
 from pokayoke.core.envelope import words
 from pokayoke.core.markup import is_page
 from pokayoke.core.policy import ToolOutputPolicy
-from pokayoke.core.schema_text import admits_text
 from pokayoke.core.serialise import serialise, too_large
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.core.wire import (
@@ -126,7 +125,7 @@ def _text(text: str, contract: Contract, limit: int, content: tuple[Any, ...] = 
         return _no(too_large(limit, "characters"))
     if contract.extract is not None:
         return _extracted(text, contract, limit, content)
-    if contract.output is None or admits_text(contract.output.raw):
+    if contract.takes_text:
         return _verbatim(text, content)
     return _parsed(text, limit, content)
 
@@ -193,7 +192,7 @@ def _bytes(body: bytes, contract: Contract, limit: int) -> Received:
     finding = measure(body, limit)
     if finding is not None:
         return _no(finding)
-    if contract.output is not None and contract.extract is None and not admits_text(contract.output.raw):
+    if contract.extract is None and not contract.takes_text:
         return _parsed(body, limit)
     text = as_text(body)
     if isinstance(text, str):

@@ -164,7 +164,8 @@ class World:
     def _admitted_here(self, request: Request) -> Answer | None:
         """Admit or refuse what needs no store; None if the store has to decide."""
         progress = self._run.progress
-        if (refusal := progress.spend(self._guard.snapshot.policy.budgets)) is not None:
+        force = self._guard.snapshot
+        if (refusal := progress.spend(force.policy.budgets if force.budgeted else None)) is not None:
             return Answer("refuse", refusal)
         if not request.shared:
             return progress.admit(request)

@@ -104,10 +104,15 @@ class Progress:
         reasons = set(self._open.values())
         return "in_doubt" if "in_doubt" in reasons else next(iter(reasons), None)
 
-    def spend(self, budgets: BudgetPolicy) -> Finding | None:
-        """Take a call from the budgets, or say which one is used up: then only an answer is allowed."""
+    def spend(self, budgets: BudgetPolicy | None) -> Finding | None:
+        """Take a call from the budgets (None: there are none), or say which one is used up.
+
+        Once one is used up only an answer is allowed.
+        """
         with self._lock:
             self._calls += 1
+            if budgets is None:
+                return None
             used: tuple[tuple[str, float, float | None], ...] = (
                 ("calls", self._calls, budgets.calls),
                 ("rounds", self._rounds, budgets.rounds),
