@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.core.schema_explain import Known, describe
-from pokayoke.core.schema_map import Draft, SchemaMap
+from pokayoke.core.schema_explain import describe
+from pokayoke.core.schema_map import Draft, Known, SchemaMap
 from pokayoke.core.schema_patterns import guarded, longest, longest_text
 from pokayoke.core.schema_problems import MAX_DEPTH, Problem, problem_of, unusable
 from pokayoke.core.schema_safety import inspect_schema, validators

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pokayoke.core.schema_map import Draft, SchemaMap, is_array, is_object, stands_alone
+from pokayoke.core.schema_map import Draft, Known, Part, SchemaMap, is_array, is_object, stands_alone
 from pokayoke.core.schema_problems import (
     BOUNDS,
     MAX_PROBLEMS,
@@ -38,19 +38,6 @@ _MAX_ASKED = 12
 _VERSIONS: dict[Draft, int] = {"draft4": 4, "draft6": 6, "draft7": 7, "2019-09": 8, "2020-12": 9}
 
 Check = Callable[[dict[str, Any]], "jsonschema_rs.Validator"]
-Checks = dict[tuple[int, str], "jsonschema_rs.Validator | None"]
-
-
-class Known(msgspec.Struct):
-    """What explanations of one schema have found out so far; all of it follows from the schema alone.
-
-    Attributes:
-        checks: the keywords and subschemas compiled, by the subschema's id.
-        words: what a keyword expects, in words, and its data.
-    """
-
-    checks: Checks = {}
-    words: dict[tuple[int, str], tuple[str, dict[str, Any]]] = {}
 
 
 def describe(value: Any, schema_map: SchemaMap, check: Check, known: Known) -> tuple[Problem, ...]:
@@ -80,7 +67,7 @@ class Explainer:
         self.version = _VERSIONS[schema_map.draft]
         self.steps = _MAX_STEPS
         self.memo: dict[tuple[int, str], list[Problem]] = {}
-        self.checks, self.words = known.checks, known.words
+        self.checks, self.words, self.parts = known.checks, known.words, known.parts
 
     def explain(self, schema: Any, value: Any, at: str, level: int) -> list[Problem]:
         """Return the problems of a value at a place with a subschema; empty if there are none."""
@@ -96,9 +83,10 @@ class Explainer:
         self.steps -= 1
         if self.steps < 0 or level > _MAX_LEVELS:
             return []
-        found = self.memo[key] = list[Problem]()
+        found: list[Problem] = []
         if 0 < level <= _MAX_ASKED and self.fits(node, value):
             return found
+        self.memo[key] = found
         if id(node) in self.map.targets:
             found.extend(self.explain(self.map.targets[id(node)], value, at, level + 1))
             if id(node) in self.map.alone:
@@ -107,12 +95,20 @@ class Explainer:
         return found
 
     def _by_keyword(self, node: dict[str, Any], value: Any, at: str, level: int) -> Found:
+        for keyword, argument, rule, lone in self.parts.get(id(node)) or self.taken_apart(node):
+            if lone is None or not lone.is_valid(value):
+                yield from rule(self, _Place(node, keyword, argument, value, at, level + 1))
+
+    def taken_apart(self, node: dict[str, Any]) -> list[Part]:
+        """Return the keywords of a subschema as they are asked; see `Known.parts`."""
+        parts: list[Part] = []
         for keyword, argument in node.items():
             since, until, rule = _RULES.get(keyword, _NO_RULE)
-            if not since <= self.version <= until:
-                continue
-            if rule is not _assertion or self.fails(node, keyword, argument, value):
-                yield from rule(self, _Place(node, keyword, argument, value, at, level + 1))
+            if since <= self.version <= until:
+                lone = self.lone(node, keyword, argument) if rule is _assertion else None
+                parts.append((keyword, argument, rule, lone))
+        self.parts[id(node)] = parts  # whole, because other threads look here
+        return parts
 
     def fits(self, node: dict[str, Any], value: Any) -> bool:
         """Return whether the validator has nothing against a value, asked for a subschema as a whole.
@@ -126,17 +122,21 @@ class Explainer:
         validator = self.checks[key]
         return validator is not None and validator.is_valid(value)
 
-    def fails(self, node: dict[str, Any], keyword: str, argument: Any, value: Any) -> bool:
-        """Return whether one keyword of a subschema, asked alone, refuses a value."""
-        key = (id(node), f"{keyword} {argument}" if keyword == "pattern" else keyword)
+    def lone(self, node: dict[str, Any], keyword: str, argument: Any) -> jsonschema_rs.Validator:
+        """Return one keyword of a subschema, compiled alone."""
+        alone = {keyword: argument}
+        if self.version == 4 and keyword in ("minimum", "maximum"):  # noqa: PLR2004 - draft 4
+            flag = "exclusiveM" + keyword[1:]
+            alone[flag] = node.get(flag, False)
+        return self.check(alone)
+
+    def named_by(self, node: dict[str, Any], pattern: str, name: str) -> bool:
+        """Return whether one of the `patternProperties` of a subschema speaks of a name."""
+        key = (id(node), f"pattern {pattern}")
         validator = self.checks.get(key)
         if validator is None:
-            lone = {keyword: argument}
-            if self.version == 4 and keyword in ("minimum", "maximum"):  # noqa: PLR2004 - draft 4
-                flag = "exclusiveM" + keyword[1:]
-                lone[flag] = node.get(flag, False)
-            validator = self.checks[key] = self.check(lone)
-        return not validator.is_valid(value)
+            validator = self.checks[key] = self.lone(node, "pattern", pattern)
+        return validator.is_valid(name)
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -196,7 +196,7 @@ def _pattern_properties(run: Explainer, place: _Place) -> Found:
     if is_object(place.value):
         for pattern, schema in place.argument.items():
             for name, item in place.value.items():
-                if not run.fails(place.node, "pattern", pattern, name):
+                if run.named_by(place.node, pattern, name):
                     yield from run.explain(schema, item, place.at + escape(name), place.level)
 
 
@@ -207,7 +207,7 @@ def _extra_names(run: Explainer, place: _Place) -> list[str]:
     return [
         name
         for name in place.value
-        if name not in named and all(run.fails(place.node, "pattern", pattern, name) for pattern in patterns)
+        if name not in named and not any(run.named_by(place.node, pattern, name) for pattern in patterns)
     ]
 
 

@@ -54,6 +54,25 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
     patterns: tuple[str, ...]
 
 
+Part = tuple[str, Any, Any, Any]
+"""A keyword, its argument, the rule that explains it, and its validator if it looks at the value alone."""
+
+
+class Known(msgspec.Struct):
+    """What explanations of one schema have found out so far; all of it follows from the schema alone.
+
+    Attributes:
+        checks: subschemas, and patterns of names, compiled to be asked alone; by the subschema's id.
+        words: what a keyword expects, in words, and its data.
+        parts: the keywords of a subschema that are in force, with the rule of each, and the compiled
+            form of those that look at the value alone.
+    """
+
+    checks: dict[tuple[int, str], Any] = {}
+    words: dict[tuple[int, str], tuple[str, dict[str, Any]]] = {}
+    parts: dict[int, list[Part]] = {}
+
+
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is an object."""
     return isinstance(value, dict)
