@@ -104,7 +104,11 @@ def test_a_report_without_the_claim_is_refused(known):
     assert settle(known, Settlement("k", "c0", "completed", 101.0)) == (None, False)
 
 
-@given(st.lists(st.tuples(st.sampled_from(("claim", "settle")), st.integers(0, 2), st.sampled_from(STATES[1:])), max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("claim", "settle")), st.integers(0, 2), st.sampled_from(STATES[1:])), max_size=12
+    )
+)
 def test_completed_is_final_and_attempts_only_grow(script):
     """Whatever callers do in whatever order: at most one owner, completed never changes, attempts grow."""
     known, attempts, final = None, 0, None
@@ -139,7 +143,8 @@ def test_what_makes_a_key(changed, same):
     """Scope, name, epoch, occurrence and identity make the key."""
     base = {"scope": ("run", "r1"), "effect_name": "pay", "identity": "h1"}
     one, other = (
-        ledger_key(x.pop("scope"), x.pop("effect_name"), x.pop("identity"), **x) for x in (dict(base), {**base, **changed})
+        ledger_key(x.pop("scope"), x.pop("effect_name"), x.pop("identity"), **x)
+        for x in (dict(base), {**base, **changed})
     )
     assert (one == other) is same
 

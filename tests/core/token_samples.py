@@ -1,7 +1,5 @@
 """Texts of every kind an agent's history holds, made here and the same on every machine, with their o200k counts."""
 
-# ruff: noqa: E501 - texts stand here as they come
-
 import base64
 import hashlib
 import json

@@ -82,7 +82,7 @@ def test_row_23_a_corrector_that_raises_refuses_the_call(error):
     """A corrector that raises starts nothing and takes nothing down."""
     effects = []
     contract = Contract.from_schema(
-        "write", NUMBER, output_schema={}, handler=lambda n: effects.append(n), correctors={"n": raises(error)}
+        "write", NUMBER, output_schema={}, handler=effects.append, correctors={"n": raises(error)}
     )
     outcome = run_of(contract).call(ToolCall("c", "write", '{"n": "3 pieces"}'))
     assert (outcome.status, effects) == ("refused", [])

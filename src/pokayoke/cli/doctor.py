@@ -67,7 +67,8 @@ def doctor(
 
 def fired(policy: Policy) -> Iterator[Fired]:
     """Fire every probe under a policy."""
-    from pokayoke.cli.probes import PROBES, configured  # noqa: PLC0415 - the rooms are loaded when they are wanted
+    from pokayoke.cli.configured import configured  # noqa: PLC0415 - the rooms are loaded when they are wanted
+    from pokayoke.cli.probes import PROBES  # noqa: PLC0415 - as above
 
     for probe in [*PROBES, *configured(policy)]:
         try:

@@ -8,7 +8,7 @@ what others do at the same moment (mode, limits, approvals, claims) are `core/ad
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -139,7 +139,7 @@ def _confidence_rule(threshold: float) -> Rule:
 def _paths(asked: Asked) -> Finding | None:
     for name, roots in asked.contract.paths.items():
         value = asked.arguments.get(name)
-        for path in value if isinstance(value, list) else (value,):
+        for path in cast("list[object]", value) if isinstance(value, list) else (value,):
             if isinstance(path, str) and (finding := check_path(path, roots)):
                 return msgspec.structs.replace(finding, at=f"/{name}")
     return None

@@ -23,11 +23,12 @@ def locate(contract: Contract, arguments: dict[str, Any]) -> dict[str, Any] | Fi
             if isinstance(value, str):
                 found[name] = confine(value, roots, at=f"/{name}")
             elif isinstance(value, list):
-                found[name] = [_confined(item, roots, f"/{name}/{place}") for place, item in enumerate(value)]
+                items = enumerate(cast("list[object]", value))
+                found[name] = [_confined(item, roots, f"/{name}/{place}") for place, item in items]
         except PathEscape as escape:
             return cast("Finding", escape.finding)
     return found
 
 
-def _confined(item: Any, roots: tuple[str, ...], at: str) -> ConfinedPath | Any:
+def _confined(item: object, roots: tuple[str, ...], at: str) -> ConfinedPath | object:
     return confine(item, roots, at=at) if isinstance(item, str) else item

@@ -1,0 +1,80 @@
+"""Probes for what a configuration itself declares: lists, approvals, limits, budgets, hidden fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from pokayoke.cli.probes import CANARY, Probe, Tool, guarded, plain, refused
+from pokayoke.core.call import ToolCall
+from pokayoke.core.policy import BudgetPolicy, Policy
+from pokayoke.core.redact import Redactor
+from pokayoke.core.secret import HIDDEN
+
+
+def configured(policy: Policy) -> list[Probe]:
+    """Probes for what the configuration itself declares: lists, approvals, limits, budgets."""
+    fields = policy.trace.redact_fields
+    hidden = [Probe("redact_fields", "a field that trace.redact_fields names", _redact_fields)] if fields else []
+    return [*hidden, *map(_probe_of, (*_lists(policy), *_counts(policy)))]
+
+
+def _redact_fields(policy: Policy) -> str | None:
+    redactor = Redactor(policy.trace.redact_fields, policy.trace.redact_patterns)
+    shown = [name for name in policy.trace.redact_fields if redactor.value({name: CANARY}) != {name: HIDDEN}]
+    return f"shown: {', '.join(shown)}" if shown else None
+
+
+# Name, what it is against, the policy, the tool, how many calls, and the tool's effect.
+Row = tuple[str, str, Policy, str, int, str]
+
+
+def _probe_of(row: Row) -> Probe:
+    name, against, under, tool, times, effect = row
+    return Probe(name, against, lambda _: _nth_refused(under, tool, times, effect))
+
+
+def _lists(policy: Policy) -> Iterator[Row]:
+    access = replace(plain(policy), access=policy.access)
+    for tool in policy.access.deny[:1]:
+        yield "access_deny", "a denied tool", access, tool, 1, "read"
+    for _ in policy.access.allow[:1]:
+        yield "access_allow", "a tool that is not on the list", access, "probe_not_on_the_list", 1, "read"
+    for tool in list(policy.access.roles)[:1]:
+        yield "roles", "a caller without the role", access, tool, 1, "read"
+    approvals = replace(plain(policy), approvals=policy.approvals)
+    for tool in policy.approvals.tools[:1]:
+        yield "approval_tools", "a call that asks first", approvals, tool, 1, "read"
+    for effect in policy.approvals.effects[:1]:
+        yield "approval_effects", "an effect that asks first", approvals, "probe", 1, effect
+
+
+def _counts(policy: Policy) -> Iterator[Row]:
+    base = plain(policy)
+    for number, limit in enumerate(policy.limits):
+        if limit.calls is not None and limit.calls <= _MOST_CALLS:
+            tool = "probe" if limit.tool == "*" else limit.tool
+            under = replace(base, limits=(limit,))
+            yield f"limit_{number}", "more calls than the limit", under, tool, limit.calls + 1, "read"
+    for name in ("calls", "rounds"):
+        most = getattr(policy.budgets, name)
+        if most is not None and most <= _MOST_CALLS:
+            under = replace(base, budgets=BudgetPolicy(**{name: most}))
+            yield f"budget_{name}", f"more {name} than the budget", under, "probe", most + 1, "read"
+
+
+_MOST_CALLS: Final = 1_000
+
+
+def _nth_refused(policy: Policy, name: str, times: int, effect: str) -> str | None:
+    """None if the last of these calls was refused before its tool ran."""
+    tool = Tool(name, effect=effect)
+    guard = guarded(policy, tool)
+    try:
+        run = guard.run("probe", principal="probe")
+        outcomes = [run.call(ToolCall(f"call_{number}", name, {"item": f"a{number}"})) for number in range(times)]
+        return refused(outcomes[-1], tool, runs=times - 1)
+    finally:
+        guard.close()
