@@ -190,3 +190,15 @@ def test_the_total_never_contradicts_a_report(steps):
         if used:
             counter.report(used)
             assert counter.total == used
+
+
+def test_noted_texts_count_like_added_ones():
+    """Texts noted for later are in the total when it is asked for, however many wait, and before a report."""
+    now, later = TokenCounter(), TokenCounter()
+    for number in range(100):
+        now.add(f"text number {number}")
+        later.note(f"text number {number}")
+    assert later.total == now.total
+    later.note("one more")
+    later.report(1_000)
+    assert later.total == 1_000

@@ -287,7 +287,8 @@ class Report:
             self.first = event["ts"] if self.first is None else min(self.first, event["ts"])
             self.last = event["ts"] if self.last is None else max(self.last, event["ts"])
         tool = str(event.get("tool", "-"))
-        if event["event"] == "tool_call":
+        # A write is decided in one event and ends in another; a read has one event for both.
+        if event["event"] == "tool_call" or (event["event"] == "tool_result" and "decision" in event):
             self.calls[_bounded(tool, self.calls)] += 1
             if event.get("decision") == "replay":
                 self.replayed += 1

@@ -44,23 +44,33 @@ def tool_call(judged: Judged, scene: Scene, decision: Decision, findings: tuple[
         event["contract"] = plan.contract.id
         if plan.contract.redact:
             event["marks"] = plan.contract.redact
-    if judged.dumped is not None:
-        event["arguments"] = judged.dumped
-    # The text as it came is kept where it differs from what the tool gets: it explains why.
-    if judged.repairs or judged.corrections or judged.dumped is None:
-        event["raw"] = call.arguments if isinstance(call.arguments, (str, bytes)) else None
-    if judged.repairs:
-        event["repairs"] = judged.repairs
-    if judged.corrections:
-        event["corrections"] = judged.corrections
+    _asked(event, judged)
     if findings:
         event["reason"] = reason_of(findings[0])
         event["findings"] = findings
     return event
 
 
+def _asked(event: Event, judged: Judged) -> None:
+    """Add what was asked for. The text as it came is kept where it differs from what the tool gets: it explains why."""
+    if judged.dumped is not None:
+        event["arguments"] = judged.dumped
+        if not (judged.repairs or judged.corrections):
+            return
+    raw = judged.call.arguments
+    event["raw"] = raw if isinstance(raw, (str, bytes)) else None
+    if judged.repairs:
+        event["repairs"] = judged.repairs
+    if judged.corrections:
+        event["corrections"] = judged.corrections
+
+
 def tool_result(judged: Judged, scene: Scene, outcome: Outcome, seconds: float, result: bytes | None) -> Event:
-    """The event of a call that ended after its tool was started, or was answered from the ledger."""
+    """The event of a call that ended after its tool was started, or was answered from the ledger.
+
+    A write has an event of its own from before its tool started; a read has only this one, so it
+    also tells what was asked and decided.
+    """
     event: Event = {
         "ts": scene.now,
         "run_id": scene.run_id,
@@ -85,8 +95,14 @@ def tool_result(judged: Judged, scene: Scene, outcome: Outcome, seconds: float, 
         event["findings"] = outcome.findings
     if result is not None:
         event["result"] = result
-    if judged.plan is not None and judged.plan.contract.redact:
-        event["marks"] = judged.plan.contract.redact
+    assert judged.plan is not None, "what ran has a contract"
+    contract = judged.plan.contract
+    if contract.effect == "read":
+        event["decision"] = "allow"
+        event["confidence"] = judged.confidence
+        _asked(event, judged)
+    if contract.redact:
+        event["marks"] = contract.redact
     return event
 
 

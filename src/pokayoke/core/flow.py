@@ -56,7 +56,8 @@ def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcom
     answer = yield from _admitted(judged, plan, scene, claim)
     if answer.kind != "execute":
         return (yield from _answered(judged, plan, scene, answer, claim))
-    yield Emit(event.tool_call(judged, scene, "allow", judged.notes, "gate"))
+    if claim is not None:  # an effect leaves a line before it can happen; a read is told once, when it has ended
+        yield Emit(event.tool_call(judged, scene, "allow", judged.notes, "gate"))
     return Entered(judged, plan, arguments, located, claim)
 
 

@@ -13,6 +13,7 @@ costs extra. The weights were fitted to 40 kinds of text under o200k; the error 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -209,7 +210,7 @@ class TokenCounter:
         estimate: counts the tokens of a text; a real tokenizer may stand in.
     """
 
-    __slots__ = ("_base", "_estimate", "_exact", "_raw", "_scale", "_seen_raw", "_seen_used")
+    __slots__ = ("_base", "_estimate", "_exact", "_raw", "_scale", "_seen_raw", "_seen_used", "_waiting")
 
     def __init__(self, estimate: Callable[[str], int] = estimate_tokens) -> None:
         self._estimate = estimate
@@ -218,11 +219,25 @@ class TokenCounter:
         self._scale = 1.0
         self._base = False  # whether anything was reported yet
         self._seen_used = self._seen_raw = 0  # growth reported, and estimated, since the first report
+        self._waiting: list[str] = []  # texts noted and not yet weighed
 
     @property
     def total(self) -> int:
         """Tokens of the conversation: what was reported, and the scaled estimate of what came after."""
+        self._weigh_waiting()
         return self._exact + round(self._raw * self._scale)
+
+    def note(self, text: str) -> None:
+        """Count one more text, but not now: a few at a time are weighed together, or when `total` is asked for."""
+        self._waiting.append(text)
+        if len(self._waiting) >= _TOGETHER:
+            self._weigh_waiting()
+
+    def _weigh_waiting(self) -> None:
+        # Texts are taken out one by one until there are none, so that threads that meet here weigh each once.
+        with suppress(IndexError):
+            while True:
+                self._raw += MESSAGE_TOKENS + self._estimate(self._waiting.pop())
 
     def add(self, message: Any) -> int:
         """Count one more message.
@@ -248,6 +263,7 @@ class TokenCounter:
         """
         if used <= 0:
             return
+        self._weigh_waiting()
         grown = used - self._exact
         if not self._base:
             # The first request also holds the tool definitions, so its ratio is only a first guess.
@@ -262,5 +278,6 @@ class TokenCounter:
         self._exact, self._raw = used, 0
 
 
+_TOGETHER = 32  # texts weighed together
 _ENOUGH = 200  # tokens of growth below which a ratio says nothing
 _LEAST_SCALE, _MOST_SCALE = 0.5, 2.0

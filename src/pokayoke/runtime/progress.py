@@ -132,7 +132,7 @@ class Progress:
 
     def ended(self, outcome: Outcome) -> Outcome:
         """Remember what became of a call."""
-        self.tokens.add(outcome.text)
+        self.tokens.note(outcome.text)
         key = outcome.key or ""
         if not outcome.ok:
             self.not_done.append(f"{outcome.tool}: {outcome.stop_reason}")

@@ -249,8 +249,7 @@ class Trace:
         data = event[key]
         if self._payloads == "redacted" and isinstance(data, bytes):
             if len(data) <= self._limit:
-                recorded.common = recorded.common and recorded.payload is None
-                recorded.payload = data
+                recorded.payload = data if recorded.payload is None else b"%s\n%s" % (recorded.payload, data)
                 return len(data)
             event[key] = digest_of(data)
         elif self._payloads == "hash":
