@@ -1,4 +1,4 @@
-"""Write docs/reference from the code: public API, configuration, finding codes, commands.
+"""Write docs/reference from the code: public API, configuration, finding codes, commands; and the schema for editors.
 
 `python -m tools.reference` writes the pages; `--check` writes nothing and exits 1 if one is out of date.
 """
@@ -23,6 +23,7 @@ import msgspec
 
 import pokayoke
 from pokayoke.core import policy
+from pokayoke.runtime.config import SCHEMA_FILE, schema_text
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "reference"
@@ -257,23 +258,23 @@ def rendered(page: str) -> str:
 
 
 def main() -> int:
-    """Write or check the pages; 1 if a page is out of date."""
+    """Write or check the files; 1 if one is out of date."""
     parser = argparse.ArgumentParser(prog="python -m tools.reference", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is out of date")
     check = parser.parse_args().check
     TARGET.mkdir(parents=True, exist_ok=True)
     stale = 0
-    for name in PAGES:
-        text = rendered(name)
-        page = TARGET / name
-        if page.exists() and page.read_text(encoding="utf-8") == text:
+    wanted = {TARGET / name: rendered(name) for name in PAGES}
+    for file, text in {**wanted, SCHEMA_FILE: schema_text()}.items():
+        if file.exists() and file.read_text(encoding="utf-8") == text:
             continue
         stale += 1
+        shown = file.relative_to(ROOT)
         if check:
-            print(f"docs/reference/{name} is out of date: run make reference", file=sys.stderr)
+            print(f"{shown} is out of date: run make reference", file=sys.stderr)
         else:
-            page.write_text(text, encoding="utf-8")
-            print(f"wrote docs/reference/{name}", file=sys.stderr)
+            file.write_text(text, encoding="utf-8")
+            print(f"wrote {shown}", file=sys.stderr)
     return 1 if check and stale else 0
 
 

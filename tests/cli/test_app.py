@@ -14,9 +14,11 @@ from pokayoke.errors import StoreError
 def test_help_lists_the_commands_and_shows_examples(shell):
     """Every command has a help page with an example of its own use."""
     listing = shell("--help").stdout
+    assert "Exit codes: 0 clean, 1 findings, 2 could not run." in listing
+    assert "..." not in listing.replace("[ARGS]...", "")
     for name in ("check", "doctor", "trace", "demo"):
         assert name in listing
-    for name in ("check", "doctor", "trace"):
+    for name in ("check", "doctor", "trace", "demo"):
         assert f"pokayoke {name} " in shell(name, "--help").stdout.split("\n", 1)[1]
 
 

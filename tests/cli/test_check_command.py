@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from pokayoke.runtime.config import schema_text
+
 TOOLS = """\
 import pokayoke
 from pathlib import Path
@@ -87,6 +89,12 @@ def test_what_is_found(shell, folder, words, code, problems):
     """Configurations and definitions of every shape are read; what is weak or wrong in them is named."""
     done, report = checked(shell, *words)
     assert (done, [problem["code"] for problem in report["problems"]]) == (code, problems)
+
+
+def test_the_schema_for_editors_is_printed(shell):
+    """--schema prints the published JSON Schema and needs nothing to check."""
+    done = shell("check", "--schema")
+    assert (done.returncode, done.stdout) == (0, schema_text())
 
 
 def test_a_configuration_that_is_there_is_checked_without_being_named(shell, folder):

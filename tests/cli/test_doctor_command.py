@@ -15,8 +15,12 @@ from pokayoke.runtime.config import load_policy
 STRICT = {
     "access": {"deny": ["zap"], "roles": {"refund": ["boss"]}, "allow": ["refund", "zip"]},
     "approvals": {"effects": ["write"], "tools": ["pay"]},
-    "limits": [{"tool": "*", "calls": 2}, {"tool": "pay", "per": "day", "calls": 1}, {"amount": 3, "field": "x"}],
-    "budgets": {"calls": 3, "rounds": 4},
+    "limits": [
+        {"tool": "*", "calls": 2},
+        {"tool": "pay", "per": "day", "calls": 1, "amount": 0, "field": "item"},
+        {"amount": 3, "field": "x"},
+    ],
+    "budgets": {"calls": 3, "rounds": 4, "tokens": 5, "seconds": 0.5},
     "trace": {"redact_fields": ["email"]},
 }
 
@@ -36,9 +40,27 @@ def test_what_is_configured_is_fired_too():
     names = {result.name for result in fired(policy)} - {probe.name for probe in PROBES}
     assert names == {
         "access_deny", "access_allow", "roles", "approval_effects", "approval_tools", "limit_0", "limit_1",
-        "budget_calls", "budget_rounds", "redact_fields",
+        "limit_1_amount", "limit_2_amount", "budget_calls", "budget_rounds", "budget_tokens", "budget_seconds",
+        "redact_fields",
     }  # fmt: skip
     assert unfired(policy) == {}
+
+
+def test_a_limit_that_does_not_hold_is_named(monkeypatch):
+    """Amounts, tokens and time that nobody counts are guards that did not fire."""
+    monkeypatch.setattr("pokayoke.core.admission._amount", lambda limit, arguments: 0.0)
+    monkeypatch.setattr("pokayoke.runtime.progress.Progress.spend", lambda *given: None)
+    assert {"limit_2_amount", "budget_tokens", "budget_seconds"} <= set(unfired(load_policy(STRICT)))
+
+
+def test_a_limit_that_no_probe_reaches_is_told():
+    """A limit on very many calls is not fired, and a note says so."""
+    policy = load_policy({"budgets": {"calls": 20_000, "rounds": 5}, "limits": [{"calls": 20_000}]})
+    told = " ".join(notes(policy, [], None))
+    assert "limits[0].calls is too high" in told
+    assert "budgets.calls is too high" in told
+    assert "budgets.rounds" not in told
+    assert {"limit_0", "budget_calls"}.isdisjoint(result.name for result in fired(policy))
 
 
 @pytest.mark.parametrize("mode", ["fail_closed", "human_review"])
@@ -96,6 +118,16 @@ def test_the_command_names_weak_tools_stores_and_traces(shell, tmp_path):
     report = json.loads(done.stdout)
     assert [p["code"] for p in report["problems"]] == ["no_output_contract", "no_deadline", "store", "trace"]
     assert not any("no store" in note for note in report["notes"])
+
+
+def test_guards_of_a_wrong_configuration_are_fired_under_the_defaults(shell, tmp_path):
+    """A file with a mistake is a thing to change, and nobody is told that its own settings held."""
+    (tmp_path / "pokayoke.yaml").write_text("moed: monitor")
+    done = shell("doctor")
+    assert done.returncode == 1
+    assert "unknown key `moed`" in done.stdout
+    assert "fired under the defaults instead" in done.stdout
+    assert done.stderr.endswith("1 thing to change\n")
 
 
 def test_a_source_that_is_missing_is_exit_code_2(shell):

@@ -37,7 +37,6 @@ _COMMANDS: Final = (
 
 app = typer.Typer(
     name="pokayoke",
-    help="Mistake-proofing for AI agent tool calls.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -15,14 +15,13 @@ from pokayoke.core.contract import Contract
 from pokayoke.core.shapes import is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.config import SCHEMA_FILE
 
 
 def check(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[FILE|MODULE:ATTRIBUTE]...", help="Configuration, tool definitions, or tools in a module."
-        ),
+        typer.Argument(metavar="FILE|MODULE:ATTRIBUTE", help="Configuration, tool definitions, or tools in a module."),
     ] = None,
     config: Annotated[str | None, typer.Option(help="Configuration file; pokayoke.yaml if it is there.")] = None,
     call: Annotated[
@@ -31,9 +30,14 @@ def check(
     trust_hints: Annotated[
         bool, typer.Option("--trust-hints", help="Believe the annotations of MCP listings.")
     ] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of pokayoke.yaml, for editors; check nothing.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Check a configuration and tool definitions, or say what would happen to a call, without running it.
+    """Check a configuration, tool definitions, or one call.
+
+    With --call it says what would happen to the call, and runs no tool.
 
     pokayoke check pokayoke.yaml
 
@@ -45,6 +49,9 @@ def check(
     imports the module, so its code runs. Exit code 0 if nothing is to be changed (with --call: the call
     would run), 1 if something is, 2 if a source cannot be read.
     """
+    if schema:
+        out(SCHEMA_FILE.read_text(encoding="utf-8").rstrip("\n"))
+        return
     material = read_sources(sources or [], config=config, trust_hints=trust_hints)
     if not material.contracts and not material.problems and material.config is None:
         raise ConfigurationError("nothing to check: name a configuration file, tool definitions or MODULE:ATTRIBUTE")

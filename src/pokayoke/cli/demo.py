@@ -14,7 +14,9 @@ def demo(
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every call and what the model read.")] = False,
 ) -> None:
-    """Play scripts of a faulty model against real databases, unguarded and guarded, and show what happened.
+    """Play a faulty model against real databases, unguarded and guarded.
+
+    pokayoke demo --only crm-incident --verbose
 
     Exit code 0 if every guarded run did what was wanted and nothing else, 1 if not, 2 if nothing was played.
     """

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from pokayoke.cli.check import weaknesses
-from pokayoke.cli.output import as_json, out, painter, say, show, table
+from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
 from pokayoke.cli.sources import Problem, read_sources
 from pokayoke.core.contract import Contract
 from pokayoke.core.policy import Policy
@@ -36,25 +36,28 @@ class Fired(msgspec.Struct, frozen=True):
 def doctor(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE|MODULE:ATTRIBUTE]...", help="Configuration and tools to look at, as for check."),
+        typer.Argument(metavar="FILE|MODULE:ATTRIBUTE", help="Configuration and tools to look at, as for check."),
     ] = None,
     config: Annotated[str | None, typer.Option(help="Configuration file; pokayoke.yaml if it is there.")] = None,
     store: Annotated[str | None, typer.Option(help="The store the program uses, as a URL.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Provoke every fault once under your configuration, and say which guards fired and which did NOT.
+    """Provoke every fault once and say which guards fired.
 
     pokayoke doctor
 
-    pokayoke doctor --config pokayoke.yaml shop.tools:ALL --store sqlite:///ledger.db
+    pokayoke doctor --config pokayoke.yaml shop.tools:ALL
 
-    The probes use tools of their own; yours are looked at and never run. Exit code 0 if every guard fired
-    and every tool has a deadline and an output contract, 1 if not, 2 if doctor could not run.
+    The probes use tools of their own; yours are looked at and never run. Exit code 0 if every guard fired,
+    every tool named has a deadline and an output contract, and store and trace file can be used; 1 if not;
+    2 if doctor could not run.
     """
     material = read_sources(sources or [], config=config, trust_hints=False)
     problems = [*material.problems, *(p for contract in material.contracts for p in weaknesses(contract))]
     results = list(fired(material.policy))
     told = list(notes(material.policy, material.contracts, store))
+    if any(problem.code == "config" for problem in problems):
+        told.insert(0, "the configuration has mistakes: the guards were fired under the defaults instead.")
     problems += _store_problems(store)
     problems += _trace_problems(material.policy)
     if json:
@@ -80,6 +83,7 @@ def fired(policy: Policy) -> Iterator[Fired]:
 
 def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Iterator[str]:
     """What holds less on this machine or with these settings than the documentation promises."""
+    from pokayoke.cli.configured import unfired  # noqa: PLC0415 - as above
     from pokayoke.runtime.beneath import method  # noqa: PLC0415 - as above
 
     if policy.mode == "monitor":
@@ -90,6 +94,10 @@ def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Itera
             "budgets end with it."
         )
     yield "this version has no kill switch over runs."
+    for name in unfired(policy):
+        yield f"{name} is too high to be fired: no probe makes that many calls."
+    if not contracts:
+        yield "no tools are named: only the guards were looked at."
     how = method()
     if how == "walk":
         yield "no openat2 here: paths are walked folder by folder, which is as safe and slower."
@@ -99,7 +107,7 @@ def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Itera
         yield "on Windows several processes must not share one trace file: it could not be rotated."
     if policy.trace.path is None:
         yield "trace.path is not set: events are kept in memory per run and lost with the process."
-    yield f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}, {len(contracts)} tools looked at."
+    yield f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}."
 
 
 def _store_problems(url: str | None) -> list[Problem]:
@@ -138,4 +146,4 @@ def _print(results: list[Fired], problems: list[Problem], told: list[str]) -> No
     for note in told:
         out(f"note: {show(note)}")
     silent = sum(not result.fired for result in results)
-    say(f"{len(results) - silent} of {len(results)} guards fired; {len(problems)} things to change")
+    say(f"{len(results) - silent} of {plural(len(results), 'guard')} fired; {plural(len(problems), 'thing')} to change")

@@ -66,6 +66,11 @@ def say(text: str) -> None:
     sys.stderr.write(f"{show_lines(text)}\n")
 
 
+def plural(number: int, thing: str) -> str:
+    """Return a number and what it counts: `1 run`, `2 runs`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def painter() -> Callable[[str, str], str]:
     """Return `paint(text, mark)` for stdout: colours on a terminal, plain text in a pipe or with NO_COLOR."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):

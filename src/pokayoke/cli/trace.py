@@ -16,7 +16,7 @@ from typing import Annotated, Any, BinaryIO, Final
 import msgspec
 import typer
 
-from pokayoke.cli.output import as_json, out, painter, say, show, table
+from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
 from pokayoke.core.shapes import is_array, is_object
 
 _LONGEST_LINE: Final = 16_000_000
@@ -67,11 +67,15 @@ def trace(
     broken = Broken()
     events = (found for found in _events(words[-1], broken, follow=follow) if wanted(found))
     if counting:
-        _print_report(Report(events), broken, json=json)
+        report = Report(events)
+        shown = report.events
+        _print_report(report, broken, json=json)
     else:
-        _print_events(events, json=json)
+        shown = _print_events(events, json=json)
+    if not shown and (run or tool or event or failed):
+        say("no event is like that")
     if broken.count:
-        say(f"{broken.count} broken lines (the first: line {broken.first}). They are not counted.")
+        say(f"{plural(broken.count, 'broken line')}, not counted. The first is line {broken.first}.")
         raise typer.Exit(1)
 
 
@@ -197,14 +201,18 @@ def _progress(file: BinaryIO) -> Generator[Callable[[int], None]]:
 # -- showing ---------------------------------------------------------------------------------------
 
 
-def _print_events(events: Iterator[Event], *, json: bool) -> None:
+def _print_events(events: Iterator[Event], *, json: bool) -> int:
+    """Print each event on a line of its own and return how many there were."""
     paint = painter()
+    shown = 0
     for found in events:
+        shown += 1
         if json:
             out(as_json(found))
             continue
         line = describe(found)
         out(line if found.get("ok") is not False else paint(line, "bad"))
+    return shown
 
 
 def describe(event: Event) -> str:
@@ -319,8 +327,8 @@ def _print_report(report: Report, broken: Broken, *, json: bool) -> None:
     if json:
         out(as_json({**report.as_dict(), "broken_lines": broken.count}))
         return
-    more = "+" if len(report.runs) >= _MOST_RUNS else ""
-    out(f"{report.events} events of {len(report.runs)}{more} runs, {_clock(report.first)} to {_clock(report.last)}")
+    runs = f"{_MOST_RUNS}+ runs" if len(report.runs) >= _MOST_RUNS else plural(len(report.runs), "run")
+    out(f"{plural(report.events, 'event')} of {runs}, {_clock(report.first)} to {_clock(report.last)}")
     out(f"calls: {report.calls.total()}   turns saved: {report.turns_saved}"
         f" ({report.fixed} repaired or corrected, {report.replayed} answered from the ledger)")  # fmt: skip
     _section("failures", [(count, kind, tool) for (kind, tool), count in report.failures.most_common()])

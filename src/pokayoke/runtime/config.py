@@ -1,7 +1,7 @@
 """Configuration: a file, a mapping or nothing becomes a `Policy`, as a whole or not at all.
 
 The keys are those of seed 001's safe default and more; `core/policy.py` declares them, and
-`config.schema.json` (for editors) is generated from there: `python -m pokayoke.runtime.config [TARGET]`.
+`config.schema.json` (for editors) is generated from there by `make reference`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import ast
 import inspect
 import os
 import re
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -359,7 +358,3 @@ def _descriptions() -> dict[str, dict[str, str]]:
 def schema_text() -> str:
     """Return the content of `config.schema.json`."""
     return msgspec.json.format(msgspec.json.encode(policy_schema(), order="sorted"), indent=2).decode() + "\n"
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1] if len(sys.argv) > 1 else SCHEMA_FILE).write_text(schema_text(), encoding="utf-8")
