@@ -101,7 +101,9 @@ class World:
 
     def invoke(self, step: Invoke) -> tuple[Reaction, float]:
         """Run the tool in this thread, or in a worker if it declares a deadline."""
-        self._run.notice("before_invoke")
+        watched = self._guard.on_step is not None
+        if watched:
+            self._run.notice("before_invoke")
         begun = time.perf_counter()
         function = self._function(step)
         if step.contract.is_async and self._invoke is None:
@@ -111,7 +113,8 @@ class World:
         else:
             reaction = self._guard.workers.run(function, step.timeout, self._late(step))
         seconds = time.perf_counter() - begun
-        self._run.notice("after_invoke")
+        if watched:
+            self._run.notice("after_invoke")
         return reaction, seconds
 
     def wait(self, step: Wait) -> None:
@@ -165,7 +168,7 @@ class World:
         """Admit or refuse what needs no store; None if the store has to decide."""
         progress = self._run.progress
         force = self._guard.snapshot
-        if (refusal := progress.spend(force.policy.budgets if force.budgeted else None)) is not None:
+        if force.budgeted and (refusal := progress.overspent(force.policy.budgets)) is not None:
             return Answer("refuse", refusal)
         if not request.shared:
             return progress.admit(request)

@@ -61,6 +61,7 @@ class Progress:
         """Count a call and return its number."""
         with self._lock:
             self._step += 1
+            self._calls += 1
             if not self._in_batch:
                 self._rounds += 1
             return self._step
@@ -104,15 +105,9 @@ class Progress:
         reasons = set(self._open.values())
         return "in_doubt" if "in_doubt" in reasons else next(iter(reasons), None)
 
-    def spend(self, budgets: BudgetPolicy | None) -> Finding | None:
-        """Take a call from the budgets (None: there are none), or say which one is used up.
-
-        Once one is used up only an answer is allowed.
-        """
+    def overspent(self, budgets: BudgetPolicy) -> Finding | None:
+        """Say which budget is used up, if one is: then only an answer is allowed."""
         with self._lock:
-            self._calls += 1
-            if budgets is None:
-                return None
             used: tuple[tuple[str, float, float | None], ...] = (
                 ("calls", self._calls, budgets.calls),
                 ("rounds", self._rounds, budgets.rounds),
