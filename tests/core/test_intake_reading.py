@@ -99,6 +99,11 @@ def test_names_are_documented_once():
         ("lengthy", False),
         ("", False),
         (None, False),
+        (enum.Enum("FinishReason", ["MAX_TOKENS"]).MAX_TOKENS, True),
+        (enum.IntEnum("FinishReason", ["STOP", "MAX_TOKENS"]).MAX_TOKENS, True),
+        (enum.Enum("FinishReason", {"CUT": "length"}, type=str).CUT, True),
+        (enum.Enum("FinishReason", ["STOP"]).STOP, False),
+        (2, False),
     ],
 )
 def test_cut_messages_are_known_in_every_spelling(reason, cut):

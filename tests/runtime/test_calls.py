@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import enum
 import threading
 import time
 
@@ -135,6 +136,22 @@ def test_a_cut_message_runs_nothing(world, driver, reason):
     outcome = driver.call(world.guard().run("r"), call(stop_reason=reason))
     assert (outcome.status, codes(outcome)) == ("refused", ["cut_message"])
     assert world.effects == []
+
+
+@pytest.mark.parametrize("missing", [None, 7, b"order", ["order"], {}])
+def test_what_a_provider_left_out_ends_in_an_outcome_too(world, driver, missing):
+    """A call without a name is refused, one without an id runs: neither raises, before or after the effect."""
+    run = world.guard().run("r")
+    refused = driver.call(run, call(missing))
+    assert (refused.status, refused.stop_reason, refused.tool) == ("refused", "unknown_tool", "")
+    done = driver.call(run, call(id=missing))
+    assert (done.status, done.call_id, len(world.effects)) == ("ok", "", 1)
+
+
+def test_names_and_ids_of_a_text_like_kind_are_their_text():
+    """An enumeration of texts, as client libraries have them, counts as the text it holds."""
+    given = enum.Enum("Name", {"ORDER": "order"}, type=str)
+    assert ToolCall(given.ORDER, given.ORDER, "{}") == ToolCall("order", "order", "{}")
 
 
 def test_lossless_repairs_and_equivalent_corrections_run_a_write(world, driver):

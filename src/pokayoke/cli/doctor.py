@@ -93,7 +93,7 @@ def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Itera
             "no store is named: repeated writes are stopped within a run and a process; approvals, latches and "
             "budgets end with it."
         )
-    yield "this version has no kill switch over runs."
+    yield "this version has no kill switch over runs, and alerts.invalid_output_spike reports nothing yet."
     for name in unfired(policy):
         yield f"{name} is too high to be fired: no probe makes that many calls."
     if not contracts:

@@ -6,7 +6,7 @@ All of them are immutable. Nothing in here decides anything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -58,6 +58,12 @@ class ToolCall(msgspec.Struct, frozen=True):
     stop_reason: str | None = None
     confidence: float | None = None
     occurrence: int = 0
+
+    def __post_init__(self) -> None:
+        """Take over what a provider left out: an id or a name that is no text counts as an empty one."""
+        if type(self.id) is not str or type(self.name) is not str:
+            for field, given in (("id", cast(object, self.id)), ("name", cast(object, self.name))):
+                msgspec.structs.force_setattr(self, field, str.__str__(given) if isinstance(given, str) else "")
 
 
 class Finding(msgspec.Struct, frozen=True):

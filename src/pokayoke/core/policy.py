@@ -191,7 +191,7 @@ class AlertPolicy(_Options, frozen=True, kw_only=True):
     """What is reported without being asked."""
 
     invalid_output_spike: bool = True
-    """Report when the rate of invalid outputs jumps."""
+    """Report when the rate of invalid outputs jumps. Accepted, and without effect in this version."""
 
 
 class Policy(_Options, frozen=True, kw_only=True):

@@ -179,7 +179,7 @@ def refused(reason: str, position: int | None = None, readings: tuple[Any, ...] 
     return Reading(grade=REFUSALS[reason][0], reason=reason, position=position, readings=readings)
 
 
-def is_cut(stop_reason: str | None) -> bool:
+def is_cut(stop_reason: object) -> bool:
     """Return whether a stop reason proves that the message is not whole.
 
     Spellings of all providers count (`length`, `MAX_TOKENS`, `FinishReason.MAX_TOKENS`, ...). False
@@ -187,8 +187,9 @@ def is_cut(stop_reason: str | None) -> bool:
     """
     if stop_reason is None:
         return False
-    word = stop_reason.strip().lower().rpartition(".")[2].replace("-", "_").replace(" ", "_")
-    return word in _CUT
+    # A client library may hand over a member of its enumeration; its name is the word.
+    text = stop_reason if isinstance(stop_reason, str) else getattr(stop_reason, "name", "")
+    return text.strip().lower().rpartition(".")[2].replace("-", "_").replace(" ", "_") in _CUT
 
 
 def finding_for(reading: Reading, *, effect: Effect, tool: str) -> Finding:
