@@ -125,7 +125,8 @@ def _question(judged: Judged, contract: Contract, scene: Scene) -> Approval:
         fingerprint=mark,
         tool=contract.name,
         contract=contract.id,
-        arguments=judged.arguments,
+        # A copy: who is shown a question must not be able to change what runs after the answer.
+        arguments=msgspec.json.decode(judged.dumped or b"null"),
         run_id=scene.run_id,
         asked_at=scene.now,
         expires_at=scene.now + scene.snapshot.policy.approvals.expires_seconds,

@@ -261,12 +261,21 @@ class Run:
 
     def ask(self, approval: Approval) -> bool | None:
         """Put a question to the host's callback; its answer is kept like a person's."""
-        return self._decided(approval, self.guard.question(approval))
+        try:
+            said = self.guard.question(approval)
+        except Exception as error:  # noqa: BLE001 - the host's own code; the question then waits
+            said = error
+        return self._decided(approval, said)
 
     async def aask(self, approval: Approval) -> bool | None:
         """`ask`, awaiting an asynchronous callback."""
-        said = self.guard.question(approval)
-        return self._decided(approval, await said if inspect.isawaitable(said) else said)
+        try:
+            said = self.guard.question(approval)
+            if inspect.isawaitable(said):
+                said = await said
+        except Exception as error:  # noqa: BLE001 - as in `ask`
+            said = error
+        return self._decided(approval, said)
 
     def handler(self, contract: Contract) -> Callable[..., Any]:
         """Return the function that runs a contract's tool.
@@ -331,10 +340,20 @@ class Run:
             "ts": self.guard.clock.now(), "run_id": self.id, "step": self.progress.step, "event": what, **fields
         })  # fmt: skip
 
-    def _decided(self, approval: Approval, answer: bool | None) -> bool | None:
-        if answer is not None:
-            self.guard.approvals.answer(approval.id, approved=answer, by="on_ask", reason="answered by the callback")
-        return answer
+    def _decided(self, approval: Approval, said: Any) -> bool | None:
+        """Keep an answer. Only True is consent and only False is a no: a coroutine that nobody awaited is neither."""
+        if said is None:
+            return None
+        if not isinstance(said, bool):
+            if inspect.iscoroutine(said):
+                said.close()
+            self._note("approval", ok=False, approval=approval.id, reason=f"on_ask gave {type(said).__name__}")
+            return None
+        try:
+            self.guard.approvals.answer(approval.id, approved=said, by="on_ask", reason="answered by the callback")
+        except Exception as error:  # noqa: BLE001 - decided elsewhere or expired meanwhile: admission knows what holds
+            self._note("approval", ok=False, approval=approval.id, reason=f"not taken: {type(error).__name__}")
+        return said
 
     def _ticket(self, scene: Scene, entered: Entered | Outcome) -> Ticket:
         if isinstance(entered, Outcome):
