@@ -269,6 +269,29 @@ def test_lexical_rules_come_first(method, root):
     assert confine(Path("a.txt"), str(root)) == f"{root}/a.txt"
 
 
+def test_a_root_is_written_as_programmers_write_it(method, root, tmp_path, monkeypatch):
+    """A relative root, a slash at its end and a detour mean the folder they mean now, also after a change of folder."""
+    (tmp_path / "sub").mkdir()
+    for folder, spelt in (
+        (root.parent, root.name),
+        (root.parent, f"{root.name}/"),
+        (tmp_path / "sub", f"../{root.name}"),
+    ):
+        monkeypatch.chdir(folder)
+        with open_beneath(spelt, "a.txt", "rb") as file:
+            assert file.read() == b"a"
+        assert confine("a.txt", spelt) == f"{root}/a.txt"
+    other = tmp_path / "sub" / root.name
+    other.mkdir()
+    (other / "a.txt").write_text("other")
+    monkeypatch.chdir(tmp_path / "sub")
+    with open_beneath(root.name, "a.txt") as file:
+        assert file.read() == "other"
+    for wrong in ("missing", ""):
+        with pytest.raises(ConfigurationError):
+            open_beneath(wrong, "a.txt")
+
+
 def test_what_cannot_be_reached(method, root):
     """A missing file, a file used as a folder and an overlong whole are told apart."""
     roots = prepare_roots(root)

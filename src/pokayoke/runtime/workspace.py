@@ -25,7 +25,7 @@ from pokayoke.core.paths import CODES as LEXICAL_CODES
 from pokayoke.core.paths import normalise, shown
 from pokayoke.errors import PathEscape
 from pokayoke.runtime import beneath
-from pokayoke.runtime.roots import prepare_roots, workspace_of
+from pokayoke.runtime.roots import Workspace, prepare_roots, workspace_of
 
 __all__ = ["CODES", "ConfinedPath", "confine", "open_beneath", "prepare_roots"]
 
@@ -208,7 +208,7 @@ def confine(
         PathEscape: with a `.finding` whose code is one of `CODES`. Nothing else for any path.
         ConfigurationError: a root is missing (only if the roots were never prepared).
     """
-    space = workspace_of((roots,) if isinstance(roots, str) else roots)
+    space = _workspace_at(roots) if isinstance(roots, str) else workspace_of(roots)
     if not isinstance(path, str) and isinstance(path, Path):
         path = path.as_posix()
     located = normalise(path, space.spellings, at=at)
@@ -231,10 +231,10 @@ def confine(
 
 
 def open_beneath(root: str, relative: str, mode: str = "r", *, hard_links: bool = False) -> IO[Any]:
-    """Open a file below a prepared root; the check and the use are one act.
+    """Open a file below a root; the check and the use are one act.
 
     Args:
-        root: absolute path of the root.
+        root: path of the root, an existing folder; a relative one counts from the current folder.
         relative: the path below it, as the model may have sent it.
         mode: as for the built-in open; text is UTF-8.
         hard_links: accept files that have more than one name.
@@ -244,13 +244,19 @@ def open_beneath(root: str, relative: str, mode: str = "r", *, hard_links: bool 
 
     Raises:
         PathEscape: the path is malformed, leaves the root, or is no ordinary file.
+        ConfigurationError: the root is missing or no folder.
         OSError: as the built-in open raises.
     """
-    located = normalise(relative, (root,))
+    space = _workspace_at(root)
+    located = normalise(relative, space.spellings)
     if isinstance(located, Finding):
         raise PathEscape(located.message, located)
-    real = workspace_of((root,)).real[root]
-    return ConfinedPath(real, located[1], hard_links).open(mode)
+    return ConfinedPath(space.real[located[0]], located[1], hard_links).open(mode)
+
+
+def _workspace_at(root: str) -> Workspace:
+    """The workspace of one root as a programmer writes it; a relative one means another after a change of folder."""
+    return workspace_of((os.path.abspath(root) if root else root,))  # noqa: PTH100 - Path.absolute() keeps `..`
 
 
 def _root_that_has(relative: str, roots: tuple[str, ...]) -> str:
