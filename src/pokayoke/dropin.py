@@ -121,8 +121,8 @@ def safe_serialize(result: Any) -> str:
 def safe_path(path: str | Path, root: str | Path) -> Path:
     """Resolve a path inside a workspace.
 
-    The answer holds for this moment; where others may change the workspace, open the file with
-    `pokayoke.runtime.workspace.confine(path, root).open()` instead.
+    The answer is a plain `Path` and holds for this moment; where others may change the workspace, open
+    the file with `pokayoke.open_beneath(root, relative, mode)` instead, which checks and opens in one act.
 
     Args:
         path: the path as the model sent it.

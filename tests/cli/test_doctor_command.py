@@ -49,7 +49,8 @@ def test_what_is_configured_is_fired_too():
 def test_a_limit_that_does_not_hold_is_named(monkeypatch):
     """Amounts, tokens and time that nobody counts are guards that did not fire."""
     monkeypatch.setattr("pokayoke.core.admission._amount", lambda limit, arguments: 0.0)
-    monkeypatch.setattr("pokayoke.runtime.progress.Progress.spend", lambda *given: None)
+    monkeypatch.setattr("pokayoke.core.tokens.TokenCounter.total", 0)
+    monkeypatch.setattr("pokayoke.testing.clock.FrozenClock.monotonic", lambda clock: 0.0)
     assert {"limit_2_amount", "budget_tokens", "budget_seconds"} <= set(unfired(load_policy(STRICT)))
 
 

@@ -188,7 +188,7 @@ def is_cut(stop_reason: object) -> bool:
     if stop_reason is None:
         return False
     # A client library may hand over a member of its enumeration; its name is the word.
-    text = stop_reason if isinstance(stop_reason, str) else getattr(stop_reason, "name", "")
+    text = stop_reason if isinstance(stop_reason, str) else str(getattr(stop_reason, "name", ""))
     return text.strip().lower().rpartition(".")[2].replace("-", "_").replace(" ", "_") in _CUT
 
 
