@@ -16,7 +16,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
 
 demo: $(VENV)/.runtime ## the same faulty model, unguarded and guarded, on a real database
-	$(BIN)/pokayoke demo $(ARGS)
+	@$(BIN)/pokayoke demo $(ARGS)
 
 test: $(VENV)/.test ## every test that needs only this clone
 	$(RUN) -m pytest -m "not conformance" $(ARGS)
@@ -38,7 +38,7 @@ pages: $(VENV)/.dev
 	$(RUN) -m tools.reference --check
 
 bench: $(VENV)/.dev ## measured ratios with their bounds (ARGS=--json for machines)
-	$(RUN) -m bench $(ARGS)
+	@$(RUN) -m bench $(ARGS)
 
 conformance: $(VENV)/.dev ## what needs the measurement data (POKAYOKE_SHARED=folder; POKAYOKE_FULL=1 for full size)
 	@test -n "$(POKAYOKE_SHARED)" && test -d "$(POKAYOKE_SHARED)/data" || { \
