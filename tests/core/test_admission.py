@@ -1,5 +1,7 @@
 """Mode, latch, limits, approval and claim, decided in one act."""
 
+from math import inf
+
 import msgspec
 import pytest
 
@@ -120,10 +122,22 @@ def test_what_is_counted_together(per, counter):
 
 @pytest.mark.parametrize(
     ("arguments", "value"),
-    [({"amount": 5}, 5.0), ({"amount": -5}, 5.0), ({"amount": 2.5}, 2.5), ({"amount": "5"}, 0.0), ({}, 0.0)],
+    [
+        ({"amount": 5}, 5.0),
+        ({"amount": -5}, 5.0),
+        ({"amount": 2.5}, 2.5),
+        ({"amount": "5"}, 5.0),
+        ({"amount": "-1e3"}, 1000.0),
+        ({"amount": None}, 0.0),
+        ({}, 0.0),
+        ({"amount": "5 EUR"}, inf),
+        ({"amount": "nan"}, inf),
+        ({"amount": [5]}, inf),
+        ({"amount": 10**400}, inf),
+    ],
 )
 def test_amounts_are_sizes(arguments, value):
-    """A negative amount must not buy room for a positive one."""
+    """A negative amount must not buy room for a positive one; what cannot be measured passes no limit."""
     (charge,) = charges((LimitPolicy(field="amount", amount=9),), arguments, tool="t", run_id="r", user=None, now=0.0)
     assert charge.value == value
 
@@ -132,6 +146,20 @@ def test_a_limit_without_a_field_counts_calls_only():
     """No field, no amount."""
     (charge,) = charges((LimitPolicy(per="user", calls=1),), {"amount": 5}, tool="t", run_id="r", user=None, now=0.0)
     assert (charge.value, charge.counter) == (0.0, "user:*:")
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_limits_on_one_tool_do_not_overwrite_each_other(turn):
+    """A sum, another sum and a count of the same tool and run: each is kept, in whatever order they stand."""
+    limits = (
+        LimitPolicy(amount=100, field="amount"),
+        LimitPolicy(amount=9, field="weight"),
+        LimitPolicy(calls=5),
+    )[::turn]
+    taken = charges(limits, {"amount": 60, "weight": 1}, tool="t", run_id="r", user=None, now=0.0)
+    kept = admit(request(claim=None, charges=taken), Held(RUN))
+    again = admit(request(claim=None, charges=taken), Held(RUN, used=kept.used))
+    assert (kept.answer.kind, again.answer.finding.code) == ("execute", "quota_exceeded")
 
 
 def test_an_edited_call_needs_a_new_approval():

@@ -7,6 +7,7 @@ is no gap between the check and the claim (reference: ledger specification, find
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -256,19 +257,31 @@ def charges(
 
 
 def _counter(limit: LimitPolicy, *, tool: str, run_id: str, user: str | None, now: float) -> str:
+    """What is counted together. A sum has a counter for each argument: limits on others must not overwrite it."""
+    what = f"{limit.per}:{limit.field}" if limit.field else limit.per
     if limit.per == "run":
-        return f"run:{limit.tool}:{run_id}"
+        return f"{what}:{limit.tool}:{run_id}"
     if limit.per == "user":
-        return f"user:{limit.tool}:{user or ''}"
+        return f"{what}:{limit.tool}:{user or ''}"
     if limit.per == "day":
-        return f"day:{limit.tool}:{datetime.fromtimestamp(now, UTC):%Y-%m-%d}"
-    return f"tool:{tool}"
+        return f"{what}:{limit.tool}:{datetime.fromtimestamp(now, UTC):%Y-%m-%d}"
+    return f"{what}:{tool}"
 
 
 def _amount(limit: LimitPolicy, arguments: Mapping[str, Any]) -> float:
-    """The limited argument's size. A negative amount counts as its size: it must not buy room."""
+    """The limited argument's size; absent or null is none.
+
+    A negative amount counts as its size: it must not buy room. An amount written as text counts like
+    the number, and what cannot be measured counts as more than any limit.
+    """
     value = arguments.get(limit.field) if limit.field else None
-    return abs(float(value)) if isinstance(value, (int, float)) else 0.0
+    if value is None:
+        return 0.0
+    try:
+        amount = abs(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return math.inf
+    return math.inf if math.isnan(amount) else amount
 
 
 def fingerprint(contract: str, scope: tuple[str, str], args_hash: str, occurrence: int) -> str:
