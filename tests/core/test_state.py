@@ -97,7 +97,15 @@ def test_a_newer_taint_replaces_the_older_of_the_same_thing():
     """One tool and identity holds one taint, however often it fails."""
     state = latch(latch(RunState("r"), TAINT), Taint("profile", "id-1", 4, "again"))
     assert [taint.step for taint in state.taints] == [4]
+    assert latch(state, TAINT) is state
     assert len(latch(state, Taint("profile", "id-2", 5, "x")).taints) == 2
+
+
+@pytest.mark.parametrize(("step", "opens"), [(2, False), (3, True), (4, True), (None, True)])
+def test_an_answer_from_before_does_not_open_the_latch(step, opens):
+    """What was asked for before the invalid output says nothing about it; a person's word does."""
+    state = latch(RunState("r"), TAINT)
+    assert (unlatch(state, "profile", "id-1", step=step).taints == ()) is opens
 
 
 def test_the_effective_mode_is_the_lowest_of_ladder_and_latch():

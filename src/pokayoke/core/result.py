@@ -118,9 +118,9 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
             return (yield from _unrecorded(entered, scene, lost, ran))
     elif stored is not None and may_keep(contract, checked):
         scene.last_good.put(scene.tenant, contract.id, judged.args_hash, stored, now=scene.now)
-    if scene.view.state.taints:
+    if scene.view.state.taints and not checked.findings:
         identity = identity_of(entered.judged, entered.plan.contract)
-        yield Mark(lambda state: unlatch(state, contract.name, identity))
+        yield Mark(lambda state: unlatch(state, contract.name, identity, step=scene.step))
     text = yield from _shown(entered, scene, checked)
     notes = (*judged.notes, *checked.findings, *checked.notes)
     outcome = Outcome(

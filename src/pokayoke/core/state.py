@@ -93,14 +93,28 @@ def begin_turn(state: RunState) -> RunState:
 
 
 def latch(state: RunState, taint: Taint) -> RunState:
-    """Close the latch for one tool and its identity arguments; a newer taint replaces the older."""
-    kept = tuple(t for t in state.taints if (t.tool, t.identity) != (taint.tool, taint.identity))
+    """Close the latch for one tool and its identity arguments; of two taints the newer one counts."""
+    kept = tuple(t for t in state.taints if (t.tool, t.identity) != (taint.tool, taint.identity) or t.step > taint.step)
+    if any((t.tool, t.identity) == (taint.tool, taint.identity) for t in kept):
+        return state
     return msgspec.structs.replace(state, taints=(*kept, taint))
 
 
-def unlatch(state: RunState, tool: str, identity: str | None = None) -> RunState:
-    """Open the latch for one tool (and one identity): a valid output came, or a person said so."""
-    kept = tuple(t for t in state.taints if t.tool != tool or identity not in (None, t.identity))
+def unlatch(state: RunState, tool: str, identity: str | None = None, *, step: int | None = None) -> RunState:
+    """Open the latch for one tool (and one identity): a valid output came, or a person said so.
+
+    Args:
+        state: the run's state.
+        tool: the tool whose output is good again.
+        identity: digest of its identity arguments; None opens for all of them.
+        step: the step of the call with the valid output. It says nothing about an output that was asked
+            for later; None (a person) is about everything so far.
+    """
+    kept = tuple(
+        taint
+        for taint in state.taints
+        if taint.tool != tool or identity not in (None, taint.identity) or (step is not None and step < taint.step)
+    )
     return state if len(kept) == len(state.taints) else msgspec.structs.replace(state, taints=kept)
 
 
@@ -180,8 +194,10 @@ class Repeats:
     def succeeded(self, tool: str) -> None:
         """Forget the failures of a tool that just did its work."""
         if self._counts:
-            for key in [key for key in self._counts if key[0] == tool]:
-                del self._counts[key]
+            # Calls of other threads come and go meanwhile: iterate over a copy, and miss nobody's key.
+            for key in tuple(self._counts):
+                if key[0] == tool:
+                    self._counts.pop(key, None)
 
     def clear(self) -> None:
         """Forget everything: a new turn began."""

@@ -17,10 +17,11 @@ from pokayoke.core.lastgood import LastGood
 from pokayoke.core.plan import Snapshot, snapshot
 from pokayoke.core.policy import Policy
 from pokayoke.core.state import RunState, unlatch
-from pokayoke.errors import ConfigurationError
+from pokayoke.errors import ConfigurationError, UsageError
 from pokayoke.runtime.approvals import Approvals
 from pokayoke.runtime.clock import Clock, SystemClock
 from pokayoke.runtime.config import PolicyFile, load_policy
+from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.run import Run
 from pokayoke.runtime.workers import Workers
 from pokayoke.runtime.workspace import prepare_roots
@@ -71,7 +72,8 @@ class Guard:
         self.approvals = Approvals(self.store, self.clock, self._reviewed)
         self.last_good = _SharedLastGood()
         self.workers = Workers(policy.execution.max_lost_workers)
-        self._runs: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
+        self._opened: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
+        self._opening = threading.Lock()
         self.pager = Contract.from_schema(
             _PAGER, _PAGER_SCHEMA, effect="read", output_schema="text", description=_PAGER_TEXT
         )
@@ -98,20 +100,21 @@ class Guard:
             tenant: whose data it is.
             principal: on whose behalf: an id, `{"id": ..., "roles": [...]}`, or a `Principal`.
             prompt: the user's first text; the same as `run.user(prompt)`.
+
+        Raises:
+            UsageError: the run is in use for another tenant.
         """
         self.refresh()
         ident = run_id or f"run_{uuid.uuid4().hex[:12]}"
-        known = self.store.load_run(ident) if run_id is not None else None
         opened = Run(
             self,
             ident,
-            named=run_id is not None,
+            named=bool(run_id),
             session=session,
             tenant=tenant,
             principal=_principal(principal),
-            state=known or RunState(ident, started=self.clock.now()),
+            progress=self._progress(ident, tenant, known=bool(run_id)),
         )
-        self._runs[ident] = opened
         if prompt is not None:
             opened.user(prompt)
         return opened
@@ -176,12 +179,26 @@ class Guard:
         self.paged: Snapshot = paged
         self._tools = kept
 
+    def _progress(self, ident: str, tenant: str | None, *, known: bool) -> Progress:
+        """What a run remembers: shared by all who have it open, so that none overwrites what another found out."""
+        with self._opening:
+            found = self._opened.get(ident)
+            if found is None:
+                state = self.store.load_run(ident) if known else None
+                found = Progress(state or RunState(ident, started=self.clock.now()), self.store, self.clock, tenant)
+                self._opened[ident] = found
+        if found.tenant != tenant:
+            raise UsageError(
+                f"run {ident!r} is open for tenant {found.tenant!r}; give the run of {tenant!r} its own id"
+            )
+        return found
+
     def _reviewed(self, approval: Approval) -> None:
         """A person lets writes go on after an invalid output."""
         identity = approval.arguments["identity"]
-        run = self._runs.get(approval.run_id)
-        if run is not None:
-            run.progress.change(lambda state: unlatch(state, approval.tool, identity))
+        progress = self._opened.get(approval.run_id)
+        if progress is not None:
+            progress.change(lambda state: unlatch(state, approval.tool, identity))
         elif (state := self.store.load_run(approval.run_id)) is not None:
             self.store.save_run(unlatch(state, approval.tool, identity))
 

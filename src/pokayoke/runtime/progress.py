@@ -30,23 +30,27 @@ class Progress:
     Attributes:
         state: what a restart would find.
         repeats: failed calls of this turn.
+        tenant: whose run it is, if there are several tenants.
         tokens: the token counter.
         done: names of the tools whose effect happened, in order.
         not_done: what did not end well, with reasons, in order.
     """
 
-    def __init__(self, state: RunState, store: Store, clock: Clock) -> None:
+    def __init__(self, state: RunState, store: Store, clock: Clock, tenant: str | None = None) -> None:
         """Go on from `state`."""
-        self.state = state
+        self.state, self.tenant = state, tenant
         self.repeats = Repeats()
         self.tokens = TokenCounter()
+        if state.tokens:
+            self.tokens.report(state.tokens)
         self.done: list[str] = []
         self.not_done: list[str] = []
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
         self._step, self._calls, self._rounds = state.step, state.calls, state.rounds
         self._in_batch = 0
-        self._begun = clock.monotonic()
+        # What is counted is the time since the first opening; a wall clock that was set back adds nothing.
+        self._begun = clock.monotonic() - (max(0.0, clock.now() - state.started) if state.started else 0.0)
         self._unsaved: str | None = None
         self._open: dict[str, StopReason] = {}
         self._texts: OrderedDict[str, str] = OrderedDict()

@@ -55,15 +55,15 @@ class Run:
         session: str | None,
         tenant: str | None,
         principal: Principal | None,
-        state: RunState,
+        progress: Progress,
     ) -> None:
-        """Open or reopen a run. `named` tells whether the host chose the id."""
+        """Open or reopen a run. `named` tells whether the host chose the id; `progress` may be shared."""
         self.id, self.guard = run_id, guard
         self.session, self.tenant, self.principal = session, tenant, principal
         from pokayoke.runtime.trace import Ring  # noqa: PLC0415 - as in the guard
 
         self.trace = Ring(guard.snapshot.policy.trace.ring)
-        self.progress = Progress(state, guard.store, guard.clock)
+        self.progress = progress
         self._named = named
         self._opening = uuid.uuid4().hex
         self._closed = False
