@@ -80,9 +80,11 @@ def already_done(judged: Judged, record: Record, plan: Plan) -> Outcome:
             stop_reason="invalid_tool_output",
             message=finding.message,
         )
-    note = f"already ran at {at}; result of then"
-    value = None if record.output is None else msgspec.json.decode(record.output)
-    shown = present(value, tool=judged.tool, call_id=judged.call.id, trust=trust_of(plan), canonical=record.output)
+    note = f"already ran at {at}; its result was not kept"
+    value, shown = None, f"{judged.tool} must not be sent again."
+    if record.output is not None:
+        note, value = f"already ran at {at}; result of then", msgspec.json.decode(record.output)
+        shown = present(value, tool=judged.tool, call_id=judged.call.id, trust=trust_of(plan), canonical=record.output)
     finding = Finding(code="already_done", blame="model", message=f"{judged.tool} {note}")
     return msgspec.structs.replace(
         base, value=value, text=f"{note}\n{shown}", findings=(finding, *judged.notes), message=finding.message

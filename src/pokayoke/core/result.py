@@ -56,7 +56,7 @@ _UNCHECKED = Finding(
 )
 
 
-class Entered(msgspec.Struct, frozen=True):
+class Entered(msgspec.Struct, frozen=True, gc=False):
     """A call that was admitted: the tool may start.
 
     Attributes:
@@ -74,7 +74,7 @@ class Entered(msgspec.Struct, frozen=True):
     claim: Claim | None
 
 
-class Ran(msgspec.Struct, frozen=True):
+class Ran(msgspec.Struct, frozen=True, gc=False):
     """How often and how long the tool ran."""
 
     attempts: int
@@ -266,15 +266,24 @@ def _explain(entered: Entered, reaction: Raised | TimedOut | NotStarted, *, harm
         what = f"{name} could not be started"
         return Finding(code="not_started", blame="host", message=f"{what}: {reaction.reason}", hint=f"{what}. {advice}")
     error = reaction.error
-    told = f": {error}" if isinstance(error, ToolError) else f" ({type(error).__name__})"
+    said = _words_of(error)
+    told = f": {said}" if isinstance(error, ToolError) else f" ({type(error).__name__})"
     again = " after several tries" if exhausted else ""
     return Finding(
         code="tool_failed",
         blame="tool",
-        message=f"{name} raised {type(error).__name__}: {str(error)[:300]}",
+        message=f"{name} raised {type(error).__name__}: {said}",
         hint=f"{name} failed{again}{told[:300]}. {advice}",
         data={"reason": type(error).__name__},
     )
+
+
+def _words_of(error: BaseException) -> str:
+    """The first words of an exception; one that cannot tell its own text must not end the call."""
+    try:
+        return str(error)[:300]
+    except Exception:  # noqa: BLE001 - the tool's own code
+        return "(without a readable text)"
 
 
 def _bad(

@@ -23,7 +23,12 @@ def is_transient(contract: Contract, reaction: Reaction) -> bool:
             return not contract.transient_errors or isinstance(reaction.error, contract.transient_errors)
         kinds = contract.transient_errors or (ConnectionError, TimeoutError)
         return reads and isinstance(reaction.error, kinds)
-    if isinstance(reaction, Returned):
-        wire = as_wire(reaction.value) if reads and not isinstance(reaction.value, str) else None
+    if isinstance(reaction, Returned) and reads and type(reaction.value) is not str:
+        try:
+            wire = as_wire(reaction.value)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - a property of the tool's own object; the output rooms will name it
+            return False
         return wire is not None and wire.status in _TRANSIENT_STATUS
     return False

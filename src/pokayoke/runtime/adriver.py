@@ -14,7 +14,8 @@ import msgspec
 from pokayoke.core.call import Finding
 from pokayoke.core.ledger import Answer, store_unavailable
 from pokayoke.core.steps import Admit, Ask, Compute, Invoke, Raised, Reaction, Returned, Settle, Step, TimedOut, Wait
-from pokayoke.runtime.driver import PERFORM, World, spread
+from pokayoke.errors import UsageError
+from pokayoke.runtime.driver import PERFORM, World, spread, unfinished
 from pokayoke.runtime.workers import Late, react
 
 T = TypeVar("T")
@@ -49,7 +50,10 @@ class AsyncWorld(World):
         """Run the tool; an asynchronous one always has a deadline."""
         self._run.notice("before_invoke")
         begun = time.perf_counter()
-        function = self._function(step)
+        try:
+            function = self._function(step)
+        except UsageError as error:
+            return self._not_startable(error)
         limit = step.timeout or self._guard.snapshot.policy.execution.timeout
         if step.contract.is_async or self._invoke is not None:
             reaction = await awaited(function, limit, self._late(step))
@@ -57,6 +61,8 @@ class AsyncWorld(World):
             reaction = react(function)
         else:
             reaction = await self._in_worker(function, step.timeout, self._late(step))
+        if (pending := unfinished(reaction)) is not None:
+            reaction = await awaited(lambda: pending, limit, self._late(step))
         seconds = time.perf_counter() - begun
         self._run.notice("after_invoke")
         return reaction, seconds
@@ -119,6 +125,8 @@ async def adrive(walk: Generator[Step, Any, T], world: AsyncWorld) -> T:
             answer = PERFORM[type(step)](world, step) if waiting is None else await waiting(world, step)
             step = walk.send(answer)
     except StopIteration as end:
+        if world.misuse is not None:
+            raise world.misuse from None
         return cast("T", end.value)
 
 

@@ -27,12 +27,15 @@ from pokayoke.core.steps import (
     Keep,
     Locate,
     Mark,
+    NotStarted,
     Reaction,
     Returned,
     Settle,
     Step,
     Wait,
 )
+from pokayoke.errors import UsageError
+from pokayoke.runtime.handover import handed_over
 from pokayoke.runtime.locate import locate
 from pokayoke.runtime.workers import Late, react
 
@@ -52,12 +55,13 @@ class World:
         invoke: a framework's continuation that runs the tool; None calls the contract's handler.
     """
 
-    __slots__ = ("_guard", "_invoke", "_run")
+    __slots__ = ("_guard", "_invoke", "_run", "misuse")
 
     def __init__(self, run: Run, invoke: Continuation | None) -> None:
         """Keep what the steps need."""
         self._run, self._guard = run, run.guard
         self._invoke = invoke
+        self.misuse: UsageError | None = None
 
     # -- steps that never wait ---------------------------------------------------------------
 
@@ -105,13 +109,18 @@ class World:
         if watched:
             self._run.notice("before_invoke")
         begun = time.perf_counter()
-        function = self._function(step)
+        try:
+            function = self._function(step)
+        except UsageError as error:
+            return self._not_startable(error)
         if step.contract.is_async and self._invoke is None:
             reaction = self._in_own_loop(function, step)
         elif step.timeout is None:
             reaction = react(function)
         else:
             reaction = self._guard.workers.run(function, step.timeout, self._late(step))
+        if (pending := unfinished(reaction)) is not None:
+            reaction = self._in_own_loop(lambda: pending, step)
         seconds = time.perf_counter() - begun
         if watched:
             self._run.notice("after_invoke")
@@ -132,17 +141,17 @@ class World:
     # -- parts -----------------------------------------------------------------------------------
 
     def _function(self, step: Invoke) -> Callable[[], Any]:
-        contract = step.contract
-        arguments = dict(step.arguments)
-        if contract.key_argument is not None:
-            arguments[contract.key_argument] = step.key
+        arguments = handed_over(step.contract, step.arguments, step.located, step.key)
         if self._invoke is not None:
             continuation = self._invoke
             return lambda: continuation(arguments)
-        if step.located:
-            arguments.update(step.located)
-        handler = self._run.handler(contract)
+        handler = self._run.handler(step.contract)
         return lambda: handler(**arguments)
+
+    def _not_startable(self, error: UsageError) -> tuple[Reaction, float]:
+        """Let the claim be settled as "nothing happened" first; the caller's mistake is raised after that."""
+        self.misuse = error
+        return NotStarted(str(error)), 0.0
 
     def _in_own_loop(self, function: Callable[[], Any], step: Invoke) -> Reaction:
         """An asynchronous tool called from synchronous code gets an event loop in a worker.
@@ -208,7 +217,16 @@ def drive(walk: Generator[Step, Any, T], world: World) -> T:
         while True:
             step = walk.send(PERFORM[type(step)](world, step))
     except StopIteration as end:
+        if world.misuse is not None:
+            raise world.misuse from None
         return cast("T", end.value)
+
+
+def unfinished(reaction: Reaction) -> Any:
+    """Return what has to be awaited before a tool has done anything: a plain function may hand out a coroutine."""
+    if isinstance(reaction, Returned) and hasattr(type(reaction.value), "__await__"):
+        return reaction.value
+    return None
 
 
 def spread(step: Wait) -> float:

@@ -6,6 +6,7 @@ from pokayoke.core.call import Outcome
 from pokayoke.core.judge import Scene
 from pokayoke.core.result import Entered
 from pokayoke.errors import UsageError
+from pokayoke.runtime.handover import handed_over
 
 
 class Ticket:
@@ -20,7 +21,10 @@ class Ticket:
         """Hold an admitted call, or the outcome of one that was not."""
         self.scene, self.begun = scene, begun
         self.outcome = outcome
-        self.arguments = entered.arguments if entered else None
+        self.arguments = None
+        if entered is not None:
+            key = entered.claim.key if entered.claim else None
+            self.arguments = handed_over(entered.plan.contract, entered.arguments, entered.located, key)
         self._entered = entered
         self._open = True
 

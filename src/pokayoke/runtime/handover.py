@@ -1,0 +1,42 @@
+"""What a tool receives: arguments of its own, its paths resolved, its key filled in.
+
+A tool may change what it is given. What was checked, approved, claimed and traced, and what a second
+attempt gets, must not change with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pokayoke.core.contract import Contract
+
+
+def handed_over(
+    contract: Contract, arguments: Mapping[str, Any], located: Mapping[str, Any] | None, key: str | None
+) -> dict[str, Any]:
+    """Return the arguments as a tool gets them, sharing no list or object with the ones given.
+
+    Args:
+        contract: the tool's contract.
+        arguments: the effective arguments, JSON values.
+        located: path arguments resolved inside their roots, or None.
+        key: the ledger key, for the contract's `key_argument`.
+    """
+    given = {name: _own(item) if item.__class__ in _CONTAINERS else item for name, item in arguments.items()}
+    if located:
+        given.update(located)
+    if contract.key_argument is not None:
+        given[contract.key_argument] = key
+    return given
+
+
+_CONTAINERS = frozenset((dict, list))
+
+
+def _own(value: Any) -> Any:
+    if value.__class__ is dict:
+        return {name: _own(item) for name, item in cast("dict[str, Any]", value).items()}
+    if value.__class__ is list:
+        return [_own(item) for item in cast("list[Any]", value)]
+    return value

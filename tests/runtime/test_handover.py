@@ -1,0 +1,142 @@
+"""What a tool is handed, and tools that answer in odd ways: nothing changes behind the guard's back."""
+
+from functools import partial
+
+import pytest
+
+from pokayoke import Contract, Guard, ToolCall, ToolError
+from pokayoke.core.policy import RetryPolicy
+from pokayoke.errors import UsageError
+
+ITEMS = {"type": "object", "properties": {"items": {"type": "array"}, "deep": {"type": "object"}}}
+CALL = ToolCall("c", "write", '{"items": ["a"], "deep": {"x": [1]}}')
+
+
+def write(handler, **fields):
+    return Contract.from_schema(
+        "write", ITEMS, output_schema=fields.pop("output_schema", {}), handler=handler, **fields
+    )
+
+
+class NotSentError(Exception):
+    """Proves that nothing happened."""
+
+
+def test_a_second_attempt_gets_what_the_first_one_got(driver):
+    """A tool that changes its arguments and fails harmlessly is started again with the ones that were checked."""
+    seen = []
+
+    def changing(items, deep):
+        seen.append((list(items), list(deep["x"])))
+        items.append("b")
+        deep["x"].append(2)
+        if len(seen) < 3:
+            raise NotSentError
+        return {}
+
+    tool = write(changing, no_effect_errors=(NotSentError,), retry=RetryPolicy(initial=0.0))
+    assert driver.call(Guard([tool]).run("r"), CALL).attempts == 3
+    assert seen == [(["a"], [1])] * 3
+
+
+@pytest.mark.parametrize("hook", ["invoke", "ticket"])
+def test_a_framework_gets_the_key_and_the_resolved_path(tmp_path, driver, hook):
+    """A continuation and a ticket hand over exactly what a handler would get."""
+    schema = {"type": "object", "properties": {"file": {"type": "string"}, "key": {"type": "string"}}}
+    tool = Contract.from_schema("save", schema, output_schema={}, key_argument="key", paths={"file": (str(tmp_path),)})
+    run, call, seen = Guard([tool]).run("r"), ToolCall("c", "save", '{"file": "a/../b.txt"}'), {}
+    if hook == "invoke":
+        key = driver.call(run, call, invoke=lambda given: seen.update(given) or {}).key
+    else:
+        ticket = driver.begin(run, call)
+        seen.update(ticket.arguments)
+        key = driver.finish(run, ticket, result={}).key
+    assert (seen["file"], seen["key"]) == (str(tmp_path.resolve() / "b.txt"), key)
+
+
+def call_it(function, **given):
+    return function(**given)
+
+
+@pytest.mark.parametrize("timeout", [None, 5.0])
+def test_a_plain_function_that_hands_out_a_coroutine_is_awaited(driver, timeout):
+    """The effect is only done once the coroutine ran; before that nothing has happened."""
+    effects = []
+
+    async def later(**given):
+        effects.append(given)
+        return {"done": True}
+
+    tool = write(partial(call_it, later), timeout=timeout)
+    outcome = driver.call(Guard([tool]).run("r"), CALL)
+    assert (outcome.status, outcome.value, len(effects)) == ("ok", {"done": True}, 1)
+
+
+def test_an_asynchronous_continuation_under_a_synchronous_call_is_awaited():
+    """Frameworks hand in what they have."""
+
+    async def later(given):
+        return {"n": len(given)}
+
+    assert Guard([write(None)]).run("r").call(CALL, invoke=later).value == {"n": 2}
+
+
+def test_a_call_that_could_not_be_started_leaves_no_open_claim(driver):
+    """After the mistake is corrected, the same write runs."""
+    run = Guard([write(None)]).run("r")
+    with pytest.raises(UsageError, match="invoke="):
+        driver.call(run, CALL)
+    assert driver.call(run, CALL, invoke=lambda given: {}).ok
+
+
+class MuteError(ToolError):
+    """An exception that fails to describe itself."""
+
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(("effect", "status"), [("read", "failed"), ("write", "in_doubt")])
+def test_an_exception_without_readable_text_ends_in_an_outcome(driver, effect, status):
+    """What a tool raises cannot break the guard, and the claim is settled."""
+
+    def failing(**given):
+        raise MuteError
+
+    run = Guard([write(failing, effect=effect)]).run("r")
+    assert [driver.call(run, CALL).status for _ in range(2)] == [status] * 2
+
+
+class Hostile:
+    """An object that raises whatever it is asked."""
+
+    def __getattr__(self, name):
+        raise SystemExit
+
+
+def test_an_answer_that_raises_when_looked_at_is_invalid(driver):
+    """Also for a read, whose answer is looked at for a status first."""
+    run = Guard([write(lambda **given: Hostile(), effect="read")]).run("r")
+    assert driver.call(run, CALL).status == "degraded"
+
+
+class Stopped:
+    """Ctrl-C arrives while the answer is looked at."""
+
+    def __getattr__(self, name):
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_goes_through(driver):
+    """It is never taken for something the tool did."""
+    run = Guard([write(lambda **given: Stopped(), effect="read")]).run("r")
+    with pytest.raises(KeyboardInterrupt):
+        driver.call(run, CALL)
+
+
+def test_a_repetition_of_a_secret_write_invents_no_result(driver):
+    """Its result was not kept: the model is told so, and not that it was null."""
+    run = Guard([write(lambda **given: {"token": "t"}, secret=True)]).run("r")
+    driver.call(run, CALL)
+    again = driver.call(run, CALL)
+    assert (again.status, "not kept" in again.text, "null" in again.text) == ("replayed", True, False)
