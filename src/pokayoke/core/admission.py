@@ -30,7 +30,7 @@ CODES: dict[str, str] = {
 ApprovalStatus = Literal["waiting", "approved", "denied", "expired"]
 
 
-class Charge(msgspec.Struct, frozen=True):
+class Charge(msgspec.Struct, frozen=True, gc=False):
     """What one call takes from one limit.
 
     Args:
@@ -46,14 +46,14 @@ class Charge(msgspec.Struct, frozen=True):
     value: float
 
 
-class Used(msgspec.Struct, frozen=True):
+class Used(msgspec.Struct, frozen=True, gc=False):
     """What a limit has given out so far."""
 
     calls: int = 0
     amount: float = 0.0
 
 
-class Approval(msgspec.Struct, frozen=True):
+class Approval(msgspec.Struct, frozen=True, gc=False):
     """A question to a person, bound to one call by a fingerprint of tool, version and arguments.
 
     Args:
@@ -93,7 +93,7 @@ class Approval(msgspec.Struct, frozen=True):
         return self
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """Everything an admission needs to know about a call.
 
     Args:
@@ -122,7 +122,7 @@ class Request(msgspec.Struct, frozen=True):
         return self.claim is not None or self.approval is not None or bool(self.charges)
 
 
-class Held(msgspec.Struct, frozen=True):
+class Held(msgspec.Struct, frozen=True, gc=False):
     """What a store holds about a request, read while nobody else can change it."""
 
     run: RunState
@@ -131,7 +131,7 @@ class Held(msgspec.Struct, frozen=True):
     approval: Approval | None = None
 
 
-class Kept(msgspec.Struct, frozen=True):
+class Kept(msgspec.Struct, frozen=True, gc=False):
     """The answer, and what the store must keep from now on (None: unchanged)."""
 
     answer: Answer

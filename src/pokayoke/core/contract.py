@@ -18,6 +18,7 @@ from pokayoke.core.contract_rules import (
     is_async,
     normalise,
     ready_correctors,
+    refusing_argument,
     without_argument,
 )
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
@@ -172,12 +173,14 @@ class Contract:
         seal(self, "id", f"{self.name}@{self.version}")
         where = f"input schema of {self.name!r}"
         whole = compile_schema(self.input_schema, where=where, resources=self.schemas)
-        visible = whole
+        accepted = visible = whole
         if self.key_argument is not None:
             hidden = without_argument(self.name, self.input_schema, self.key_argument)
             visible = compile_schema(hidden, where=where, resources=self.schemas)
+            closed = refusing_argument(hidden, self.key_argument)
+            accepted = visible if closed is hidden else compile_schema(closed, where=where, resources=self.schemas)
         seal(self, "input_schema", whole.raw)
-        seal(self, "input", visible)
+        seal(self, "input", accepted)
         seal(self, "model_schema", visible.raw)
         seal(self, "output", self._compile_output())
         seal(self, "takes_text", self.output is None or admits_text(self.output.raw))

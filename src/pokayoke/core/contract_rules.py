@@ -105,6 +105,17 @@ def without_argument(tool: str, schema: dict[str, Any], argument: str) -> dict[s
     }
 
 
+def refusing_argument(schema: dict[str, Any], argument: str) -> dict[str, Any]:
+    """Return an input schema that refuses an argument it does not declare; the same one if it does already.
+
+    A model that could send the key along would make two effects out of one: the key is made from all
+    arguments, and the target would drop no repetition.
+    """
+    if schema.get("additionalProperties") is False and "patternProperties" not in schema:
+        return schema
+    return {**schema, "allOf": [*schema.get("allOf", ()), {"not": {"required": [argument]}}]}
+
+
 def declared_arguments(schema: Schema) -> tuple[dict[str, Any], bool]:
     """Return the arguments a schema names at its top level (also through $ref and unions).
 

@@ -33,7 +33,7 @@ _PER_LIKELY = 0.3
 _MOST_FROM_GIVEN = 0.15
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class Prepared(msgspec.Struct, frozen=True, gc=False):
     """What became of the arguments.
 
     Attributes:

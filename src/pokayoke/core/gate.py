@@ -24,7 +24,7 @@ CODES: dict[str, str] = {
 }
 
 
-class Principal(msgspec.Struct, frozen=True):
+class Principal(msgspec.Struct, frozen=True, gc=False):
     """On whose behalf a run acts.
 
     Args:
@@ -36,7 +36,7 @@ class Principal(msgspec.Struct, frozen=True):
     roles: tuple[str, ...] = ()
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Asked(msgspec.Struct, frozen=True, gc=False):
     """What the rules look at."""
 
     contract: Contract

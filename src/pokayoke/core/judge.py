@@ -42,7 +42,7 @@ class View(Protocol):
         ...
 
 
-class Scene(msgspec.Struct, frozen=True):
+class Scene(msgspec.Struct, frozen=True, gc=False):
     """Where and when a call plays.
 
     Attributes:
@@ -72,7 +72,7 @@ class Scene(msgspec.Struct, frozen=True):
     asks: bool
 
 
-class Judged(msgspec.Struct, frozen=True):
+class Judged(msgspec.Struct, frozen=True, gc=False):
     """What is known before the call may run.
 
     Attributes:

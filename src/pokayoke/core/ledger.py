@@ -28,7 +28,7 @@ RecordState = Literal["executing", "completed", "failed_retriable", "failed_fina
 Settling = Literal["completed", "failed_retriable", "failed_final", "in_doubt"]
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """What the ledger knows of one effect.
 
     Args:
@@ -64,7 +64,7 @@ class Record(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """The wish to execute a write. Fields as in `Record`; `now` is the wall-clock second."""
 
     key: str
@@ -78,7 +78,7 @@ class Claim(msgspec.Struct, frozen=True):
     max_attempts: int = 3
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(msgspec.Struct, frozen=True, gc=False):
     """What became of an execution. Fields as in `Record`."""
 
     key: str
@@ -90,7 +90,7 @@ class Settlement(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What a claimant is told.
 
     Args:

@@ -39,7 +39,7 @@ CODES: dict[str, str] = {
 }
 
 
-class Checked(msgspec.Struct, frozen=True):
+class Checked(msgspec.Struct, frozen=True, gc=False):
     """What is known about a tool's answer.
 
     Attributes:

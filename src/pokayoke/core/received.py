@@ -44,7 +44,7 @@ _DEEPEST = 200  # the most that is safe to validate; so few brackets that nothin
 _NO_CONTENT = (204, 205)  # RFC 9110: these carry no body, so the value is null and the schema decides
 
 
-class Received(msgspec.Struct, frozen=True):
+class Received(msgspec.Struct, frozen=True, gc=False):
     """What arrived.
 
     Attributes:

@@ -13,7 +13,7 @@ from pokayoke.core.ledger import Settlement
 from pokayoke.core.state import RunState
 
 
-class Compute(msgspec.Struct, frozen=True):
+class Compute(msgspec.Struct, frozen=True, gc=False):
     """Run a pure function that calls users' code, where it can be cut at the deadline.
 
     Answered with `Returned`, `Raised` or `TimedOut`.
@@ -23,7 +23,7 @@ class Compute(msgspec.Struct, frozen=True):
     timeout: float | None
 
 
-class Locate(msgspec.Struct, frozen=True):
+class Locate(msgspec.Struct, frozen=True, gc=False):
     """Resolve path arguments inside their roots, without a race.
 
     Answered with a mapping of argument name to confined path(s), or a Finding.
@@ -33,19 +33,19 @@ class Locate(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
 
 
-class Admit(msgspec.Struct, frozen=True):
+class Admit(msgspec.Struct, frozen=True, gc=False):
     """Ask for admission; `core/admission.py` decides inside the store. Answered with an `Answer`."""
 
     request: Request
 
 
-class Ask(msgspec.Struct, frozen=True):
+class Ask(msgspec.Struct, frozen=True, gc=False):
     """Put a question to the person behind the callback. Answered with True, False or None (later)."""
 
     approval: Approval
 
 
-class Invoke(msgspec.Struct, frozen=True):
+class Invoke(msgspec.Struct, frozen=True, gc=False):
     """Run the tool once. Answered with a pair: `Returned`, `Raised` or `TimedOut`, and the seconds it took."""
 
     contract: Contract
@@ -56,21 +56,21 @@ class Invoke(msgspec.Struct, frozen=True):
     attempt: int
 
 
-class Wait(msgspec.Struct, frozen=True):
+class Wait(msgspec.Struct, frozen=True, gc=False):
     """Wait before a retry: `seconds`, spread by `jitter` (a share) to both sides."""
 
     seconds: float
     jitter: float
 
 
-class Settle(msgspec.Struct, frozen=True):
+class Settle(msgspec.Struct, frozen=True, gc=False):
     """Report what became of a claimed write. Answered with None or a Finding (not recorded)."""
 
     settlement: Settlement
     tool: str
 
 
-class Mark(msgspec.Struct, frozen=True):
+class Mark(msgspec.Struct, frozen=True, gc=False):
     """Change the run's state, and keep it where a restart finds it.
 
     `review` is a question to a person that goes with the change, or None. Answered with the states
@@ -81,13 +81,13 @@ class Mark(msgspec.Struct, frozen=True):
     review: Approval | None = None
 
 
-class Keep(msgspec.Struct, frozen=True):
+class Keep(msgspec.Struct, frozen=True, gc=False):
     """Keep a large text aside. Answered with the handle by which the model can page through it."""
 
     text: str
 
 
-class Emit(msgspec.Struct, frozen=True):
+class Emit(msgspec.Struct, frozen=True, gc=False):
     """Write a trace event. Nothing is answered."""
 
     event: dict[str, Any]
@@ -96,25 +96,25 @@ class Emit(msgspec.Struct, frozen=True):
 Step = Compute | Locate | Admit | Ask | Invoke | Wait | Settle | Mark | Keep | Emit
 
 
-class Returned(msgspec.Struct, frozen=True):
+class Returned(msgspec.Struct, frozen=True, gc=False):
     """The function came back with a value."""
 
     value: Any
 
 
-class Raised(msgspec.Struct, frozen=True):
+class Raised(msgspec.Struct, frozen=True, gc=False):
     """The function raised. `error` is the exception itself; its text never reaches the model unseen."""
 
     error: BaseException
 
 
-class TimedOut(msgspec.Struct, frozen=True):
+class TimedOut(msgspec.Struct, frozen=True, gc=False):
     """The deadline passed first. Whatever still runs is not listened to for this call."""
 
     seconds: float
 
 
-class NotStarted(msgspec.Struct, frozen=True):
+class NotStarted(msgspec.Struct, frozen=True, gc=False):
     """The function was never started, so nothing can have happened."""
 
     reason: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 
 import msgspec
 
@@ -17,14 +18,22 @@ from pokayoke.stores.base import Store
 class MemoryStore(Store):
     """Stops duplicates within a run of this process; `doctor` says that it cannot do more.
 
-    Records are kept as long as the store lives: forgetting one would allow the effect again.
+    Records are kept as long as the store lives: forgetting one would allow the effect again. Their
+    outputs are kept up to a limit, the oldest go first: a repetition of theirs is then answered
+    without its value.
+
+    Args:
+        max_output_bytes: bytes of recorded outputs that are kept.
     """
 
     durable = False
 
-    def __init__(self) -> None:
+    def __init__(self, max_output_bytes: int = 32_000_000) -> None:
         """Begin empty."""
         self._lock = threading.Lock()
+        self._max_output_bytes = max_output_bytes
+        self._output_bytes = 0
+        self._with_output: deque[str] = deque()
         self._records: dict[str, Record] = {}
         self._runs: dict[str, RunState] = {}
         self._used: dict[str, Used] = {}
@@ -55,7 +64,17 @@ class MemoryStore(Store):
             record, accepted = settle(self._records.get(settlement.key), settlement)
             if record is not None:
                 self._records[record.key] = record
+                if record.output is not None:
+                    self._keep_output(record.key, record.output)
         return accepted
+
+    def _keep_output(self, key: str, output: bytes) -> None:
+        self._with_output.append(key)
+        self._output_bytes += len(output)
+        while self._output_bytes > self._max_output_bytes:
+            oldest = self._records[self._with_output.popleft()]
+            self._output_bytes -= len(oldest.output or b"")
+            self._records[oldest.key] = msgspec.structs.replace(oldest, output=None)
 
     def record(self, key: str) -> Record | None:
         """Return the ledger record of a key."""

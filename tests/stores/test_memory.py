@@ -1,0 +1,41 @@
+"""The store in memory: what it forgets, and what it never does."""
+
+import msgspec
+
+from pokayoke.core.admission import Request
+from pokayoke.core.ledger import Claim, Settlement
+from pokayoke.stores import MemoryStore
+
+WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0)
+
+
+def _done(store, key, output):
+    store.admit(Request("r", "pay", "write", None, 100.0, msgspec.structs.replace(WISH, key=key)))
+    assert store.settle(Settlement(key, "c1", "completed", 101.0, output))
+
+
+def test_outputs_are_bounded_and_records_are_not():
+    """The oldest outputs go when the limit is passed; every record stays completed, so nothing runs again."""
+    store = MemoryStore(max_output_bytes=25)
+    for number in range(5):
+        _done(store, f"k{number}", b"x" * 10)
+    kept = [store.record(f"k{number}") for number in range(5)]
+    assert [record.output is not None for record in kept] == [False, False, False, True, True]
+    assert {record.state for record in kept} == {"completed"}
+    again = store.admit(Request("r", "pay", "write", None, 102.0, msgspec.structs.replace(WISH, key="k0")))
+    assert again.kind == "replay"
+
+
+def test_an_output_over_the_limit_is_not_kept_at_all():
+    """One output larger than everything allowed leaves the record without it."""
+    store = MemoryStore(max_output_bytes=5)
+    _done(store, "k", b"x" * 10)
+    assert (store.record("k").state, store.record("k").output) == ("completed", None)
+
+
+def test_a_failure_leaves_no_output_behind():
+    """What has no output takes nothing from the limit."""
+    store = MemoryStore(max_output_bytes=5)
+    store.admit(Request("r", "pay", "write", None, 100.0, WISH))
+    assert store.settle(Settlement("k", "c1", "in_doubt", 101.0))
+    assert store.record("k").state == "in_doubt"
