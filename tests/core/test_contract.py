@@ -90,6 +90,19 @@ def test_the_key_argument_is_hidden_from_the_model():
     assert optional.model_schema == {"type": "object", "properties": {}}
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [{}, {"allOf": [{"required": ["to"]}]}, {"additionalProperties": False, "patternProperties": {"^k": {}}}],
+)
+def test_a_key_from_the_model_is_refused_where_other_names_are_not(rest):
+    """Two keys would be two effects: an open schema takes any name but this one."""
+    schema = {"type": "object", "properties": {"to": {}, "key": {"type": "string"}}, **rest}
+    contract = Contract.from_schema("t", schema, key_argument="key")
+    assert contract.input.is_valid({"to": 1, "kind": 2})
+    assert not contract.input.is_valid({"to": 1, "key": "k"})
+    assert "key" not in str(contract.model_schema)
+
+
 def test_calling_a_contract_calls_the_function():
     """A contract is used like its handler in tests; without one, the error says so."""
     assert made(handler=lambda user: user + "!")("u") == "u!"
