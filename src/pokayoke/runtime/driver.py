@@ -224,9 +224,8 @@ def drive(walk: Generator[Step, Any, T], world: World) -> T:
 
 def unfinished(reaction: Reaction) -> Any:
     """Return what has to be awaited before a tool has done anything: a plain function may hand out a coroutine."""
-    if isinstance(reaction, Returned) and hasattr(type(reaction.value), "__await__"):
-        return reaction.value
-    return None
+    value: Any = reaction.value if isinstance(reaction, Returned) else None
+    return value if hasattr(cast("object", type(value)), "__await__") else None
 
 
 def spread(step: Wait) -> float:

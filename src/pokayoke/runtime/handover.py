@@ -38,5 +38,5 @@ def _own(value: Any) -> Any:
     if value.__class__ is dict:
         return {name: _own(item) for name, item in cast("dict[str, Any]", value).items()}
     if value.__class__ is list:
-        return [_own(item) for item in cast("list[Any]", value)]
+        return [_own(item) for item in value]
     return value
