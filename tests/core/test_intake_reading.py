@@ -3,6 +3,7 @@
 import datetime as dt
 import decimal
 import enum
+import types
 import uuid
 
 import pytest
@@ -104,6 +105,16 @@ def test_names_are_documented_once():
         (enum.Enum("FinishReason", {"CUT": "length"}, type=str).CUT, True),
         (enum.Enum("FinishReason", ["STOP"]).STOP, False),
         (2, False),
+        ("maxTokens", True),
+        ("Max_Tokens", True),
+        ("Max Output Tokens", True),
+        ("FINISH_REASON_MAX_TOKENS", True),
+        ("STOP_REASON_STOP", False),
+        (b"length", True),
+        ({"reason": "max_output_tokens"}, True),
+        ({"type": "max_tokens"}, True),
+        ({"type": "tool_use"}, False),
+        (types.SimpleNamespace(reason="max_output_tokens"), True),
     ],
 )
 def test_cut_messages_are_known_in_every_spelling(reason, cut):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -187,9 +187,29 @@ def is_cut(stop_reason: object) -> bool:
     """
     if stop_reason is None:
         return False
-    # A client library may hand over a member of its enumeration; its name is the word.
-    text = stop_reason if isinstance(stop_reason, str) else str(getattr(stop_reason, "name", ""))
-    return text.strip().lower().rpartition(".")[2].replace("-", "_").replace(" ", "_") in _CUT
+    if isinstance(stop_reason, str):
+        return _word(stop_reason) in _CUT
+    if isinstance(stop_reason, bytes):
+        return is_cut(stop_reason.decode(errors="replace"))
+    # A client library may hand over a member of its enumeration, whose name is the word, or what the
+    # provider sent around it, such as `incomplete_details`.
+    return any(isinstance(part, str) and _word(part) in _CUT for part in _parts(stop_reason))
+
+
+def _parts(stop_reason: object) -> tuple[object, ...]:
+    if isinstance(stop_reason, dict):
+        given = cast("dict[str, object]", stop_reason)
+        return given.get("reason"), given.get("type")
+    return getattr(stop_reason, "name", None), getattr(stop_reason, "reason", None)
+
+
+def _word(text: str) -> str:
+    """One spelling for `MaxTokens`, `max-tokens` and `FINISH_REASON_MAX_TOKENS`."""
+    last = text.strip().rpartition(".")[2]
+    if last not in (last.lower(), last.upper()):
+        last = "".join(f"_{one}" if one.isupper() else one for one in last).strip("_")
+    word = last.lower().replace("-", "_").replace(" ", "_").replace("__", "_")
+    return word.removeprefix("stop_reason_").removeprefix("finish_reason_")
 
 
 def finding_for(reading: Reading, *, effect: Effect, tool: str) -> Finding:
