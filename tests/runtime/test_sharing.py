@@ -86,6 +86,32 @@ def test_budgets_go_on_where_a_run_was_left(driver, budget):
     assert driver.call(guard.run("r"), call("look")).stop_reason == "budget_exhausted"
 
 
+def test_a_last_good_answer_is_its_users_own(driver):
+    """What one user's read gave never stands in for another's, also without tenants."""
+    guard = Guard(contracts())
+
+    def degraded(**who):
+        return driver.call(guard.run(**who), call("look"), invoke=lambda given: "<html>").value
+
+    driver.call(guard.run(principal="ann", tenant="t"), call("look"), invoke=lambda given: {"of": "ann"})
+    assert degraded(principal="ann", tenant="t")["of"] == "ann"
+    others = ({"principal": "bob", "tenant": "t"}, {"principal": "ann"}, {"tenant": "t"}, {})
+    assert [degraded(**who) for who in others] == [None] * 4
+
+
+def test_a_page_of_a_secret_output_is_written_down_nowhere(driver):
+    """The pager hands out what it kept, and leaves no copy in the trace."""
+    text = {"text": " ".join(f"zebra-{number}" for number in range(5_000))}
+    secret = Contract.from_schema(
+        "vault", ID, effect="read", output_schema=ANY, secret=True, handler=lambda ident: text
+    )
+    run = Guard([secret]).run("r")
+    assert driver.call(run, call("vault")).ok
+    page = driver.call(run, ToolCall("c", "read_more", {"handle": "out-1", "limit": 100}))
+    assert "zebra-7" in page.value
+    assert "zebra" not in repr(list(run.trace))
+
+
 def test_threads_that_fail_and_succeed_at_the_same_time_all_get_outcomes():
     """Failures are counted while others are forgotten; no call ends in an exception."""
 

@@ -114,3 +114,13 @@ def test_after_a_fork_the_pool_starts_anew():
     if child == 0:
         os._exit(0 if workers.run(lambda: 7, 5) == Returned(7) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_closing_ends_the_threads_that_wait_for_work():
+    """A guard that is closed leaves no idle thread behind; used again, it starts new ones."""
+    workers, seen = Workers(), []
+    workers.run(lambda: seen.append(threading.current_thread()), 5)
+    _soon(lambda: len(workers._idle) == 1)
+    workers.close()
+    _soon(lambda: not seen[0].is_alive())
+    assert workers.run(lambda: 1, 5) == Returned(1)

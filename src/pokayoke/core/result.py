@@ -117,7 +117,7 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
         if lost is not None:
             return (yield from _unrecorded(entered, scene, lost, ran))
     elif stored is not None and may_keep(contract, checked):
-        scene.last_good.put(scene.tenant, contract.id, judged.args_hash, stored, now=scene.now)
+        scene.last_good.put(_whose(scene), contract.id, judged.args_hash, stored, now=scene.now)
     if scene.view.state.taints and not checked.findings:
         identity = identity_of(entered.judged, entered.plan.contract)
         yield Mark(lambda state: unlatch(state, contract.name, identity, step=scene.step))
@@ -140,6 +140,11 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
     )
     yield Emit(event.tool_result(judged, scene, outcome, ran.seconds, None if contract.secret else stored))
     return outcome
+
+
+def _whose(scene: Scene) -> str | None:
+    """Whose answer may stand in later: "my orders" of one user are not those of another."""
+    return scene.tenant if scene.principal is None else f"{scene.tenant or ''}\x1f{scene.principal.id}"
 
 
 def _shown(entered: Entered, scene: Scene, checked: Checked) -> Generator[Step, Any, str]:
@@ -169,7 +174,7 @@ def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Gene
     value, findings = None, checked.findings
     if contract.effect == "read" and not stops:
         age, value = scene.last_good.get(
-            scene.tenant, contract.id, judged.args_hash, now=scene.now, max_age=policy.last_known_good_seconds
+            _whose(scene), contract.id, judged.args_hash, now=scene.now, max_age=policy.last_known_good_seconds
         )
         text = _degraded_text(entered, findings, value, age)
         if value is not None:

@@ -75,7 +75,13 @@ class Guard:
         self._opened: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
         self._opening = threading.Lock()
         self.pager = Contract.from_schema(
-            _PAGER, _PAGER_SCHEMA, effect="read", output_schema="text", description=_PAGER_TEXT
+            _PAGER,
+            _PAGER_SCHEMA,
+            effect="read",
+            output_schema="text",
+            description=_PAGER_TEXT,
+            # What it shows was traced with its own tool's marks, and its text may be a secret tool's.
+            secret=True,
         )
         self._tools: tuple[Contract, ...] = ()
         self._install(tools, policy)
@@ -159,7 +165,8 @@ class Guard:
         return self.on_ask(approval) if self.on_ask else None
 
     def close(self) -> None:
-        """Write everything out and let go of the store."""
+        """Write everything out, let go of the store, and end idle worker threads."""
+        self.workers.close()
         self._trace.close()
         self.store.close()
 

@@ -6,6 +6,7 @@ thread counts as lost until it comes back, and lost threads are bounded.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import os
 import threading
@@ -84,7 +85,7 @@ class Workers:
     def __init__(self, max_lost: int = 32) -> None:
         """Begin without threads."""
         self._max_lost = max_lost
-        self._idle: list[SimpleQueue[Job]] = []
+        self._idle: list[SimpleQueue[Job | None]] = []
         self._lost = 0
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -122,7 +123,7 @@ class Workers:
         try:
             inbox = self._idle.pop()
         except IndexError:
-            inbox = SimpleQueue[Job]()
+            inbox = SimpleQueue[Job | None]()
             threading.Thread(target=self._work, args=(inbox,), name="pokayoke-worker", daemon=True).start()
         inbox.put(job)
         return job
@@ -139,8 +140,14 @@ class Workers:
         """The reaction for a function that found no thread."""
         return NotStarted(f"{self._lost} earlier calls hang past their deadline")
 
-    def _work(self, inbox: SimpleQueue[Job]) -> None:
-        while True:
-            if not inbox.get().run(lambda: self._idle.append(inbox)):
+    def close(self) -> None:
+        """End the threads that have nothing to do; one that is still at work ends with the process."""
+        while self._idle:
+            with contextlib.suppress(IndexError):
+                self._idle.pop().put(None)
+
+    def _work(self, inbox: SimpleQueue[Job | None]) -> None:
+        while (job := inbox.get()) is not None:
+            if not job.run(lambda: self._idle.append(inbox)):
                 with self._lock:
                     self._lost -= 1
