@@ -516,3 +516,11 @@ def test_no_text_makes_the_reader_fail(text):
 def test_hostile_texts_end(text):
     """A megabyte made to hurt is done in a bounded time (the bound only catches a hang)."""
     assert read_arguments(text, schema=True, max_chars=2 * 10**6).grade in ("lossless", "lossy", "ambiguous")
+
+
+def test_parsed_arguments_that_grow_when_written_are_too_long():
+    """Sixty lists that each hold the next one twice are refused before a byte of them is written."""
+    shared = ["x"]
+    for _ in range(60):
+        shared = [shared, shared]
+    assert from_value({"a": shared}).reason == "too_long"

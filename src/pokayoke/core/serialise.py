@@ -98,6 +98,17 @@ def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text"
         return _finding("too_deep", "", "the value is nested too deeply to be walked")
 
 
+def outgrows(obj: Any, max_bytes: int) -> bool:
+    """Return whether the JSON text of a value would be longer, without writing more than that.
+
+    A part that is reached in many ways is written as often: a few shared lists can be a trillion items.
+    """
+    if _is_small(obj, max_bytes):
+        return False
+    done = serialise(obj, max_bytes=max_bytes)
+    return isinstance(done, Finding) and done.code == "output_too_large"
+
+
 def _within(done: Serialised, max_bytes: int) -> Serialised | Finding:
     return done if len(done.data) <= max_bytes else too_large(max_bytes)
 

@@ -8,6 +8,7 @@ import msgspec
 import orjson
 
 from pokayoke.core.intake.reading import Reading, SchemaLike, is_cut, refused
+from pokayoke.core.serialise import outgrows
 from pokayoke.core.strict import StrictError, depth_of, parse
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ def from_value(
     """
     if is_cut(stop_reason):
         return refused("cut_message")
+    if outgrows(value, 4 * max_chars):
+        return refused("too_long")
     try:
         dump = _plain_dump(value)
         copy: Any = msgspec.json.decode(dump)
