@@ -174,7 +174,7 @@ class TracePolicy(_Options, frozen=True, kw_only=True):
     payloads: Literal["redacted", "hash", "off"] = "redacted"
     """What of arguments and results is recorded: redacted text, only a hash, or nothing."""
     max_payload_chars: Annotated[int, Meta(ge=0)] = 4_000
-    """A longer payload is recorded as its hash and length."""
+    """A longer payload is recorded as its length."""
     max_bytes: Positive = 50_000_000
     """Size at which the file is rotated."""
     backups: Annotated[int, Meta(ge=0)] = 3

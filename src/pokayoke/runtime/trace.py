@@ -244,14 +244,14 @@ class Trace:
             self._file.forked()
 
     def _weighed(self, recorded: Recorded, key: str) -> int:
-        """Return how many bytes a payload adds; one that is not written as it is gives way to its digest now."""
+        """Return how many bytes a payload adds; one that is not written as it is gives way now."""
         event = recorded.event
         data = event[key]
         if self._payloads == "redacted" and isinstance(data, bytes):
             if len(data) <= self._limit:
                 recorded.payload = data if recorded.payload is None else b"%s\n%s" % (recorded.payload, data)
                 return len(data)
-            event[key] = digest_of(data)
+            event[key] = {"bytes": len(data)}
         elif self._payloads == "hash":
             event[key] = digest_of(data if isinstance(data, bytes) else utf8(str(data)))
         elif self._payloads == "off":
@@ -323,7 +323,7 @@ class Trace:
         raw = event.get("raw")
         if isinstance(raw, (str, bytes)):
             text = raw if isinstance(raw, str) else raw.decode("utf-8", "replace")
-            event["raw"] = text if len(text) <= self._limit else digest_of(utf8(text))
+            event["raw"] = text if len(text) <= self._limit else {"bytes": len(utf8(text))}
 
     def _withhold_payloads(self, event: dict[str, Any]) -> None:
         raw = event.pop("raw", None)
