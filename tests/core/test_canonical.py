@@ -79,6 +79,7 @@ def test_different_values_have_different_bytes(one, other):
         (1e-7, "1e-7"),
         (5e-324, "5e-324"),
         (True, "true"),
+        ({"a": 1.5, "b": [2.5, 3]}, '{"a":1.5,"b":[2.5,3]}'),
         ((1, "a"), '[1,"a"]'),
     ],
 )

@@ -655,7 +655,9 @@ def test_large_outputs_are_kept_aside_and_paged(driver):
 def test_check_runs_and_records_nothing(world):
     """A verdict says what would be decided."""
     run = world.guard().run("r")
+    assert run.check(call()).ok
     assert run.check(call()).decision == "allow"
+    assert not run.check(call("nothing")).ok
     verdict = run.check(call(arguments='{"user": "u1"}'))
     assert (verdict.decision, verdict.stop_reason) == ("refuse", "invalid_arguments")
     assert (world.effects, list(run.trace)) == ([], [])
