@@ -152,7 +152,7 @@ def _arguments_type(name: str, signature: inspect.Signature, hints: dict[str, An
             members.append((parameter.name, hints[parameter.name], default))
     made = dataclasses.make_dataclass(name if name.isidentifier() else "Arguments", members, kw_only=True)
     made.__doc__ = None
-    made.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
+    made.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]  # how pydantic reads options of a dataclass
     return made
 
 

@@ -49,7 +49,7 @@ def quiet(line: bytes) -> bytes:
 
 
 def digest_of(data: bytes) -> dict[str, Any]:
-    """Return what is written in place of a payload: its hash, by which it can be compared, and its length."""
+    """Return what the mode `hash` writes in place of a payload: its hash, to compare it by, and its length."""
     return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
 

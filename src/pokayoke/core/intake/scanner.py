@@ -68,7 +68,7 @@ class Scanner:
     def _closes(self, position: int, *, key: bool) -> bool:
         """Return whether the quote before `position` ends its string: only if a structural sign follows."""
         if key:
-            position = p.ANY_SPACE(self.text, position).end()  # type: ignore[union-attr]
+            position = p.ANY_SPACE(self.text, position).end()  # type: ignore[union-attr]  # it matches anywhere, if only nothing
             return self.text[position : position + 1] in (":", "")
         return p.AFTER_VALUE(self.text, position) is not None or p.NEXT_PAIR(self.text, position) is not None
 
@@ -76,7 +76,7 @@ class Scanner:
         """Read a quoted phrase inside a string, or refuse a quote that does not close it."""
         found = None if key or quote != '"' else p.INNER_QUOTED(self.text, position)
         if found is None:
-            after = p.ANY_SPACE(self.text, position + 1).end()  # type: ignore[union-attr]
+            after = p.ANY_SPACE(self.text, position + 1).end()  # type: ignore[union-attr]  # it matches anywhere, if only nothing
             raise Refusal(
                 "lost_quote" if self.text[after : after + 1] == ":" else "missing_colon" if key else "inner_quote",
                 position,
@@ -137,8 +137,8 @@ class Scanner:
         """Skip spaces and comments; return where the next sign stands."""
         text = self.text
         while True:
-            plain = p.SPACE(text, position).end()  # type: ignore[union-attr]
-            position = p.ANY_SPACE(text, plain).end()  # type: ignore[union-attr]
+            plain = p.SPACE(text, position).end()  # type: ignore[union-attr]  # it matches anywhere, if only nothing
+            position = p.ANY_SPACE(text, plain).end()  # type: ignore[union-attr]  # it matches anywhere, if only nothing
             if position > plain:
                 self.repair("odd_whitespace")
             if text.startswith("/*", position):
