@@ -26,6 +26,7 @@ import orjson
 from pokayoke.core.policy import TracePolicy
 from pokayoke.core.redact import FAILED, Redactor
 from pokayoke.core.secret import Seen
+from pokayoke.runtime.observers import Observer, shown, tell
 from pokayoke.runtime.tracefile import TraceFile
 from pokayoke.runtime.traceline import digest_of, dump_event, is_quiet, plain, quiet, shortened, stub, utf8
 
@@ -123,6 +124,8 @@ class Trace:
         self._bytes = 0
         self._since = 0.0
         self._seen: OrderedDict[Any, Seen] = OrderedDict()
+        self._observers: tuple[Observer, ...] = ()
+        self._broken: list[Observer] = []
         self._lost = 0
         self._problem: str | None = None
         self._file: TraceFile | None = None
@@ -164,6 +167,25 @@ class Trace:
         """Why the latest event was dropped, or None if it was not."""
         return (self._file.problem if self._file else None) or self._problem
 
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Who is told of every event."""
+        return self._observers
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Tell somebody of every event from now on, in the thread of the call, once it is recorded.
+
+        Args:
+            observer: called with what `runtime/observers.py` shows of an event: no payloads, no texts. The
+                first exception it raises is recorded as an `observer` event; no call ever sees one.
+
+        Returns:
+            A function that ends it.
+        """
+        with self._lock:
+            self._observers = (*self._observers, observer)
+        return lambda: self._leave(observer)
+
     def emit(self, event: dict[str, Any]) -> dict[str, Any]:
         """Record an event and return it as it may be shown."""
         return cast("dict[str, Any]", msgspec.json.decode(self.record(event).line))
@@ -183,6 +205,8 @@ class Trace:
         if now is None:
             now = event["ts"] = self._clock()
         recorded = Recorded(self, event, _COMMON.issuperset(event))
+        # Copied now: once it waits, another thread may make its line, and that changes it.
+        seen = shown(event, common=recorded.common) if self._observers else None
         size = _USUAL_BYTES
         if "arguments" in event:
             size += self._weighed(recorded, "arguments")
@@ -198,6 +222,8 @@ class Trace:
         if event.get("ok") is False or self._bytes >= _BUFFER_BYTES or not 0.0 <= now - self._since < _BUFFER_SECONDS:
             self._since = now
             self.flush()
+        if seen is not None:
+            tell(self._observers, seen, self._broken, self.record)
         return recorded
 
     def line_of(self, recorded: Recorded) -> bytes:
@@ -242,6 +268,10 @@ class Trace:
         self._ready, self._bytes = [], 0
         if self._file is not None:
             self._file.forked()
+
+    def _leave(self, observer: Observer) -> None:
+        with self._lock:
+            self._observers = tuple([one for one in self._observers if one is not observer])
 
     def _weighed(self, recorded: Recorded, key: str) -> int:
         """Return how many bytes a payload adds; one that is not written as it is gives way now."""
