@@ -31,7 +31,8 @@ def shown(event: dict[str, Any], *, common: bool) -> dict[str, Any]:
 
     Returns:
         Names, numbers and hashes. Of findings their codes (`findings`), of corrections their rules
-        (`corrections`). `tool` is what the model wrote unless `contract` is there, too.
+        (`corrections`); `broken` holds the codes of an output that was handed on in monitor mode although
+        it broke its contract. `tool` is what the model wrote unless `contract` is there, too.
     """
     if common:
         seen = event.copy()
@@ -40,7 +41,10 @@ def shown(event: dict[str, Any], *, common: bool) -> dict[str, Any]:
         return seen
     seen = {key: value for key, value in event.items() if key in _SHOWN}
     if findings := event.get("findings"):
-        seen["findings"] = tuple([finding.code for finding in findings])
+        seen["findings"] = codes = tuple([finding.code for finding in findings])
+        # In monitor mode a broken output ends ok. A tool that promises nothing breaks nothing.
+        if event.get("status") == "ok" and "no_output_contract" not in codes:
+            seen["broken"] = tuple([finding.code for finding in findings if finding.blame == "tool"])
     if corrections := event.get("corrections"):
         seen["corrections"] = tuple([correction.rule for correction in corrections])
     if event.get("event") == "stop":

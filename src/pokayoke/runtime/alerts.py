@@ -1,0 +1,103 @@
+"""Alerts: a spike of invalid outputs is written to the trace and told to the host, once.
+
+What enters: the events of a trace. What leaves: one `alert` event and one call of `on_alert` per spike.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from pokayoke.core.alert import Alert, Watch, output_of
+from pokayoke.core.policy import AlertPolicy
+from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.trace import Trace
+
+__all__ = ["Alerts"]
+
+_MOST_TOOLS: Final = 1_000  # a catalogue that is replaced again and again must not fill the memory
+
+
+class Alerts:
+    """Watches a trace.
+
+    Args:
+        trace: where outputs are seen and alerts are written.
+        policy: which alerts there are.
+        on_alert: called with an `Alert`, in the thread of the call that made it a spike. A call waits for
+            it, so it should only hand over. What it raises is written to the trace.
+
+    Raises:
+        ConfigurationError: `on_alert` is a coroutine function, which nobody would await.
+    """
+
+    def __init__(self, trace: Trace, policy: AlertPolicy, on_alert: Callable[[Alert], object] | None = None) -> None:
+        """Begin to watch, if the policy says so."""
+        if inspect.iscoroutinefunction(on_alert):
+            raise ConfigurationError("on_alert must be a plain function: let it schedule what has to be awaited")
+        self._trace, self._on_alert = trace, on_alert
+        self._lock = threading.Lock()
+        self._tools: dict[str, Watch] = {}
+        self._end: Callable[[], None] | None = None
+        self.use(policy)
+        _watching.add(self)
+
+    def use(self, policy: AlertPolicy) -> None:
+        """Go on under a changed policy. What was seen so far stays seen."""
+        if policy.invalid_output_spike and self._end is None:
+            self._end = self._trace.observe(self.seen)
+        elif not policy.invalid_output_spike and self._end is not None:
+            self._end()
+            self._end = None
+
+    def seen(self, event: dict[str, Any]) -> None:
+        """Take an event of the trace in."""
+        valid = output_of(event)
+        if valid is None:
+            return
+        tool: str = event["tool"]
+        with self._lock:
+            watch = self._tools.get(tool) or self._watch(tool)
+            alert = watch.told(tool, event["ts"], valid=valid, run_id=event.get("run_id"))
+        if alert is not None:
+            self._tell(alert)
+
+    def forked(self) -> None:
+        """Start anew in a child process, whose parent may have held the lock."""
+        self._lock = threading.Lock()
+
+    def _watch(self, tool: str) -> Watch:
+        if len(self._tools) >= _MOST_TOOLS:
+            del self._tools[next(iter(self._tools))]
+        watch = self._tools[tool] = Watch()
+        return watch
+
+    def _tell(self, alert: Alert) -> None:
+        self._record(alert, reason=alert.message, invalid=alert.invalid, outputs=alert.outputs)
+        if self._on_alert is not None:
+            try:
+                self._on_alert(alert)
+            except Exception as error:  # noqa: BLE001 - the host's own code, and the call is none of its business
+                self._record(alert, reason=f"on_alert raised {type(error).__name__}")
+
+    def _record(self, alert: Alert, **fields: Any) -> None:
+        self._trace.record(
+            {"ts": alert.at, "run_id": alert.run_id, "event": "alert", "alert": alert.kind, "tool": alert.tool}
+            | {"ok": False, **fields}
+        )
+
+
+_watching: weakref.WeakSet[Alerts] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for alerts in list(_watching):
+        alerts.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

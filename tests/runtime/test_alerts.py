@@ -1,0 +1,206 @@
+"""Alerts: a spike of invalid outputs is told once, in the trace and to the host."""
+
+import gc
+import json
+import os
+import threading
+import warnings
+
+import pytest
+
+import pokayoke
+from pokayoke.core.policy import AlertPolicy, TracePolicy
+from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.alerts import Alerts
+from pokayoke.runtime.trace import Trace
+
+
+def output(status="ok", tool="get", ts=1000.0, **more):
+    return {
+        "ts": ts,
+        "run_id": "run_1",
+        "step": 1,
+        "event": "tool_result",
+        "tool": tool,
+        "ok": status == "ok",
+        "attempts": 1,
+        "status": status,
+        "contract": f"{tool}@1",
+        **more,
+    }
+
+
+@pytest.fixture
+def trace(tmp_path):
+    return Trace(TracePolicy(path=str(tmp_path / "trace.jsonl")))
+
+
+@pytest.fixture
+def written(tmp_path, trace):
+    """What stands in the trace file about alerts."""
+
+    def read():
+        trace.flush()
+        events = map(json.loads, (tmp_path / "trace.jsonl").read_text().splitlines())
+        return [event for event in events if event["event"] in ("alert", "observer")]
+
+    return read
+
+
+def test_a_spike_is_told_once(trace, written):
+    """Ten invalid outputs are one call of `on_alert` and one event, without any exporter."""
+    told = []
+    Alerts(trace, AlertPolicy(), told.append)
+    for number in range(10):
+        trace.record(output("degraded", ts=1000.0 + number))
+    assert [(alert.tool, alert.in_a_row, alert.run_id) for alert in told] == [("get", 3, "run_1")]
+    assert written() == [
+        {
+            "ts": 1002.0,
+            "run_id": "run_1",
+            "event": "alert",
+            "alert": "invalid_output_spike",
+            "tool": "get",
+            "ok": False,
+            "reason": "the last 3 outputs of get broke its contract",
+            "invalid": 3,
+            "outputs": 3,
+        }
+    ]
+
+
+def test_a_spike_needs_no_callback(trace, written):
+    """Without `on_alert` the event is written all the same."""
+    Alerts(trace, AlertPolicy())
+    for _ in range(3):
+        trace.record(output("invalid_output"))
+    assert len(written()) == 1
+
+
+def test_each_tool_has_its_own_spike(trace):
+    """Outputs of one tool say nothing about another."""
+    told = []
+    Alerts(trace, AlertPolicy(), told.append)
+    for _ in range(2):
+        trace.record(output("degraded", "a"))
+        trace.record(output("degraded", "b"))
+    assert told == []
+    trace.record(output("degraded", "b"))
+    assert [alert.tool for alert in told] == ["b"]
+
+
+def test_the_option_switches_it_off_and_on(trace):
+    """With `invalid_output_spike: false` nothing is observed; a changed policy counts from then on."""
+    told = []
+    alerts = Alerts(trace, AlertPolicy(invalid_output_spike=False), told.append)
+    assert trace.observers == ()
+    for _ in range(3):
+        trace.record(output("degraded"))
+    alerts.use(AlertPolicy())
+    alerts.use(AlertPolicy())
+    assert len(trace.observers) == 1
+    for _ in range(3):
+        trace.record(output("degraded"))
+    alerts.use(AlertPolicy(invalid_output_spike=False))
+    assert (len(told), trace.observers) == (1, ())
+
+
+def test_a_callback_that_raises_is_written_down(trace, written):
+    """What `on_alert` raises stands in the trace without its text; alerts go on."""
+
+    def broken(alert):
+        raise ValueError("CANARY")
+
+    Alerts(trace, AlertPolicy(), broken)
+    for tool in ("a", "b"):
+        for _ in range(3):
+            trace.record(output("degraded", tool))
+    assert [event["reason"] for event in written()] == [
+        "the last 3 outputs of a broke its contract",
+        "on_alert raised ValueError",
+        "the last 3 outputs of b broke its contract",
+        "on_alert raised ValueError",
+    ]
+
+
+def test_a_coroutine_function_is_refused(trace):
+    """Nobody would await it, so it is an error at once."""
+
+    async def later(alert):
+        """Never runs."""
+
+    with pytest.raises(ConfigurationError, match="plain function"):
+        Alerts(trace, AlertPolicy(), later)
+
+
+def test_the_tools_it_remembers_are_bounded(trace):
+    """A catalogue that changes all the time does not fill the memory; the oldest tool is forgotten first."""
+    alerts = Alerts(trace, AlertPolicy())
+    for number in range(1_500):
+        alerts.seen(output(tool=f"t{number}"))
+    assert len(alerts._tools) == 1_000
+    assert "t1499" in alerts._tools
+    assert "t0" not in alerts._tools
+
+
+@pytest.mark.parametrize("mode", ["enforce", "monitor"])
+def test_real_calls_make_an_alert(mode):
+    """Three answers of a tool that break its contract are an alert, also where monitor mode hands them on."""
+
+    @pokayoke.tool(effect="read", output={"type": "object", "required": ["id"]})
+    def lookup(name: str) -> dict:
+        """Look somebody up."""
+        return {} if name == "broken" else {"id": 1}
+
+    guard, told = pokayoke.Guard([lookup], config={"mode": mode, "alerts": {"invalid_output_spike": False}}), []
+    Alerts(guard.trace, AlertPolicy(), told.append)
+    with guard.run("run_7") as run:
+        for number in range(3):
+            run.call(pokayoke.ToolCall(str(number), "lookup", {"name": "fine", "n": number}))
+            run.call(pokayoke.ToolCall(str(number), "invented", {"name": "broken"}))
+            run.call(pokayoke.ToolCall(str(number), "lookup", {"name": "fine"}))
+        assert told == []
+        for number in range(3):
+            run.call(pokayoke.ToolCall(str(number), "lookup", {"name": "broken"}))
+    assert [(alert.tool, alert.run_id, alert.in_a_row) for alert in told] == [("lookup", "run_7", 3)]
+
+
+def test_a_tool_that_promises_nothing_breaks_nothing():
+    """A web page from a tool without an output contract is a note in the trace and no invalid output."""
+    told = []
+    fetch = pokayoke.Contract.from_schema(
+        "fetch", {"type": "object", "properties": {}}, effect="read", handler=lambda: "<html><body>x</body></html>"
+    )
+    config = {"validation": {"tool_output": {"schema": "declared"}}, "loop": {"identical_failures": 50}}
+    guard = pokayoke.Guard([fetch], config=config | {"alerts": {"invalid_output_spike": False}})
+    Alerts(guard.trace, AlertPolicy(), told.append)
+    with guard.run("run_1") as run:
+        outcomes = [run.call(pokayoke.ToolCall("1", "fetch", {})) for _ in range(5)]
+    assert "html_instead_of_data" in {finding.code for finding in outcomes[0].findings}
+    assert told == []
+
+
+def test_threads_find_one_spike(trace):
+    """Four threads that report the same spike make one alert."""
+    told = []
+    Alerts(trace, AlertPolicy(), told.append)
+    threads = [threading.Thread(target=lambda: [trace.record(output("degraded")) for _ in range(50)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 1
+
+
+def test_a_forked_child_has_a_lock_of_its_own(trace):
+    """A child made while the parent was counting does not wait for a lock that nobody will give back."""
+    alerts = Alerts(trace, AlertPolicy())
+    gc.disable()
+    with alerts._lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of what this test is about
+        child = os.fork()
+        if child == 0:
+            alerts.seen(output())
+            os._exit(7)
+    gc.enable()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
