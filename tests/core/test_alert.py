@@ -97,10 +97,10 @@ class TestWatch:
 
     @given(st.lists(st.booleans(), max_size=200))
     def test_between_two_alerts_a_spike_was_over(self, outputs):
-        """Between two alerts there are always five valid outputs one after the other."""
+        """Five valid outputs one after the other end a spike; some may come before its alert, if its last was valid."""
         pattern = "".join("v" if valid else "x" for valid in outputs)
         found = told(pattern)
-        assert all("vvvvv" in pattern[first : second + 1] for first, second in itertools.pairwise(found))
+        assert all("vvvvv" in pattern[max(0, first - 4) : second + 1] for first, second in itertools.pairwise(found))
 
     @given(st.lists(st.booleans(), max_size=200))
     def test_the_first_spike_is_never_missed(self, outputs):
