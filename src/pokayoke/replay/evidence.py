@@ -1,0 +1,255 @@
+"""What many values had in common, counted as they went by; memory is bounded whatever they are.
+
+A value seen in one run only is one piece of evidence, however often that run repeated it: so
+everything is counted in samples and in runs. Evidence of two halves can be put together (`merge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+from pokayoke.core.shapes import kind_of
+from pokayoke.replay.strings import Run, common, formats_of, shape_of
+
+MOST_FIELDS: Final = 128
+MOST_VALUES: Final = 100
+_LONGEST_VALUE: Final = 60
+_DEEPEST: Final = 12
+_MOST_NODES: Final = 4_000
+_NAMED_RUNS: Final = 8
+
+_KINDS: Final[dict[type[Any], str]] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+
+class Tally:
+    """How often something was seen, and in how many runs.
+
+    The first few runs are kept apart by name; from then on runs that take turns may count more than once.
+    """
+
+    __slots__ = ("_first", "_last", "runs", "samples")
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.runs = 0
+        self._first: tuple[str, ...] = ()
+        self._last: str | None = None
+
+    def add(self, run: str) -> None:
+        """Count one sample."""
+        self.samples += 1
+        if run != self._last and run not in self._first:
+            self.runs += 1
+            if len(self._first) < _NAMED_RUNS:
+                self._first = (*self._first, run)
+        self._last = run
+
+    def merge(self, other: Tally) -> None:
+        """Add the counts of another one."""
+        self.samples += other.samples
+        self.runs += other.runs - len(set(self._first) & set(other._first))
+        self._first = tuple(dict.fromkeys((*self._first, *other._first)))[:_NAMED_RUNS]
+        self._last = other._last
+
+
+class Texts:
+    """What is known about the texts of one place."""
+
+    __slots__ = ("formats", "longest", "mixed", "shape", "shortest", "untold", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[str, Tally] = {}
+        self.untold = 0
+        self.formats: frozenset[str] | None = None
+        self.shape: tuple[Run, ...] | None = None
+        self.mixed: tuple[Run, ...] | None = None
+        self.shortest = self.longest = 0
+
+    def add(self, text: str, run: str) -> None:
+        """Take one text in."""
+        known = self.values.get(text)
+        if known is not None:
+            known.add(run)
+            return
+        first = self.formats is None
+        self.formats = formats_of(text) if self.formats is None else self.formats and self.formats & formats_of(text)
+        fine, mixed = shape_of(text), shape_of(text, mixed=True)
+        self.shape = fine if first else common(self.shape, fine)
+        self.mixed = mixed if first else common(self.mixed, mixed)
+        self.shortest = len(text) if first else min(self.shortest, len(text))
+        self.longest = max(self.longest, len(text))
+        if len(self.values) < MOST_VALUES and len(text) <= _LONGEST_VALUE:
+            self.values[text] = Tally()
+            self.values[text].add(run)
+        else:
+            self.untold += 1
+
+    def merge(self, other: Texts) -> None:
+        """Take in what another one saw."""
+        if other.formats is None:
+            return
+        first = self.formats is None
+        self.formats = other.formats if self.formats is None else self.formats & other.formats
+        self.shape = other.shape if first else common(self.shape, other.shape)
+        self.mixed = other.mixed if first else common(self.mixed, other.mixed)
+        self.shortest = other.shortest if first else min(self.shortest, other.shortest)
+        self.longest = max(self.longest, other.longest)
+        self.untold += other.untold
+        for text, tally in other.values.items():
+            if text in self.values or len(self.values) < MOST_VALUES:
+                self.values.setdefault(text, Tally()).merge(tally)
+            else:
+                self.untold += tally.samples
+
+    @property
+    def distinct(self) -> int:
+        """How many different texts there were, at least."""
+        return len(self.values)
+
+
+class Budget:
+    """How many places of one tool are still watched; what goes beyond is not looked into."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, nodes: int = _MOST_NODES) -> None:
+        self.left = nodes
+
+    def take(self) -> bool:
+        """Take one; False if none is left."""
+        self.left -= 1
+        return self.left >= 0
+
+
+class Evidence:
+    """Everything known about the values of one place.
+
+    Attributes:
+        all: how often there was a value here.
+        kinds: per JSON type, how often.
+        low: smallest number; high: the largest.
+        texts: about its strings.
+        items: about the items of its arrays; empty: arrays without any.
+        fields: about the members of its objects, by name.
+        anything: about all members together, once there were too many names to keep apart.
+        unwatched: True if something below was not looked into (too deep, too much).
+    """
+
+    __slots__ = ("_budget", "all", "anything", "empty", "fields", "high", "items", "kinds", "low", "texts", "unwatched")
+
+    def __init__(self, budget: Budget | None = None) -> None:
+        self._budget = budget or Budget()
+        self.all = Tally()
+        self.kinds: dict[str, Tally] = {}
+        self.low: float | None = None
+        self.high: float | None = None
+        self.texts = Texts()
+        self.items: Evidence | None = None
+        self.empty = 0
+        self.fields: dict[str, Evidence] = {}
+        self.anything: Evidence | None = None
+        self.unwatched = False
+
+    def add(self, value: Any, run: str, depth: int = 0) -> None:
+        """Take one value in.
+
+        Args:
+            value: a JSON value.
+            run: what it belongs to.
+            depth: how deep it stands.
+        """
+        kind = _KINDS.get(kind_of(value), "null")
+        self.all.add(run)
+        self.kinds.setdefault(kind, Tally()).add(run)
+        if kind == "string":
+            self.texts.add(value, run)
+        elif kind in ("integer", "number"):
+            self.low = value if self.low is None else min(self.low, value)
+            self.high = value if self.high is None else max(self.high, value)
+        elif kind in ("array", "object"):
+            if depth >= _DEEPEST:
+                self.unwatched = True
+            elif kind == "array":
+                self._add_items(cast("list[Any]", value), run, depth)
+            else:
+                self._add_members(cast("dict[str, Any]", value), run, depth)
+
+    def _add_items(self, items: list[Any], run: str, depth: int) -> None:
+        self.empty += not items
+        for item in items:
+            if self.items is None:
+                if not self._budget.take():
+                    self.unwatched = True
+                    return
+                self.items = Evidence(self._budget)
+            self.items.add(item, run, depth + 1)
+
+    def _add_members(self, members: dict[str, Any], run: str, depth: int) -> None:
+        for name, value in members.items():
+            if self.anything is not None:
+                self.anything.add(value, run, depth + 1)
+                continue
+            known = self.fields.get(name)
+            if known is None:
+                if not self._budget.take():
+                    self.unwatched = True
+                    continue
+                known = self.fields[name] = Evidence(self._budget)
+            known.add(value, run, depth + 1)
+        if len(self.fields) > MOST_FIELDS:
+            self.anything = self.together()
+            self._budget.left += len(self.fields)
+            self.fields = {}
+
+    def together(self) -> Evidence:
+        """Return the evidence of all members as if they had one name."""
+        if self.anything is not None:
+            return self.anything
+        whole = Evidence(Budget())
+        for member in self.fields.values():
+            whole.merge(member)
+        return whole
+
+    def merge(self, other: Evidence) -> None:
+        """Take in what another one saw."""
+        self.all.merge(other.all)
+        for kind, tally in other.kinds.items():
+            self.kinds.setdefault(kind, Tally()).merge(tally)
+        for bound in (other.low, other.high):
+            if bound is not None:
+                self.low = bound if self.low is None else min(self.low, bound)
+                self.high = bound if self.high is None else max(self.high, bound)
+        self.texts.merge(other.texts)
+        self.empty += other.empty
+        self.unwatched = self.unwatched or other.unwatched
+        if other.items is not None:
+            self.items = self.items or Evidence(self._budget)
+            self.items.merge(other.items)
+        self._merge_members(other)
+
+    def _merge_members(self, other: Evidence) -> None:
+        if self.anything is not None or other.anything is not None:
+            whole = self.together()
+            whole.merge(other.together())
+            self.anything, self.fields = whole, {}
+            return
+        for name, member in other.fields.items():
+            self.fields.setdefault(name, Evidence(self._budget)).merge(member)
+
+    def objects(self) -> int:
+        """How many objects there were."""
+        found = self.kinds.get("object")
+        return 0 if found is None else found.samples
+
+    def __iter__(self) -> Iterator[tuple[str, Evidence]]:
+        """Its members by name."""
+        return iter(self.fields.items())

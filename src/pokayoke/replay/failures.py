@@ -1,0 +1,68 @@
+"""Whether a recorded answer says that its tool failed, and whether it only speaks of errors.
+
+Two grades, as everywhere: *stated* (the recording's own flag, an error slot that is filled, a text that
+begins as error messages begin) and *mentioned* (the word stands somewhere in the data: a person should
+look). Only what is stated counts as a failure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from pokayoke.core.blocks import as_blocks
+from pokayoke.core.envelope import undeclared_error, words
+from pokayoke.core.shapes import is_array, is_object
+from pokayoke.core.strict import StrictError, parse
+
+_LONGEST_SAID: Final = 200
+_LOOKED_AT: Final = 20_000
+# `Error: ...`, `Error during ...`, `ValueError: ...`, `[error] ...`, a Python traceback, `fatal: ...`
+_BEGINS: Final = re.compile(
+    r"""[\s\[(<*"']{0,4}(?:(?i:error|exception|fatal|panic)\b(?=\s*[:\])>*!]|\s+\w|\s*$)"""
+    r"""|(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception)\s{0,2}:|Traceback\s\(most\srecent\scall\slast\))"""
+)
+_MENTIONS: Final = re.compile(r"(?i)(?:\b|(?<=[a-z_'\"]))(?:error|exception)s?\b")
+
+
+def stated_failure(output: Any, is_error: bool | None = None) -> str | None:
+    """Return the tool's own words if an answer says that the tool failed, else None.
+
+    Args:
+        output: the answer as it was recorded: text, or a JSON value.
+        is_error: what the recording says beside it; False is believed.
+    """
+    if is_error is False:
+        return None
+    if is_error:
+        return _words(output) or "the recording says that the tool failed"
+    blocks = as_blocks(output) if is_object(output) else None
+    if blocks is not None:
+        return _words(blocks.text or "the tool gave no reason") if blocks.failed else stated_failure(blocks.text)
+    if isinstance(output, str):
+        text = output[:_LOOKED_AT]
+        if _BEGINS.match(text):
+            return _words(text)
+        output = _parsed(output)
+    found = undeclared_error(output) if is_object(output) else None
+    return None if found is None else _words(output[found.at[1:]] if is_object(output) else output)
+
+
+def mentions_error(output: Any) -> bool:
+    """Return whether the word error (or exception) stands anywhere in an answer. A guess, for people to look at."""
+    text = output if isinstance(output, str) else words(output, limit=_LOOKED_AT)
+    return _MENTIONS.search(text[:_LOOKED_AT]) is not None
+
+
+def _parsed(text: str) -> Any:
+    if text.lstrip()[:1] != "{":
+        return None
+    try:
+        return parse(text)[0]
+    except StrictError:
+        return None
+
+
+def _words(value: Any) -> str:
+    said = words(value, limit=_LONGEST_SAID) if is_object(value) or is_array(value) or isinstance(value, str) else ""
+    return " ".join(said.split())

@@ -1,0 +1,180 @@
+"""From evidence to a schema, with what each statement rests on.
+
+Every statement is a bet that the next call keeps to it, so each needs its own evidence: a required field
+was always there; a closed object showed no name in one run only; an enum's values all came back. Where
+evidence is short, the schema says less. The thresholds stand here, in one place, and know no data file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from pokayoke.replay.evidence import Evidence, Tally
+from pokayoke.replay.strings import pattern_of
+
+Place = tuple[str, ...]
+
+ENUM_SAMPLES: Final = 30
+ENUM_PER_VALUE: Final = 10
+ENUM_RAREST: Final = 5
+ENUM_MOST: Final = 12
+FORMAT_DISTINCT: Final = 3
+PATTERN_SAMPLES: Final = 20
+PATTERN_DISTINCT: Final = 10
+INTEGER_SAMPLES: Final = 10
+CLOSED_SAMPLES: Final = 20
+CLOSED_RUNS: Final = 2
+REQUIRED_SAMPLES: Final = 3
+MAP_FIELDS: Final = 4
+_ORDER: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z _./+-]{0,38}[0-9]{0,2}")
+# A name that holds a number as ids do is data, not the name of a field.
+_ID_LIKE: Final = re.compile(r"[0-9]{3}|^[0-9]+$|[0-9a-f]{8}-[0-9a-f]{4}", re.ASCII)
+
+
+class Drawn(msgspec.Struct):
+    """A schema, and a note for some of its places.
+
+    Attributes:
+        schema: the JSON Schema.
+        notes: path of keys inside the schema to what the statement there rests on; () is the whole.
+    """
+
+    schema: dict[str, Any]
+    notes: dict[Place, str]
+
+
+def infer(evidence: Evidence, *, arguments: bool = False) -> Drawn:
+    """Return the schema that evidence supports.
+
+    Args:
+        evidence: of the values of one place.
+        arguments: True for a tool's arguments: an object that is closed, whose fields are required if
+            every call had them. Elsewhere both need more evidence: a contract that refuses a good
+            answer costs more than one that lets a new field pass.
+    """
+    drawn = Drawn({}, {})
+    _place(evidence, drawn, (), drawn.schema, arguments=arguments)
+    return drawn
+
+
+def counted(tally: Tally, what: str, whole: Tally | None = None) -> str:
+    """Return a count in words, such as `517 of 520 calls in 61 runs`."""
+    share = f"{tally.samples:,}" if whole is None else f"{tally.samples:,} of {whole.samples:,}"
+    return f"{share} {what} in {tally.runs:,} run{'' if tally.runs == 1 else 's'}"
+
+
+def _place(evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, arguments: bool = False) -> None:
+    kinds = _kinds(evidence)
+    if not kinds or (evidence.unwatched and not (evidence.fields or evidence.items)):
+        drawn.notes[at] = "not looked into: nested too deep, or too many places"
+        if not kinds:
+            return
+    node["type"] = kinds[0] if len(kinds) == 1 else kinds
+    if "string" in kinds:
+        _string(evidence, drawn, at, node, alone=set(kinds) <= {"string", "null"})
+    if "integer" in kinds or "number" in kinds:
+        drawn.notes[(*at, "type")] = f"{evidence.low:,} to {evidence.high:,} seen"
+    if "array" in kinds and evidence.items is not None:
+        inner: dict[str, Any] = {}
+        node["items"] = inner
+        _place(evidence.items, drawn, (*at, "items"), inner)
+    if "object" in kinds:
+        _object(evidence, drawn, at, node, arguments=arguments)
+
+
+def _kinds(evidence: Evidence) -> list[str]:
+    """The JSON types of a place. Whole numbers are integers only if there were enough of them."""
+    found = set(evidence.kinds)
+    if "integer" in found and ("number" in found or evidence.kinds["integer"].samples < INTEGER_SAMPLES):
+        found = found - {"integer"} | {"number"}
+    return [kind for kind in _ORDER if kind in found]
+
+
+def _string(evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, alone: bool) -> None:
+    texts, seen = evidence.texts, evidence.kinds["string"]
+    if alone and _is_enum(evidence):
+        values: list[Any] = sorted(texts.values)
+        node["enum"] = [*values, None] if "null" in evidence.kinds else values
+        rarest = min(tally.samples for tally in texts.values.values())
+        drawn.notes[(*at, "enum")] = f"{counted(seen, 'values')}, the rarest {rarest} times"
+        return
+    many = texts.distinct + texts.untold
+    distinct = f"{texts.distinct}{'+' if texts.untold else ''} different texts, all like this"
+    if texts.formats and many >= FORMAT_DISTINCT:
+        node["format"] = min(texts.formats)
+        drawn.notes[(*at, "format")] = distinct
+    elif seen.samples >= PATTERN_SAMPLES and many >= PATTERN_DISTINCT:
+        pattern = pattern_of(texts.shape, texts.values) or pattern_of(texts.mixed, texts.values)
+        if pattern is not None:
+            node["pattern"] = pattern
+            drawn.notes[(*at, "pattern")] = distinct
+
+
+def _is_enum(evidence: Evidence) -> bool:
+    """Few values, all words, each of them again and again and in several runs: nothing else is to be expected."""
+    texts, seen = evidence.texts, evidence.kinds["string"]
+    return (
+        not texts.untold
+        and 1 < texts.distinct <= ENUM_MOST
+        and seen.samples >= max(ENUM_SAMPLES, ENUM_PER_VALUE * texts.distinct)
+        and all(_WORD.fullmatch(text) for text in texts.values)
+        and all(min(tally.samples, tally.runs) >= ENUM_RAREST for tally in texts.values.values())
+    )
+
+
+def _object(evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, arguments: bool) -> None:
+    if not arguments and is_map(evidence):
+        names = "too many names to list" if evidence.anything is not None else f"{len(evidence.fields)} names"
+        drawn.notes[(*at, "additionalProperties")] = f"a map: {names}, none in every object"
+        inner: dict[str, Any] = {}
+        node["additionalProperties"] = inner
+        _place(evidence.together(), drawn, (*at, "additionalProperties"), inner)
+        return
+    whole = evidence.kinds["object"]
+    properties: dict[str, dict[str, Any]] = {}
+    node["properties"] = properties
+    for name, member in evidence:
+        properties[name] = {}
+        place = (*at, "properties", name)
+        drawn.notes[place] = counted(member.all, "calls" if arguments else "objects", whole)
+        _place(member, drawn, place, properties[name])
+    always = [name for name, member in evidence if member.all.samples == whole.samples]
+    if always and (arguments or whole.samples >= REQUIRED_SAMPLES):
+        node["required"] = always
+    if arguments:
+        node["additionalProperties"] = False
+    elif is_closed(evidence):
+        node["additionalProperties"] = False
+        drawn.notes[(*at, "additionalProperties")] = f"{counted(whole, 'objects')}, no name in one run only"
+
+
+def is_map(evidence: Evidence) -> bool:
+    """True if the names of an object's members are data: ids, or never the same ones with values of one kind."""
+    if evidence.anything is not None:
+        return True
+    names = list(evidence.fields)
+    if not names:
+        return False
+    if sum(1 for name in names if _ID_LIKE.search(name)) * 2 > len(names):
+        return True
+    objects = evidence.objects()
+    shared = any(member.all.samples == objects for member in evidence.fields.values())
+    kinds = {kind for member in evidence.fields.values() for kind in member.kinds}
+    return len(names) >= MAP_FIELDS and not shared and len(kinds - {"null"}) == 1
+
+
+def is_closed(evidence: Evidence) -> bool:
+    """True if a name not seen yet is not to be expected: many objects, and every name in several runs.
+
+    The share of names that turned up only once estimates how much is still unseen (Good and Turing).
+    """
+    return (
+        evidence.objects() >= CLOSED_SAMPLES
+        and evidence.kinds["object"].runs >= CLOSED_RUNS
+        and not evidence.unwatched
+        and all(min(member.all.runs, member.all.samples) >= CLOSED_RUNS for member in evidence.fields.values())
+    )

@@ -1,0 +1,91 @@
+"""LangChain messages, in the three forms they are written in.
+
+`messages_to_dict` ({"type": "ai", "data": {...}}), `model_dump` ({"type": "ai", "content": ...}), and `dumpd`
+({"lc": 1, "id": [..., "AIMessage"], "kwargs": {...}}).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pokayoke.core.shapes import is_array, is_object
+from pokayoke.replay.readers.joining import Conversation, joined_text, messages_of, run_of
+from pokayoke.replay.recording import Read
+
+_TYPES = ("ai", "human", "system", "tool", "function", "chat", "remove", "AIMessageChunk")
+_CLASSES = {
+    "AIMessage": "ai",
+    "AIMessageChunk": "ai",
+    "HumanMessage": "human",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+    "FunctionMessage": "function",
+    "ChatMessage": "chat",
+}
+_CUT = ("length", "max_tokens")
+
+
+class LangChain:
+    """Reads one list of messages, or one state with `messages`, per record."""
+
+    joins = False
+
+    def looks(self, value: Any) -> int:
+        """See `Reader.looks`: every message has a LangChain type, and a call or an answer is proof."""
+        found = _messages(value)
+        if not found or not all(kind for kind, _ in found):
+            return 0
+        return 2 if any(kind == "tool" or _calls(message) for kind, message in found) else 1
+
+    def read(self, value: Any, line: int) -> Iterable[Read]:
+        """See `Reader.read`."""
+        talk = Conversation(run_of(value, line), line)
+        for kind, message in _messages(value):
+            if kind in ("tool", "function"):
+                status = message.get("status")
+                failed = status == "error" if status in ("error", "success") else None
+                talk.answer(message.get("tool_call_id"), joined_text(message.get("content")), failed)
+            for call in _calls(message) if kind == "ai" else ():
+                talk.call(call.get("id"), call.get("name"), call.get("args"), stop_reason=_reason(message))
+        return talk.recordings()
+
+    def finish(self) -> Iterable[Read]:
+        """See `Reader.finish`: a record is whole."""
+        return ()
+
+
+def _messages(record: Any) -> list[tuple[str, dict[str, Any]]]:
+    """The messages of a record: kind ("" if it is no LangChain message) and fields of each."""
+    whole = messages_of(record, "messages")
+    if not whole and is_object(record) and _fields(record)[0]:
+        whole = [record]
+    return [_fields(message) for message in whole]
+
+
+def _fields(message: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    ident, inner = message.get("id"), message.get("kwargs")
+    if message.get("lc") == 1 and is_array(ident) and ident and is_object(inner):
+        return _CLASSES.get(str(ident[-1]), ""), inner
+    kind = message.get("type")
+    if kind not in _TYPES or "role" in message:
+        return "", {}
+    data = message.get("data")
+    return "ai" if kind == "AIMessageChunk" else str(kind), data if is_object(data) else message
+
+
+def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The calls of a message; those whose arguments LangChain could not parse too (their `args` is the text)."""
+    found: list[dict[str, Any]] = []
+    for key in ("tool_calls", "invalid_tool_calls"):
+        calls = message.get(key)
+        found += [call for call in calls if is_object(call)] if is_array(calls) else []
+    return found
+
+
+def _reason(message: dict[str, Any]) -> Any:
+    """The reason a message ended for, wherever its provider's package put it."""
+    about = message.get("response_metadata")
+    if not is_object(about):
+        return None
+    return next((about[key] for key in ("finish_reason", "stop_reason") if about.get(key) in _CUT), None)

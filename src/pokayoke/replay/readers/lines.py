@@ -1,0 +1,102 @@
+"""A file as blocks of whole lines: constant memory, whatever the file is.
+
+A line is at most 16 MB; of a longer one only its number is left. gzip is recognised by its first bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+import msgspec
+
+from pokayoke.errors import ConfigurationError
+
+LONGEST_LINE: Final = 16_000_000
+LARGEST_DOCUMENT: Final = 64_000_000
+_BLOCK_BYTES: Final = 1_000_000
+_PLACE_TAKER: Final = b"(longer than 16 MB)\n"
+_GZIP: Final = b"\x1f\x8b"
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Some whole lines of a file.
+
+    Attributes:
+        line: number of the first one, from 1.
+        data: the lines, with their ends.
+        read: bytes of the file read so far, for progress; compressed bytes where it is compressed.
+    """
+
+    line: int
+    data: bytes
+    read: int = 0
+
+
+class Input:
+    """An open file, or stdin for `-`. Closed by `close`.
+
+    Raises:
+        ConfigurationError: it cannot be opened, or is a folder.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._raw: Any = sys.stdin.buffer if name == "-" else _opened(name)
+        about = os.fstat(self._raw.fileno()) if name != "-" else None
+        self.size = about.st_size if about is not None and stat.S_ISREG(about.st_mode) else 0
+        self._file: BinaryIO = self._raw
+        if hasattr(self._raw, "peek") and self._raw.peek(2)[:2] == _GZIP:
+            self._file = cast("BinaryIO", gzip.GzipFile(fileobj=self._raw, mode="rb"))
+
+    def close(self) -> None:
+        """Close the file; stdin stays open."""
+        if self.name != "-":
+            self._raw.close()
+
+    def blocks(self, size: int = _BLOCK_BYTES) -> Iterator[Block]:
+        """Return the file's lines, about `size` bytes at a time.
+
+        Raises:
+            ConfigurationError: a compressed file is damaged.
+        """
+        number, lines, held = 1, list[bytes](), 0
+        for line in self._lines():
+            lines.append(line)
+            held += len(line)
+            if held >= size:
+                yield Block(number, b"".join(lines), self._position())
+                number, lines, held = number + len(lines), [], 0
+        if lines:
+            yield Block(number, b"".join(lines), self._position())
+
+    def _position(self) -> int:
+        return self._raw.tell() if self.size else 0
+
+    def _lines(self) -> Iterator[bytes]:
+        try:
+            while line := self._file.readline(LONGEST_LINE):
+                yield line if len(line) < LONGEST_LINE or line.endswith(b"\n") else self._read_away()
+        except (EOFError, gzip.BadGzipFile, OSError) as error:
+            raise ConfigurationError(f"{self.name}: cannot be read to its end: {error}") from None
+
+    def _read_away(self) -> bytes:
+        """Pass over the rest of a line that is too long."""
+        while (rest := self._file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+            pass
+        return _PLACE_TAKER
+
+
+def _opened(name: str) -> Any:
+    path = Path(name)
+    if path.is_dir():
+        raise ConfigurationError(f"{name}: is a folder. Name the files in it")
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise ConfigurationError(f"{name}: cannot be read: {error.strerror}") from None

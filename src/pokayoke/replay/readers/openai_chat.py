@@ -1,0 +1,62 @@
+"""OpenAI chat completions: conversations (`messages`), and completions (`choices`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pokayoke.core.shapes import is_array, is_object
+from pokayoke.replay.readers.joining import Conversation, joined_text, messages_of, run_of
+from pokayoke.replay.recording import Read
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+class OpenAIChat:
+    """Reads one conversation or completion per record. A bare list of messages is a conversation."""
+
+    joins = False
+
+    def looks(self, value: Any) -> int:
+        """See `Reader.looks`: a message with `tool_calls`, or of the role `tool`, is proof."""
+        messages = _messages(value)
+        if not messages or not all(message.get("role") in _ROLES for message in messages):
+            return 0
+        proof = any(message["role"] in ("tool", "function") or _calls(message) for message in messages)
+        return 2 if proof else 1 if all(not is_array(message.get("content")) for message in messages) else 0
+
+    def read(self, value: Any, line: int) -> Iterable[Read]:
+        """See `Reader.read`."""
+        talk = Conversation(run_of(value, line), line)
+        for message in _messages(value):
+            if message.get("role") in ("tool", "function"):
+                talk.answer(message.get("tool_call_id"), joined_text(message.get("content")))
+            for ident, function in _calls(message):
+                talk.call(ident, function.get("name"), function.get("arguments"), stop_reason=message.get(_REASON))
+        return talk.recordings()
+
+    def finish(self) -> Iterable[Read]:
+        """See `Reader.finish`: a record is whole."""
+        return ()
+
+
+_REASON = "finish_reason"
+
+
+def _messages(record: Any) -> list[dict[str, Any]]:
+    """The messages of a conversation; those of a completion each with the reason it ended for."""
+    if is_object(record) and is_array(record.get("choices")):
+        chosen = [choice for choice in record["choices"] if is_object(choice) and is_object(choice.get("message"))]
+        return [{"role": "assistant", **choice["message"], _REASON: choice.get(_REASON)} for choice in chosen]
+    return messages_of(record, "messages", "conversation")
+
+
+def _calls(message: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
+    """The calls of a message: id and function object of each; the older `function_call` has no id."""
+    calls = message.get("tool_calls")
+    listed = [call for call in calls if is_object(call)] if is_array(calls) else []
+    found: list[tuple[Any, dict[str, Any]]] = [
+        (call.get("id"), call["function"]) for call in listed if is_object(call.get("function"))
+    ]
+    single = message.get("function_call")
+    return [*found, (None, single)] if is_object(single) else found

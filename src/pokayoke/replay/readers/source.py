@@ -1,0 +1,205 @@
+"""A recording of any known kind: which kind it is, and its calls one after the other.
+
+What enters is a file's name and perhaps the kind it is said to be; what leaves are recordings, and for
+every line that is none the reason. What must never happen here: a file read as something it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Self
+
+import msgspec
+
+from pokayoke.core.shapes import is_array, is_object
+from pokayoke.errors import ConfigurationError
+from pokayoke.replay.readers.anthropic import Anthropic
+from pokayoke.replay.readers.langchain import LangChain
+from pokayoke.replay.readers.lines import LARGEST_DOCUMENT, Block, Input
+from pokayoke.replay.readers.openai_chat import OpenAIChat
+from pokayoke.replay.readers.openai_responses import OpenAIResponses
+from pokayoke.replay.readers.otel import OpenTelemetry
+from pokayoke.replay.readers.plain import Plain
+from pokayoke.replay.readers.trace import OwnTrace
+from pokayoke.replay.recording import FormatName, MakeReader, Read, Reader, Unread
+
+READERS: Final[dict[FormatName, MakeReader]] = {
+    "trace": OwnTrace,
+    "langchain": LangChain,
+    "anthropic": Anthropic,
+    "openai-chat": OpenAIChat,
+    "openai-responses": OpenAIResponses,
+    "otel": OpenTelemetry,
+    "plain": Plain,
+}
+FORMATS: Final = tuple(READERS)
+_SAMPLE: Final = 200
+_PROOF: Final = 2
+_CUT = "not JSON: the line is cut, or damaged"
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """How a file is read; small, so that it can be handed to another process.
+
+    Attributes:
+        format: the name of its format.
+        fields: the mapping of a plain one.
+        unit: what its numbers count: lines, or the items of one JSON document.
+    """
+
+    format: FormatName
+    fields: dict[str, str] = {}
+    unit: str = "line"
+
+    def reader(self) -> Reader:
+        """Return a new reader for one file."""
+        return Plain(self.fields) if self.format == "plain" else READERS[self.format]()
+
+
+class Source:
+    """One recording, opened and recognised. Use it as a context manager; it is read once.
+
+    Args:
+        name: of the file; `-` is stdin.
+        claimed: the format it is said to have; None finds out.
+        fields: part of a call to its field, for plain JSON Lines (which `claimed` None then means).
+
+    Raises:
+        ConfigurationError: it cannot be read, is empty, or is of another kind than it is said to be.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        claimed: FormatName | None = None,
+        fields: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self._input = Input(name)
+        self.size = self._input.size
+        self._blocks = self._input.blocks()
+        self._first: list[Block] = []
+        try:
+            unit = self._begin()
+            said = claimed or ("plain" if fields else None)
+            self.kind = Kind(self._recognised(said, fields or {}), dict(fields or {}), unit)
+        except BaseException:
+            self._input.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._input.close()
+
+    def blocks(self) -> Iterator[Block]:
+        """Return the lines of the file, in blocks."""
+        yield from self._first
+        self._first = []
+        yield from self._blocks
+
+    def recordings(self) -> Iterator[Read]:
+        """Return its calls, and what could not be read, in order."""
+        reader = self.kind.reader()
+        for block in self.blocks():
+            yield from read_block(block, reader)
+        yield from reader.finish()
+
+    def _begin(self) -> str:
+        """Look at the beginning; a JSON document over many lines becomes one line per item."""
+        first = next(self._blocks, None)
+        if first is None:
+            raise ConfigurationError(f"{self.name}: is empty")
+        self._first = [first]
+        lines = [line for line in first.data.split(b"\n") if line.strip()]
+        if (
+            not lines
+            or not lines[0].lstrip().startswith((b"{", b"["))
+            or any(_decoded(x) is not None for x in lines[:9])
+        ):
+            return "line"
+        return self._document()
+
+    def _document(self) -> str:
+        held = sum(len(block.data) for block in self._first)
+        for block in self._blocks:
+            self._first.append(block)
+            held += len(block.data)
+            if held > LARGEST_DOCUMENT:
+                raise ConfigurationError(
+                    f"{self.name}: is one JSON document of more than {LARGEST_DOCUMENT // 1_000_000} MB. "
+                    "Write it as JSON Lines: one record per line"
+                )
+        value = _decoded(b"".join(block.data for block in self._first))
+        if value is None:
+            return "line"  # no document either: lines, and most of them damaged
+        one = not is_array(value) or any(maker().looks(value) for maker in READERS.values())
+        items: list[Any] = [value] if one else value
+        self._first = [Block(1, b"\n".join(map(msgspec.json.encode, items)) + b"\n", self.size)]
+        return "item"
+
+    def _recognised(self, claimed: FormatName | None, fields: Mapping[str, str]) -> FormatName:
+        sample = [value for value in map(_decoded, self._first[0].data.split(b"\n")[:_SAMPLE]) if value is not None]
+        if not sample:
+            raise ConfigurationError(f"{self.name}: is no JSON Lines: none of its first lines is JSON")
+        readers: dict[FormatName, Reader] = {**{name: make() for name, make in READERS.items()}, "plain": Plain(fields)}
+        looks: dict[FormatName, int] = {
+            name: max(_looks(reader, value) for value in sample) for name, reader in readers.items()
+        }
+        proven = [name for name, strength in looks.items() if strength == _PROOF]
+        if claimed is None:
+            for name, strength in looks.items():
+                if strength and (strength == _PROOF or not proven):
+                    return name
+            raise ConfigurationError(f"{self.name}: no known kind of recording. {_say(sample[0])} {_ADVICE}")
+        if looks[claimed]:
+            return claimed
+        other = f"It looks like {proven[0]}." if proven else _say(sample[0])
+        missing = f" {_ADVICE}" if claimed == "plain" else ""
+        raise ConfigurationError(f"{self.name}: is no recording of the kind {claimed}. {other}{missing}")
+
+
+_ADVICE: Final = "Name the fields of a call: --map tool=FIELD,arguments=FIELD,output=FIELD"
+
+
+def read_block(block: Block, reader: Reader) -> Iterator[Read]:
+    """Return the calls of some lines, and for every line that cannot be read an `Unread`."""
+    for number, line in enumerate(block.data.split(b"\n"), block.line):
+        if not line or line.isspace():
+            continue
+        value = _decoded(line)
+        if value is None:
+            yield Unread(number, _CUT)
+        else:
+            yield from read_value(value, reader, number)
+
+
+def read_value(value: Any, reader: Reader, line: int) -> Iterable[Read]:
+    """Return the calls of one decoded line: one record, or a list of records."""
+    if reader.looks(value):
+        return reader.read(value, line)
+    if is_array(value) and value and all(reader.looks(item) for item in value):
+        return [found for item in value for found in reader.read(item, line)]
+    return reader.read(value, line) if isinstance(reader, Plain) else (Unread(line, "a record of another kind"),)
+
+
+def _looks(reader: Reader, value: Any) -> int:
+    found = reader.looks(value)
+    return max(map(reader.looks, value), default=0) if not found and is_array(value) else found
+
+
+def _decoded(line: bytes) -> Any:
+    """The JSON value of a line; None if it is none (a bare `null` is no record either)."""
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _say(value: Any) -> str:
+    """What a record looks like, in few words."""
+    if is_object(value):
+        return f"Its first record has the fields {', '.join(repr(key[:40]) for key in list(value)[:12]) or '(none)'}."
+    return f"Its first record is a JSON {'array' if is_array(value) else type(value).__name__}."

@@ -1,0 +1,101 @@
+"""Our own trace: a read has one event; a write has one from before its tool started and one from after."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from pokayoke.core.shapes import is_object
+from pokayoke.replay.readers.joining import text_of
+from pokayoke.replay.recording import Read, Recording, Unread
+
+_MOST_WAITING = 10_000
+_NOT_ASKED_AGAIN = ("replay",)
+_STUBS = ({"bytes"}, {"bytes", "sha256"})
+
+
+class OwnTrace:
+    """Joins the events of one call. At most 10,000 calls wait for their answer; the oldest goes without one."""
+
+    joins = True
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[tuple[str, Any, str], Recording] = OrderedDict()
+
+    def looks(self, value: Any) -> int:
+        """See `Reader.looks`: an event has a run and a step."""
+        return 2 * int(is_object(value) and isinstance(value.get("event"), str) and "run_id" in value)
+
+    def read(self, value: Any, line: int) -> Iterable[Read]:
+        """See `Reader.read`. Events of other kinds than calls are passed over."""
+        if value.get("event") == "tool_call":
+            yield from self._asked(value, line)
+        elif value.get("event") == "tool_result":
+            yield from self._answered(value, line)
+
+    def finish(self) -> Iterable[Read]:
+        """See `Reader.finish`: writes of which no end was recorded."""
+        while self._waiting:
+            yield self._waiting.popitem(last=False)[1]
+
+    def _asked(self, event: dict[str, Any], line: int) -> Iterator[Read]:
+        if event.get("decision") in _NOT_ASKED_AGAIN:
+            return
+        found = _recording(event, line)
+        if event.get("decision") != "allow" or isinstance(found, Unread):
+            yield found  # what was refused has no other event
+            return
+        self._waiting[_key(event)] = found
+        if len(self._waiting) > _MOST_WAITING:
+            yield self._waiting.popitem(last=False)[1]
+
+    def _answered(self, event: dict[str, Any], line: int) -> Iterator[Read]:
+        if event.get("status") == "replayed":
+            return
+        found: Read | None = self._waiting.pop(_key(event), None)
+        if found is None:
+            if "decision" not in event:
+                yield Unread(line, "the end of a call whose beginning is not in this file")
+                return
+            found = _recording(event, line)
+        yield found if isinstance(found, Unread) else _with_answer(found, event)
+
+
+def _key(event: dict[str, Any]) -> tuple[str, Any, str]:
+    step = event.get("step")
+    return text_of(event.get("run_id")), step if isinstance(step, int) else None, text_of(event.get("call_id"))
+
+
+def _with_answer(found: Recording, event: dict[str, Any]) -> Recording:
+    result = event.get("result", UNSET)
+    if _is_stub(result):
+        result = UNSET
+    failed = {"ok": False, "failed": True}.get(text_of(event.get("status")))
+    return msgspec.structs.replace(found, output=result, is_error=failed)
+
+
+def _recording(event: dict[str, Any], line: int) -> Read:
+    """The call of an event. The text as the model wrote it counts, where it was kept."""
+    given = event.get("raw")
+    if not isinstance(given, str):
+        given = event.get("arguments")
+    tool = event.get("tool")
+    if not isinstance(tool, str) or _is_stub(given) or not (isinstance(given, str) or is_object(given)):
+        return Unread(line, "a call whose arguments were not recorded (trace.payloads, trace.max_payload_chars)")
+    contract = event.get("contract")
+    return Recording(
+        tool=tool,
+        arguments=given,
+        run=text_of(event.get("run_id")),
+        line=line,
+        contract=contract if isinstance(contract, str) else None,
+    )
+
+
+def _is_stub(value: Any) -> bool:
+    """True for what the trace writes in place of a payload that is too long, or only hashed."""
+    return is_object(value) and set(value) in _STUBS and isinstance(value.get("bytes"), int)

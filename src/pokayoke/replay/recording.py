@@ -1,0 +1,82 @@
+"""One recorded call: what was asked, what came back, and, if somebody knows it, what would have been right.
+
+Recordings are made by `readers/`; nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, Protocol
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+FormatName = Literal["trace", "openai-chat", "openai-responses", "anthropic", "langchain", "otel", "plain"]
+
+
+class Recording(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One recorded call.
+
+    Attributes:
+        tool: the tool name as the model wrote it.
+        arguments: the argument text as it came, or the object a client had parsed.
+        output: what the tool answered, text or JSON value; UNSET if that was not recorded.
+        is_error: True or False if the recording says whether the tool failed; None if it does not say.
+        run: what belongs together (a run, a conversation, a task); "" if the recording does not say.
+        truth: the arguments that would have been right; None if no such call should have been made;
+            UNSET if nobody knows.
+        line: number of the line it stands on, from 1.
+        stop_reason: why the provider said the message ended, if that was recorded.
+        contract: `name@version` the recording says was in force, or None.
+    """
+
+    tool: str
+    arguments: str | dict[str, Any]
+    output: Any | UnsetType = UNSET
+    is_error: bool | None = None
+    run: str = ""
+    truth: Any | UnsetType = UNSET
+    line: int = 0
+    stop_reason: str | None = None
+    contract: str | None = None
+
+
+class Unread(msgspec.Struct, frozen=True, gc=False):
+    """A line, or a call on it, that could not be read.
+
+    Attributes:
+        line: its number, from 1.
+        why: what is wrong with it, in a few words of ours.
+    """
+
+    line: int
+    why: str
+
+
+Read = Recording | Unread
+
+
+class Reader(Protocol):
+    """Reads the records of one format. An instance reads one file, in order.
+
+    Attributes:
+        joins: True if a call and its answer may stand on different lines, so that lines must be read
+            in order by one instance.
+    """
+
+    joins: bool
+
+    def looks(self, value: Any) -> int:
+        """Return 2 if a JSON value is a record of this format, 1 if it may be one, else 0."""
+        ...
+
+    def read(self, value: Any, line: int) -> Iterable[Read]:
+        """Return the calls of one record."""
+        ...
+
+    def finish(self) -> Iterable[Read]:
+        """Return what still waited for its answer when the file ended."""
+        ...
+
+
+MakeReader = Callable[[], Reader]
