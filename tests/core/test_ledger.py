@@ -12,12 +12,10 @@ from pokayoke.core.ledger import (
     Record,
     Settlement,
     claim,
-    in_doubt,
     ledger_key,
-    no_scope,
     settle,
-    store_unavailable,
 )
+from pokayoke.core.ledger_explain import in_doubt, no_scope, store_unavailable
 
 WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0)
 STATES = ("executing", "completed", "failed_retriable", "failed_final", "in_doubt")

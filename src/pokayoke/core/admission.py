@@ -19,6 +19,7 @@ from pokayoke.core.canonical import digest
 from pokayoke.core.ledger import EXECUTE, Answer, Claim, Record, claim
 from pokayoke.core.policy import LimitPolicy
 from pokayoke.core.state import RunState, blocked
+from pokayoke.core.switch import Switch, switched_off
 
 CODES: dict[str, str] = {
     "quota_exceeded": "a limit on calls or amounts is used up",
@@ -129,6 +130,8 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     record: Record | None = None
     used: Mapping[str, Used] = {}
     approval: Approval | None = None
+    switches: tuple[Switch, ...] = ()
+    epoch: int = 0
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
@@ -141,26 +144,40 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 def admit(request: Request, held: Held) -> Kept:
-    """Decide in one act. The cheap and the final reasons come first; the claim comes last."""
-    if finding := blocked(held.run, request.effect, request.sources):
+    """Decide in one act. The cheap and the final reasons come first; the claim comes last.
+
+    A repetition is answered from the ledger: it takes nothing from a limit and asks nobody. What a
+    harmless failure allows to run again has to pass everything again, but was counted already.
+    """
+    wish, record = request.claim, held.record
+    if wish is not None and record is not None and record.state == "executing" and record.claim_id == wish.claim_id:
+        kept, answer = claim(record, wish)
+        return Kept(answer, kept)
+    if finding := _halted(request, held):
         return Kept(Answer("refuse", finding))
-    wish = request.claim
-    if wish is not None and held.record is not None:
-        # A repetition is answered from the ledger: it takes nothing from a limit and asks nobody,
-        # unless the record allows a new attempt.
-        record, answer = claim(held.record, wish)
+    if wish is not None and record is not None:
+        kept, answer = claim(record, wish)
         if answer.kind != "execute":
-            return Kept(answer, record)
+            return Kept(answer, kept)
     question = _question(request, held.approval)
     if question is not None:
         return question
-    if refusal := _over_limit(request, held.used):
-        return Kept(Answer("refuse", refusal))
-    used = {c.counter: _charged(held.used.get(c.counter, Used()), c) for c in request.charges}
+    used: Mapping[str, Used] = {}
+    if record is None:
+        if refusal := _over_limit(request, held.used):
+            return Kept(Answer("refuse", refusal))
+        used = _charged(request.charges, held.used)
     if wish is None:
         return Kept(EXECUTE, used=used)
-    record, answer = claim(held.record, wish)
-    return Kept(answer, record, used)
+    kept, answer = claim(record, wish)
+    assert kept is not None, "a claim that executes changes its record"
+    return Kept(answer, msgspec.structs.replace(kept, epoch=held.epoch), used)
+
+
+def _halted(request: Request, held: Held) -> Finding | None:
+    return blocked(held.run, request.effect, request.sources) or switched_off(
+        held.switches, request.tool, request.effect, request.sources
+    )
 
 
 def _question(request: Request, known: Approval | None) -> Kept | None:
@@ -211,18 +228,23 @@ def _expired(approval: Approval) -> Finding:
 
 
 def _over_limit(request: Request, used: Mapping[str, Used]) -> Finding | None:
+    after = _charged(request.charges, used)
     for charge in request.charges:
-        so_far = used.get(charge.counter, Used())
-        after = _charged(so_far, charge)
-        if charge.calls is not None and after.calls > charge.calls:
+        so_far, then = used.get(charge.counter, Used()), after[charge.counter]
+        if charge.calls is not None and then.calls > charge.calls:
             return _exceeded(request.tool, charge, "calls", so_far.calls, charge.calls)
-        if charge.amount is not None and after.amount > charge.amount:
+        if charge.amount is not None and then.amount > charge.amount:
             return _exceeded(request.tool, charge, "amount", so_far.amount, charge.amount)
     return None
 
 
-def _charged(used: Used, charge: Charge) -> Used:
-    return Used(used.calls + 1, used.amount + charge.value)
+def _charged(charges: tuple[Charge, ...], used: Mapping[str, Used]) -> dict[str, Used]:
+    """What the counters stand at after one call. Several limits may share a counter; it counts the call once."""
+    after: dict[str, Used] = {}
+    for charge in charges:
+        so_far = used.get(charge.counter, Used())
+        after[charge.counter] = Used(so_far.calls + 1, so_far.amount + charge.value)
+    return after
 
 
 def _exceeded(tool: str, charge: Charge, what: str, used: float, allowed: float) -> Finding:

@@ -40,6 +40,7 @@ __all__ = [
     "Invariant",
     "LookupSafe",
     "OnAmbiguous",
+    "OnDuplicate",
     "OutputSchema",
     "Range",
     "Scope",
@@ -48,6 +49,7 @@ __all__ = [
 
 Scope = Literal["run", "session", "tenant", "global"]
 OnAmbiguous = Literal["human", "lookup", "downstream_key", "rerun_safe"]
+OnDuplicate = Literal["replay", "refuse", "ask"]
 LookupSafe = Literal["downstream_key", "executor_dead", "settled"]
 OutputSchema = dict[str, Any] | bool | Literal["text"] | None
 Invariant = Callable[[Any, dict[str, Any]], bool | str | None] | Declared
@@ -100,6 +102,16 @@ class Contract:
     ends (`executor_dead`), or `settle_after` has passed since it died (`settled`)."""
     settle_after: float | None = None
     """Longest time in seconds the target may need after the executor has died."""
+    forwards_key: bool = False
+    """True if the handler hands `pokayoke.this_effect().key` to its target by itself (header, `_meta`)."""
+    key_epoch: int = 0
+    """Part of the ledger key; raised on purpose, so that every effect counts as new."""
+    volatile: tuple[str, ...] = ()
+    """Arguments that do not make it another call: two that differ only there are repetitions."""
+    on_duplicate: OnDuplicate = "replay"
+    """What a repetition gets: the recorded result, a refusal, or a question to a person (then it runs again)."""
+    compensate: Callable[..., Any] | None = None
+    """Undoes an effect: called with a `Compensation`; only `pokayoke ledger reconcile --compensate` does so."""
     max_chars: int | None = None
     """Longest output in characters; None is the policy's."""
     content_type: str | None = None

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from pokayoke.core.contract import Contract
     from pokayoke.core.correctors import Correctors
 
-_TUPLES = ("identity", "sources", "invariants", "roles", "quota", "redact", "no_effect_errors", "transient_errors")
+_TUPLES = (
+    *("identity", "sources", "volatile", "invariants", "roles", "quota", "redact"),
+    *("no_effect_errors", "transient_errors"),
+)
 _CHOICES: dict[str, tuple[str, ...]] = {
     "effect": get_args(Effect),
     "scope": ("run", "session", "tenant", "global"),
     "on_ambiguous": ("human", "lookup", "downstream_key", "rerun_safe"),
+    "on_duplicate": ("replay", "refuse", "ask"),
     "output_checks": ("full", "size_only"),
 }
 _LOOKUP_SAFE = ("downstream_key", "executor_dead", "settled")
@@ -217,14 +221,16 @@ def _is_name(value: object) -> bool:
 
 Fits = Callable[[Any], bool]
 _SINGLE: dict[str, tuple[Fits, str]] = {
-    **dict.fromkeys(("handler", "function", "lookup", "extract", "validate_input"), (callable, "callable")),
+    **dict.fromkeys(
+        ("handler", "function", "lookup", "compensate", "extract", "validate_input"), (callable, "callable")
+    ),
     **dict.fromkeys(("timeout", "settle_after", "max_chars"), (_is_positive, "a positive number")),
     **dict.fromkeys(("description", "content_type", "key_argument"), (_is_name, "a text")),
     "retry": (lambda value: isinstance(value, RetryPolicy), "RetryPolicy(...)"),
     "envelope": (lambda value: isinstance(value, Envelope), "Envelope(...)"),
 }
 _EACH: dict[str, tuple[Fits, str]] = {
-    **dict.fromkeys(("identity", "sources", "roles", "redact"), (_is_name, "names")),
+    **dict.fromkeys(("identity", "sources", "volatile", "roles", "redact"), (_is_name, "names")),
     **dict.fromkeys(("no_effect_errors", "transient_errors"), (_is_exception, "exception classes")),
     "quota": (lambda value: isinstance(value, LimitPolicy), "LimitPolicy(...)"),
 }
@@ -235,6 +241,7 @@ def _arguments(contract: Contract, arguments: dict[str, Any], *, complete: bool)
     if contract.identity == ():
         yield "identity=() would make every call the same effect. Name the arguments, or leave it out for all of them"
     named = [(f"identity names {name!r}", name) for name in contract.identity or ()]
+    named += [(f"volatile names {name!r}", name) for name in contract.volatile]
     named += [(f"paths names {name!r}", name) for name in contract.paths]
     named += [(f"quota counts {limit.field!r}", limit.field) for limit in contract.quota if limit.field is not None]
     for what, name in named:
@@ -281,8 +288,10 @@ def _effects(contract: Contract) -> Iterator[str]:
         )
     if contract.on_ambiguous == "rerun_safe" and not contract.idempotent:
         yield "on_ambiguous='rerun_safe' claims that a second run does no harm: say so with idempotent=True"
-    if contract.on_ambiguous == "downstream_key" and contract.key_argument is None:
-        yield "on_ambiguous='downstream_key' needs a key_argument through which the target receives the key"
+    if contract.on_ambiguous == "downstream_key" and not _hands_key_on(contract):
+        yield f"on_ambiguous='downstream_key' {_NO_WAY_FOR_KEY}"
+    if reads and (contract.compensate is not None or contract.on_duplicate != "replay" or contract.volatile):
+        yield "compensate, on_duplicate and volatile are about effects, and a read has none: leave them out"
     yield from _lookups(contract)
     for kind in contract.no_effect_errors:
         if kind in _TOO_WIDE:
@@ -290,6 +299,16 @@ def _effects(contract: Contract) -> Iterator[str]:
                 f"no_effect_errors holds {kind.__name__}, which is also raised after an effect. "
                 "Name the narrow classes that are raised before anything happens"
             )
+
+
+_NO_WAY_FOR_KEY = (
+    "needs a way for the key to reach the target: a key_argument, or forwards_key=True if the handler passes "
+    "pokayoke.this_effect().key on by itself"
+)
+
+
+def _hands_key_on(contract: Contract) -> bool:
+    return contract.key_argument is not None or contract.forwards_key
 
 
 def _may_repeat(contract: Contract) -> bool:
@@ -309,8 +328,8 @@ def _lookups(contract: Contract) -> Iterator[str]:
             "lookup_safe='downstream_key' (the target drops repeats of our key), 'executor_dead' (it runs in a child "
             "that is killed before its lease ends) or 'settled' (settle_after has passed); or use on_ambiguous='human'"
         )
-    if contract.lookup_safe == "downstream_key" and contract.key_argument is None:
-        yield "lookup_safe='downstream_key' needs a key_argument through which the target receives the key"
+    if contract.lookup_safe == "downstream_key" and not _hands_key_on(contract):
+        yield f"lookup_safe='downstream_key' {_NO_WAY_FOR_KEY}"
     if contract.lookup_safe == "settled" and contract.settle_after is None:
         yield "lookup_safe='settled' needs settle_after=, the target's longest processing time in seconds"
 

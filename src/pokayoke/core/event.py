@@ -10,6 +10,7 @@ from typing import Any
 
 from pokayoke.core.call import Decision, Finding, Outcome
 from pokayoke.core.judge import Judged, Scene
+from pokayoke.core.ledger import Record
 from pokayoke.core.state import RunState
 
 Event = dict[str, Any]
@@ -104,6 +105,21 @@ def tool_result(judged: Judged, scene: Scene, outcome: Outcome, seconds: float, 
     if contract.redact:
         event["marks"] = contract.redact
     return event
+
+
+def late_effect(judged: Judged, scene: Scene, record: Record) -> Event:
+    """The event of an execution whose claim was lost while it ran: what it did is not what the ledger answers."""
+    return {
+        "ts": scene.now,
+        "run_id": scene.run_id,
+        "step": scene.step,
+        "event": "late_effect",
+        "tool": record.tool,
+        "ok": False,
+        "call_id": judged.call.id,
+        "key": record.key,
+        "reason": f"the ledger says {record.state}, attempt {record.attempt}",
+    }
 
 
 def stop(state: RunState, now: float, step: int, reason: str, safe_mode: str | None) -> Event:

@@ -15,14 +15,15 @@ import msgspec
 from pokayoke.core import event
 from pokayoke.core.admission import Approval, Request, charges, fingerprint
 from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, ToolCall
-from pokayoke.core.contract import Contract
 from pokayoke.core.gate import stop_reason_for
-from pokayoke.core.judge import Judged, Scene, identity_of, judging
-from pokayoke.core.ledger import Answer, Claim, ledger_key, no_scope
+from pokayoke.core.judge import Judged, Scene, effect_hash, identity_of, judging
+from pokayoke.core.ledger import Answer, Claim, ledger_key
+from pokayoke.core.ledger_explain import no_scope, repeated_write
 from pokayoke.core.outcome import already_done, from_ledger, refused
 from pokayoke.core.plan import Plan
-from pokayoke.core.result import Entered, Ran, concluded
-from pokayoke.core.steps import Admit, Ask, Emit, Invoke, Locate, Reaction, Step, Wait
+from pokayoke.core.resolve import admitted, resolved
+from pokayoke.core.result import Entered, Ran, concluded, found_effect
+from pokayoke.core.steps import Admit, Ask, Emit, Invoke, Locate, Reaction, Settle, Step, Wait
 from pokayoke.core.transient import is_transient
 
 
@@ -47,29 +48,30 @@ def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcom
         if isinstance(found, Finding):
             return (yield from _refuse(judged, scene, found, "gate"))
         located = found
-    claim: Claim | None = None
+    scope: tuple[str, str] | None = None
     if plan.contract.effect != "read":
         scope = scene.scope(plan.contract)
         if scope is None:
             return (yield from _refuse(judged, scene, no_scope(judged.tool), "ledger"))
-        claim = _claim(judged, plan, scene, scope)
-    answer = yield from _admitted(judged, plan, scene, claim)
+    asked, answer = yield from _admission(judged, plan, scene, scope)
+    claim, record = asked.claim, answer.record
     if answer.kind != "execute":
         return (yield from _answered(judged, plan, scene, answer, claim))
     if claim is not None:  # an effect leaves a line before it can happen; a read is told once, when it has ended
         yield Emit(event.tool_call(judged, scene, "allow", judged.notes, "gate"))
-    return Entered(judged, plan, arguments, located, claim)
+    return Entered(judged, plan, arguments, located, claim, record.attempt if record else 1)
 
 
 def run_tool(entered: Entered) -> Generator[Step, Any, tuple[Reaction, Ran]]:
     """Run the tool, again if that is proven harmless. Returns its last reaction and how it ran."""
     plan, attempt, total = entered.plan, 0, 0.0
-    key = entered.claim.key if entered.claim else None
     delay = plan.retry.initial
     while True:
         attempt += 1
         located = dict(entered.located) if entered.located else None
-        reaction, seconds = yield Invoke(plan.contract, entered.arguments, located, plan.timeout, key, attempt)
+        reaction, seconds = yield Invoke(
+            plan.contract, entered.arguments, located, plan.timeout, entered.claim, entered.attempt
+        )
         total += seconds
         transient = plan.retry.retries > 0 and is_transient(plan.contract, reaction)
         if not transient or attempt > plan.retry.retries:
@@ -85,41 +87,75 @@ def leave(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> Gener
     return outcome
 
 
-def _claim(judged: Judged, plan: Plan, scene: Scene, scope: tuple[str, str]) -> Claim:
+def _admission(
+    judged: Judged, plan: Plan, scene: Scene, scope: tuple[str, str] | None
+) -> Generator[Step, Any, tuple[Request, Answer]]:
+    """Ask until there is an answer; a write that asks before it is repeated goes on to its next occurrence."""
+    occurrence = judged.call.occurrence
+    while True:
+        claim = _claim(judged, plan, scene, scope, occurrence) if scope is not None else None
+        asks = plan.asks or occurrence != judged.call.occurrence
+        request = _request(judged, plan, scene, claim, _question(judged, plan, scene, occurrence) if asks else None)
+        answer = yield from admitted(request)
+        question = request.approval
+        if answer.kind == "pending" and question is not None and scene.asks:
+            decided = yield Ask(msgspec.structs.replace(question, id=answer.approval or question.id))
+            if decided is not None:
+                answer = yield from admitted(request)
+        if answer.kind == "resolve":
+            answer = yield from _resolution(request, judged, plan, scene, answer)
+        if answer.kind != "replay" or plan.contract.on_duplicate != "ask":
+            return request, answer
+        occurrence += 1
+
+
+def _resolution(
+    request: Request, judged: Judged, plan: Plan, scene: Scene, answer: Answer
+) -> Generator[Step, Any, Answer]:
+    """Settle a doubt by asking the target. What it found is checked, recorded, and then answered by the ledger."""
+    contract, arguments = plan.contract, judged.arguments or {}
+    patience = contract.timeout or scene.snapshot.policy.execution.timeout
+    answer, found = yield from resolved(request, contract, arguments, answer, patience)
+    if found is None:
+        return answer
+    yield Settle((yield from found_effect(request, plan, arguments, found)), contract.name)
+    told: Answer = yield Admit(request)
+    return told
+
+
+def _claim(judged: Judged, plan: Plan, scene: Scene, scope: tuple[str, str], occurrence: int) -> Claim:
     contract = plan.contract
     return Claim(
-        key=ledger_key(scope, contract.name, identity_of(judged, contract), occurrence=judged.call.occurrence),
-        args_hash=judged.args_hash,
+        key=ledger_key(
+            scope, contract.name, identity_of(judged, contract), occurrence=occurrence, epoch=contract.key_epoch
+        ),
+        args_hash=effect_hash(judged, contract),
         claim_id=scene.ident,
         tool=contract.name,
         contract=contract.id,
         run_id=scene.run_id,
         now=scene.now,
         lease=plan.lease,
+        reruns=contract.on_ambiguous in ("downstream_key", "rerun_safe"),
+        resolves=contract.on_ambiguous == "lookup",
     )
 
 
-def _admitted(judged: Judged, plan: Plan, scene: Scene, claim: Claim | None) -> Generator[Step, Any, Answer]:
-    contract = plan.contract
-    approval = _question(judged, contract, scene) if plan.asks else None
+def _request(judged: Judged, plan: Plan, scene: Scene, claim: Claim | None, approval: Approval | None) -> Request:
+    contract, now = plan.contract, scene.now
     user = scene.principal.id if scene.principal else None
     taken = (
-        charges(plan.limits, judged.arguments or {}, tool=contract.name, run_id=scene.run_id, user=user, now=scene.now)
+        charges(plan.limits, judged.arguments or {}, tool=contract.name, run_id=scene.run_id, user=user, now=now)
         if plan.limits
         else ()
     )
-    request = Request(scene.run_id, contract.name, contract.effect, contract.sources, scene.now, claim, taken, approval)
-    answer: Answer = yield Admit(request)
-    if answer.kind == "pending" and approval is not None and scene.asks:
-        decided = yield Ask(msgspec.structs.replace(approval, id=answer.approval or approval.id))
-        if decided is not None:
-            answer = yield Admit(request)
-    return answer
+    return Request(scene.run_id, contract.name, contract.effect, contract.sources, now, claim, taken, approval)
 
 
-def _question(judged: Judged, contract: Contract, scene: Scene) -> Approval:
+def _question(judged: Judged, plan: Plan, scene: Scene, occurrence: int) -> Approval:
+    contract = plan.contract
     scope = scene.scope(contract) or ("run", scene.run_id)
-    mark = fingerprint(contract.id, scope, judged.args_hash, judged.call.occurrence)
+    mark = fingerprint(contract.id, scope, judged.args_hash, occurrence)
     return Approval(
         id=f"ap-{mark[:12]}",
         fingerprint=mark,
@@ -147,7 +183,9 @@ def _answered(
 ) -> Generator[Step, Any, Outcome]:
     """Turn an answer that does not start the tool into an outcome."""
     record, finding = answer.record, answer.finding
-    if answer.kind == "replay" and record is not None and claim is not None:
+    if answer.kind == "replay" and plan.contract.on_duplicate == "refuse":
+        finding = repeated_write(judged.tool)
+    elif answer.kind == "replay" and record is not None:
         yield Emit(event.tool_call(judged, scene, "replay", judged.notes, "ledger"))
         outcome = already_done(judged, record, plan)
         yield Emit(event.tool_result(judged, scene, outcome, 0.0, record.output))

@@ -91,6 +91,8 @@ _STOP_REASONS: dict[str, StopReason] = {
     "budget_exhausted": "budget_exhausted",
     "in_doubt": "in_doubt",
     "in_progress": "in_doubt",
+    "kill_switch": "kill_switch",
+    "repeated_write": "loop_detected",
     "latched": "invalid_tool_output",
     "failed_before": "tool_failure",
     "no_scope": "tool_failure",

@@ -42,6 +42,14 @@ class View(Protocol):
         ...
 
 
+class Meter(Protocol):
+    """Counts valid outputs; it only adds to a list, and what is counted is written elsewhere."""
+
+    def valid(self, tool: str, at: float, read: bool, /) -> None:
+        """Note an output that kept its contract: the tool, when its call began, and whether it only reads."""
+        ...
+
+
 class Scene(msgspec.Struct, frozen=True, gc=False):
     """Where and when a call plays.
 
@@ -57,6 +65,7 @@ class Scene(msgspec.Struct, frozen=True, gc=False):
         ident: an id unique to this call.
         last_good: valid read outputs of the recent past.
         asks: True if a callback can put questions to a person at once.
+        meter: counts outputs for the kill switch.
     """
 
     snapshot: Snapshot
@@ -70,6 +79,7 @@ class Scene(msgspec.Struct, frozen=True, gc=False):
     ident: str
     last_good: LastGood
     asks: bool
+    meter: Meter
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
@@ -228,9 +238,17 @@ def _monitored(judged: Judged) -> Judged:
 def identity_of(judged: Judged, contract: Contract) -> str:
     """Digest of the identity arguments: what makes two calls of a tool mean the same thing."""
     if contract.identity is None:
-        return judged.args_hash
+        return effect_hash(judged, contract)
     arguments = judged.arguments or {}
     return digest(canonical({name: arguments.get(name) for name in contract.identity}))
+
+
+def effect_hash(judged: Judged, contract: Contract) -> str:
+    """Digest of what makes two writes the same call: all arguments but the volatile ones."""
+    if not contract.volatile:
+        return judged.args_hash
+    arguments = judged.arguments or {}
+    return digest(canonical({name: value for name, value in arguments.items() if name not in contract.volatile}))
 
 
 def _signature(call: ToolCall) -> str:

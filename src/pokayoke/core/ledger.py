@@ -1,9 +1,9 @@
 """At most once: the key of an effect, the states of its record, and who may do what next.
 
 What enters is the record as it stands and what someone wants; what leaves is the record as it must
-stand and an answer. This function is the single source of truth: every store serves it, memory
-directly, databases by statements that say the same. What must never happen here: a second
-execution that is not proven safe, or a completed record that changes.
+stand and an answer. These functions are the single source of truth: every store calls them while
+nobody else can change the record. What must never happen here: a second execution that is not
+proven safe, or a completed record that changes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,9 @@ import msgspec
 
 from pokayoke.core.call import Finding
 from pokayoke.core.canonical import digest, dump
+from pokayoke.core.ledger_explain import conflict, failed_before, in_doubt, in_progress, lapsed
 
-CODES: dict[str, str] = {
-    "in_progress": "the same write is running in another call right now",
-    "conflict": "an equal key was used before with other arguments",
-    "in_doubt": "a write was started and nobody can know whether its effect happened",
-    "failed_before": "the same write failed for good before and is not tried again",
-    "no_scope": "a durable store needs a run, session or tenant id to tell repetitions apart",
-    "store_unavailable": "the ledger could not be reached, so the write was not started",
-}
-
-RecordState = Literal["executing", "completed", "failed_retriable", "failed_final", "in_doubt"]
+RecordState = Literal["executing", "resolving", "completed", "failed_retriable", "failed_final", "in_doubt"]
 Settling = Literal["completed", "failed_retriable", "failed_final", "in_doubt"]
 
 
@@ -37,15 +29,22 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         state: where it stands.
         attempt: number of executions started; the fencing token.
         claim_id: the call that owns the execution.
-        lease_until: wall-clock second until which the owner is believed to be at work.
+        lease_until: wall-clock second until which the owner (or the resolver) is believed to be at work.
         tool: the tool's name.
         contract: `name@version`.
         run_id: the run that claimed it.
         claimed_at: wall-clock second of the claim.
-        settled_at: wall-clock second of the settlement, or None.
+        owner: the process that executes: machine, boot, process space, pid and start time; "" if unknown.
+        epoch: how often a kill switch had flipped when it was claimed.
+        resolver: the call that asks the target whether the effect happened, or "".
+        dead_since: wall-clock second at which the owner was first seen dead, or None.
+        settled_at: wall-clock second of the settlement; None also for a completion whose output is still to come.
         output: the recorded output as JSON bytes, or None.
         output_ok: False if the effect happened but its output broke the contract.
         failure: what went wrong, in words for people.
+        reference: the target's own name of the effect, if known.
+        decided_by: the person who settled a doubt, or "".
+        compensates: key of the effect that this one undoes, or "".
     """
 
     key: str
@@ -58,14 +57,31 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     contract: str
     run_id: str
     claimed_at: float
+    owner: str = ""
+    epoch: int = 0
+    resolver: str = ""
+    dead_since: float | None = None
     settled_at: float | None = None
     output: bytes | None = None
     output_ok: bool = True
     failure: str = ""
+    reference: str = ""
+    decided_by: str = ""
+    compensates: str = ""
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
-    """The wish to execute a write. Fields as in `Record`; `now` is the wall-clock second."""
+    """The wish to execute a write. Fields that `Record` has mean the same.
+
+    Args:
+        now: wall-clock second.
+        lease: seconds the claim is believed to be alive.
+        max_attempts: executions that harmless failures may lead to.
+        reruns: True if a second execution does no harm (the target drops repeats, or running twice is once).
+        resolves: True if the target can be asked whether an effect happened.
+        dead: a claim id whose owner is proven dead, or "".
+        proceed: True if the caller is the resolver and has proof that nothing happened and nothing will.
+    """
 
     key: str
     args_hash: str
@@ -76,10 +92,21 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     now: float
     lease: float
     max_attempts: int = 3
+    owner: str = ""
+    reruns: bool = False
+    resolves: bool = False
+    dead: str = ""
+    proceed: bool = False
+    compensates: str = ""
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):
-    """What became of an execution. Fields as in `Record`."""
+    """What became of an execution. Fields that `Record` has mean the same.
+
+    Args:
+        now: wall-clock second.
+        early: True if the effect is recorded in its own transaction, before its output is known.
+    """
 
     key: str
     claim_id: str
@@ -88,20 +115,56 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
     output: bytes | None = None
     output_ok: bool = True
     failure: str = ""
+    reference: str = ""
+    dead_since: float | None = None
+    early: bool = False
+
+
+class Settled(msgspec.Struct, frozen=True, gc=False):
+    """What became of a report.
+
+    Args:
+        accepted: False if the claim was lost; the report is then kept as a late effect.
+        record: the record as it stands now, or None if there is none.
+    """
+
+    accepted: bool
+    record: Record | None = None
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """A person's word on an effect in doubt.
+
+    Args:
+        key: the ledger key.
+        happened: whether the effect took place.
+        by: who says so.
+        reason: how they know.
+        now: wall-clock second.
+        reference: the target's own name of the effect, if it happened.
+    """
+
+    key: str
+    happened: bool
+    by: str
+    reason: str
+    now: float
+    reference: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
     """What a claimant is told.
 
     Args:
-        kind: execute, replay (the recorded output answers), in_doubt, failed (for good), refuse or pending.
-        finding: why, unless the kind is execute.
+        kind: execute, resolve (ask the target first), replay (the recorded output answers), in_doubt, failed
+            (for good), refuse or pending.
+        finding: why, unless the kind is execute, resolve or replay.
         record: the record as it stands now, if there is one.
         retry_after: seconds after which asking again makes sense, if known.
         approval: id of the approval that is waited for, if any.
     """
 
-    kind: Literal["execute", "replay", "in_doubt", "failed", "refuse", "pending"]
+    kind: Literal["execute", "resolve", "replay", "in_doubt", "failed", "refuse", "pending"]
     finding: Finding | None = None
     record: Record | None = None
     retry_after: float | None = None
@@ -132,56 +195,161 @@ def ledger_key(
     return digest(dump(["pk1", *scope, effect_name, epoch, occurrence, identity]))
 
 
+def compensation_key(key: str) -> str:
+    """Return the key under which the undoing of an effect is itself an effect."""
+    return digest(dump(["pk1", key, "compensate"]))
+
+
 def claim(record: Record | None, wish: Claim) -> tuple[Record | None, Answer]:
     """Decide over a wish to execute. Returns the record to keep (None: unchanged) and the answer."""
     if record is None:
-        return _new(wish, 1), EXECUTE
+        return _execute(wish, 1)
     if record.args_hash != wish.args_hash:
-        return None, Answer("refuse", _conflict(record, wish), record)
+        return None, Answer("refuse", conflict(record.args_hash, wish.args_hash, wish.tool), record)
     if record.state == "completed":
-        return None, Answer("replay", None, record)
+        return _completed(record, wish)
     if record.state == "failed_final":
-        return None, Answer("failed", _failed_before(record), record)
+        return None, Answer("failed", failed_before(record.tool, record.failure), record)
     if record.state == "failed_retriable":
-        if record.attempt >= wish.max_attempts:
-            return None, Answer("failed", _failed_before(record), record)
-        return _new(wish, record.attempt + 1), EXECUTE
-    if record.state == "executing":
-        remaining = record.lease_until - wish.now
-        if remaining > 0:
-            return None, Answer("refuse", _in_progress(record), record, retry_after=remaining)
-        # A lapsed lease proves nothing about the effect: it only tells that nobody will report soon.
-        record = msgspec.structs.replace(record, state="in_doubt", failure="the caller never reported back")
-        return record, Answer("in_doubt", in_doubt(record), record)
-    return None, Answer("in_doubt", in_doubt(record), record)
+        if record.attempt >= wish.max_attempts and not record.decided_by:
+            return None, Answer("failed", failed_before(record.tool, record.failure), record)
+        return _execute(wish, record.attempt + 1)
+    if record.state == "in_doubt":
+        return _doubtful(record, wish, None)
+    return _busy(record, wish)
+
+
+def _completed(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
+    if record.settled_at is not None:
+        return None, Answer("replay", None, record)
+    # The effect committed in its own transaction; its output is on its way, unless its owner is gone.
+    if _alive(record, wish):
+        return None, _wait(record, wish)
+    record = msgspec.structs.replace(record, settled_at=wish.now)
+    return record, Answer("replay", None, record)
+
+
+def _busy(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
+    """Somebody executes or resolves, or did so until a moment ago."""
+    if wish.claim_id == record.claim_id and record.state == "executing":
+        # The same claim again: its answer was lost on the way, or its lease has to be renewed.
+        renewed = msgspec.structs.replace(record, lease_until=wish.now + wish.lease)
+        return renewed, Answer("execute", None, renewed)
+    if wish.claim_id == record.resolver:
+        if wish.proceed:
+            return _execute(wish, record.attempt + 1)
+        return None, Answer("resolve", None, record)
+    if _alive(record, wish):
+        return None, _wait(record, wish)
+    # A lapsed lease, or a dead owner, proves nothing about the effect: it only tells that nobody will report soon.
+    doubt = lapsed(record)
+    if wish.dead and wish.dead == record.claim_id and record.dead_since is None:
+        doubt = msgspec.structs.replace(doubt, dead_since=wish.now)
+    return _doubtful(doubt, wish, doubt)
+
+
+def _doubtful(record: Record, wish: Claim, changed: Record | None) -> tuple[Record | None, Answer]:
+    if wish.reruns:
+        return _execute(wish, record.attempt + 1)
+    if wish.resolves:
+        asked = msgspec.structs.replace(
+            record, state="resolving", resolver=wish.claim_id, lease_until=wish.now + wish.lease
+        )
+        return asked, Answer("resolve", None, asked)
+    return changed, Answer("in_doubt", in_doubt(record), record)
 
 
 def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None, bool]:
     """Decide over a report. Returns the record to keep (None: unchanged) and whether it was accepted.
 
-    Only the owner of the claim may report, only while the record is open, and a completed record
-    never changes. A refused report is a late effect: the caller records it as an event.
+    The owner of the claim may report as long as the record is open, the resolver as long as it
+    resolves; a completed record never changes, but for the output that its own transaction could
+    not know yet. A refused report is a late effect: the caller records it as an event.
     """
-    if record is None or record.claim_id != settlement.claim_id:
+    if record is None:
         return None, False
-    open_for = ("executing", "in_doubt") if settlement.state == "completed" else ("executing",)
+    own = record.claim_id == settlement.claim_id
+    if record.state == "completed" and record.settled_at is None and own:
+        # What its own transaction has committed stays; a report that it failed only says that there is no output.
+        if settlement.early:
+            return None, True
+        return _filled(record, settlement), settlement.state == "completed"
+    if own and settlement.state == "completed":
+        open_for: tuple[RecordState, ...] = ("executing", "resolving", "in_doubt")
+    elif own:
+        open_for = ("executing",)
+    elif record.resolver == settlement.claim_id:
+        open_for = ("resolving",)
+    else:
+        return None, False
     if record.state not in open_for:
-        return None, record.state == settlement.state
-    return (
-        msgspec.structs.replace(
-            record,
-            state=settlement.state,
-            settled_at=settlement.now,
-            output=settlement.output,
-            output_ok=settlement.output_ok,
-            failure=settlement.failure,
-        ),
-        True,
+        return None, own and record.state == settlement.state
+    return _settled(record, settlement), True
+
+
+def _settled(record: Record, settlement: Settlement) -> Record:
+    return msgspec.structs.replace(
+        record,
+        state=settlement.state,
+        settled_at=None if settlement.early else settlement.now,
+        output=settlement.output,
+        output_ok=settlement.output_ok,
+        failure=settlement.failure,
+        reference=settlement.reference or record.reference,
+        dead_since=record.dead_since if record.dead_since is not None else settlement.dead_since,
+        resolver="",
     )
 
 
-def _new(wish: Claim, attempt: int) -> Record:
-    return Record(
+def _filled(record: Record, settlement: Settlement) -> Record:
+    if settlement.state != "completed":
+        return msgspec.structs.replace(record, settled_at=settlement.now)
+    return msgspec.structs.replace(
+        record,
+        settled_at=settlement.now,
+        output=settlement.output,
+        output_ok=settlement.output_ok,
+        failure=settlement.failure,
+        reference=settlement.reference or record.reference,
+    )
+
+
+def decide(record: Record, decision: Decision) -> Record | None:
+    """Settle a doubt by a person's word. Returns the record to keep, or None if there is no doubt to settle.
+
+    An execution whose lease has lapsed is as good as in doubt. A person who says that nothing
+    happened allows one more attempt, whatever came before; a late report of the old one is refused.
+    """
+    if record.state in ("executing", "resolving") and decision.now >= record.lease_until:
+        record = lapsed(record)
+    if record.state != "in_doubt":
+        return None
+    return msgspec.structs.replace(
+        record,
+        state="completed" if decision.happened else "failed_retriable",
+        settled_at=decision.now,
+        reference=decision.reference,
+        failure="" if decision.happened else f"a person said that it did not happen: {decision.reason}",
+        decided_by=decision.by,
+        resolver="",
+    )
+
+
+def _alive(record: Record, wish: Claim) -> bool:
+    """Whether somebody may still report: time says so and no proof of death contradicts.
+
+    Proof about the executor says nothing about a resolver, which is another process.
+    """
+    dead = bool(wish.dead) and wish.dead == record.claim_id and record.state != "resolving"
+    return record.lease_until > wish.now and not dead
+
+
+def _wait(record: Record, wish: Claim) -> Answer:
+    return Answer("refuse", in_progress(record.tool), record, retry_after=record.lease_until - wish.now)
+
+
+def _execute(wish: Claim, attempt: int) -> tuple[Record, Answer]:
+    record = Record(
         key=wish.key,
         args_hash=wish.args_hash,
         state="executing",
@@ -192,71 +360,7 @@ def _new(wish: Claim, attempt: int) -> Record:
         contract=wish.contract,
         run_id=wish.run_id,
         claimed_at=wish.now,
+        owner=wish.owner,
+        compensates=wish.compensates,
     )
-
-
-def _conflict(record: Record, wish: Claim) -> Finding:
-    return Finding(
-        code="conflict",
-        message=(
-            f"{wish.tool} was called before with the same identity but other arguments "
-            f"(recorded {record.args_hash[:12]}, now {wish.args_hash[:12]})"
-        ),
-        hint=(
-            f"{wish.tool} was already called with the same identifying arguments but different details. "
-            "Nothing was executed. Use the earlier result, or ask the user which one is meant."
-        ),
-        data={"recorded": record.args_hash, "now": wish.args_hash},
-    )
-
-
-def _in_progress(record: Record) -> Finding:
-    return Finding(
-        code="in_progress",
-        blame="host",
-        message=f"{record.tool} is running with these arguments in another call",
-        hint=f"The same call of {record.tool} is still running. Do not send it again now.",
-    )
-
-
-def in_doubt(record: Record) -> Finding:
-    """The finding for an effect nobody can know of."""
-    return Finding(
-        code="in_doubt",
-        blame="host",
-        message=f"{record.tool} was started and it is not known whether it took effect ({record.failure})",
-        hint=(
-            f"It is not known whether {record.tool} took effect. Do not send it again. "
-            "Read the current state if a tool allows it, and tell the user that this has to be checked."
-        ),
-        data={"key": record.key, "attempt": record.attempt},
-    )
-
-
-def _failed_before(record: Record) -> Finding:
-    return Finding(
-        code="failed_before",
-        blame="tool",
-        message=f"{record.tool} failed for good with these arguments: {record.failure}",
-        hint=f"{record.tool} already failed with these arguments and is not tried again. Tell the user.",
-    )
-
-
-def no_scope(tool: str) -> Finding:
-    """The finding for a write that a durable ledger could not tell from another run's."""
-    return Finding(
-        code="no_scope",
-        blame="host",
-        message=f"{tool} is a write on a durable store, but the run was opened without a run, session or tenant id",
-        hint="This write could not be started because of a set-up problem. Tell the user; do not retry.",
-    )
-
-
-def store_unavailable(tool: str, reason: str) -> Finding:
-    """The finding for a write whose ledger cannot be reached: not started, so nothing happened."""
-    return Finding(
-        code="store_unavailable",
-        blame="host",
-        message=f"{tool} was not started: the ledger cannot be reached ({reason})",
-        hint="This write was not started because of a technical problem. You may try once more later.",
-    )
+    return record, Answer("execute", None, record)

@@ -14,6 +14,7 @@ CALL_KINDS = frozenset({"function_call", "custom_tool_call", "tool_use"})
 """Types of items and blocks that ask for a tool."""
 RESULT_KINDS = frozenset({"function_call_output", "custom_tool_call_output", "tool_result"})
 """Types of items and blocks that answer such a call."""
+_OUTPUT_KINDS = RESULT_KINDS - {"tool_result"}
 
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool", "developer": "system", "model": "assistant"}
 _KNOWN_ROLES = frozenset({"system", "user", "assistant", "tool"})
@@ -32,12 +33,20 @@ class Answered(NamedTuple):
 
     id: str | None
     failed: bool
+    content: Any = None
 
 
 def field(thing: Any, name: str) -> Any:
-    """Return a field of a dict or object; None where there is none."""
+    """Return a field of a dict or object; None where there is none.
+
+    A message that LangChain dumped keeps its fields one level deeper, under `data`.
+    """
     if isinstance(thing, Mapping):
-        return cast("Mapping[str, Any]", thing).get(name)
+        fields = cast("Mapping[str, Any]", thing)
+        found = fields.get(name)
+        if found is None and "data" in fields and isinstance(fields["data"], Mapping):
+            return cast("Mapping[str, Any]", fields["data"]).get(name)
+        return found
     return getattr(thing, name, None)
 
 
@@ -74,7 +83,8 @@ def text_of(message: Any) -> str:
 
 def calls_in(message: Any) -> list[Asked]:
     """Return the tool calls a message makes, in order, each once."""
-    found = [_asked(call, field(call, "function") or call) for call in items(field(message, "tool_calls"))]
+    written = items(field(message, "tool_calls"))
+    found = [_asked(call, field(call, "function") or field(call, "custom") or call) for call in written]
     if found:
         return found  # LangChain repeats them as blocks
     if field(message, "type") in CALL_KINDS:
@@ -116,4 +126,5 @@ def _asked(outer: Any, inner: Any) -> Asked:
 
 def _answered(thing: Any) -> Answered:
     failed = field(thing, "is_error") is True or field(thing, "status") == "error"
-    return Answered(_first_text(thing, "tool_call_id", "tool_use_id", "call_id"), failed)
+    content = field(thing, "output") if field(thing, "type") in _OUTPUT_KINDS else field(thing, "content")
+    return Answered(_first_text(thing, "tool_call_id", "tool_use_id", "call_id"), failed, content)

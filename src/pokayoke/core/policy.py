@@ -70,6 +70,8 @@ class SafeModePolicy(_Options, frozen=True, kw_only=True):
 
     on_invalid_output: Literal["skip_writes", "fail_closed", "human_review"] = "skip_writes"
     """`skip_writes`: reads go on, writes wait; `fail_closed`: the run stops; `human_review`: a person is asked."""
+    kill_switch: bool = True
+    """Trip a tool's kill switch when its outputs become unusable: then writes wait in every run."""
     last_known_good_seconds: Annotated[float, Meta(ge=0.0)] = 900.0
     """Oldest valid read output that may stand in, in seconds; 0 switches it off."""
 

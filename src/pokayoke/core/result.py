@@ -13,16 +13,19 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core import event
-from pokayoke.core.admission import Approval
+from pokayoke.core.admission import Approval, Request
 from pokayoke.core.call import Finding, Happened, Outcome, Status
 from pokayoke.core.canonical import digest, dump
+from pokayoke.core.failure import explain
 from pokayoke.core.judge import Judged, Scene, identity_of
 from pokayoke.core.lastgood import degraded_value, may_keep
-from pokayoke.core.ledger import Claim, Settlement, Settling
-from pokayoke.core.outcome import trust_of
+from pokayoke.core.ledger import Claim, Record, Settlement, Settling
+from pokayoke.core.ledger_explain import in_doubt
+from pokayoke.core.outcome import already_done, trust_of
 from pokayoke.core.output import Checked, check_output
 from pokayoke.core.plan import Plan
 from pokayoke.core.present import present, preview, refusal_text
+from pokayoke.core.resolve import Found
 from pokayoke.core.state import RunState, Taint, latch, unlatch, worsen
 from pokayoke.core.steps import (
     Compute,
@@ -30,6 +33,7 @@ from pokayoke.core.steps import (
     Keep,
     Mark,
     NotStarted,
+    Observe,
     Raised,
     Reaction,
     Returned,
@@ -37,16 +41,12 @@ from pokayoke.core.steps import (
     Step,
     TimedOut,
 )
-from pokayoke.errors import ToolError
+from pokayoke.core.switch import Seen
 
 CODES: dict[str, str] = {
-    "tool_failed": "the tool raised an exception",
-    "tool_timeout": "the tool did not answer before its deadline",
-    "not_started": "the host could not start the tool; nothing happened",
     "tool_error": "the tool itself reports that it failed",
     "no_output_contract": "nothing is promised about this tool's output, so it is unchecked",
     "invariant_cut": "checking the output did not finish in time",
-    "not_recorded": "the effect happened, but the ledger could not record it",
 }
 
 _UNCHECKED = Finding(
@@ -65,6 +65,7 @@ class Entered(msgspec.Struct, frozen=True, gc=False):
         arguments: what the tool receives.
         located: path arguments resolved inside their roots.
         claim: the ledger claim of a write, or None.
+        attempt: the ledger's number of this execution; 1 for a read.
     """
 
     judged: Judged
@@ -72,6 +73,7 @@ class Entered(msgspec.Struct, frozen=True, gc=False):
     arguments: dict[str, Any]
     located: Mapping[str, Any] | None
     claim: Claim | None
+    attempt: int = 1
 
 
 class Ran(msgspec.Struct, frozen=True, gc=False):
@@ -86,7 +88,7 @@ def concluded(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> G
     """Turn a reaction into the outcome."""
     if not isinstance(reaction, Returned):
         return (yield from _broken(entered, scene, reaction, ran))
-    checked = yield from _check(entered, reaction.value)
+    checked = yield from _check(entered.plan, entered.arguments, reaction.value)
     if checked.failure is not None:
         return (yield from _declared_failure(entered, scene, checked, ran))
     if checked.findings and scene.snapshot.policy.mode == "enforce":
@@ -94,13 +96,28 @@ def concluded(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> G
     return (yield from _valid(entered, scene, checked, ran))
 
 
-def _check(entered: Entered, value: Any) -> Generator[Step, Any, Checked]:
-    plan = entered.plan
+def found_effect(
+    request: Request, plan: Plan, arguments: dict[str, Any], found: Found
+) -> Generator[Step, Any, Settlement]:
+    """What the ledger has to keep of an effect that a lookup has found: its output is checked like any other."""
+    claim = request.claim
+    assert claim is not None, "only a claimed write is looked up"
+    done = Settlement(claim.key, claim.claim_id, "completed", request.now, reference=found.reference)
+    if found.output is msgspec.UNSET:
+        return done
+    checked = yield from _check(plan, arguments, found.output)
+    if checked.findings or checked.failure is not None:
+        reason = event.reason_of(checked.findings[0]) if checked.findings else "the target reports a failure"
+        return msgspec.structs.replace(done, output_ok=False, failure=reason)
+    return msgspec.structs.replace(done, output=None if plan.contract.secret else _bytes(checked))
+
+
+def _check(plan: Plan, arguments: dict[str, Any], value: Any) -> Generator[Step, Any, Checked]:
     contract = plan.contract
     if not contract.output_hooks:
-        return check_output(value, contract, arguments=entered.arguments, policy=plan.output)
+        return check_output(value, contract, arguments=arguments, policy=plan.output)
     reaction: Reaction = yield Compute(
-        lambda: check_output(value, contract, arguments=entered.arguments, policy=plan.output), plan.timeout
+        lambda: check_output(value, contract, arguments=arguments, policy=plan.output), plan.timeout
     )
     if isinstance(reaction, Returned):
         return cast("Checked", reaction.value)
@@ -112,10 +129,13 @@ def _check(entered: Entered, value: Any) -> Generator[Step, Any, Checked]:
 def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome]:
     judged, contract = entered.judged, entered.plan.contract
     stored = checked.canonical
+    scene.meter.valid(contract.name, scene.now, contract.effect == "read")
     if entered.claim is not None:
         lost = yield from _settle(entered, scene, "completed", output=None if contract.secret else _bytes(checked))
+        if isinstance(lost, Record):
+            return (yield from _overtaken(entered, scene, lost, ran))
         if lost is not None:
-            return (yield from _unrecorded(entered, scene, lost, ran))
+            return (yield from _unrecorded(entered, scene, lost, checked, ran))
     elif stored is not None and may_keep(contract, checked):
         scene.last_good.put(_whose(scene), contract.id, judged.args_hash, stored, now=scene.now)
     if scene.view.state.taints and not checked.findings:
@@ -171,6 +191,7 @@ def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Gene
     stops = policy.on_invalid_output == "fail_closed"
     review = _review(entered, scene, reason) if policy.on_invalid_output == "human_review" else None
     before, after = yield Mark(lambda state: _tainted(state, taint, stops=stops), review)
+    yield Observe(Seen(contract.name, valid=False, at=scene.now, read=contract.effect == "read"))
     value, findings = None, checked.findings
     if contract.effect == "read" and not stops:
         age, value = scene.last_good.get(
@@ -241,7 +262,9 @@ def _broken(
     harmless = isinstance(reaction, NotStarted) or (
         isinstance(reaction, Raised) and isinstance(reaction.error, contract.no_effect_errors)
     )
-    finding = _explain(entered, reaction, harmless=harmless, exhausted=ran.exhausted)
+    finding = explain(
+        reaction, contract.name, doubtful=entered.claim is not None and not harmless, exhausted=ran.exhausted
+    )
     status: Status = "failed"
     effect: Happened = "none"
     if entered.claim is not None:
@@ -254,41 +277,6 @@ def _broken(
     outcome = _bad(entered, ran, status=status, findings=(finding,), effect=effect, text=text)
     yield Emit(event.tool_result(entered.judged, scene, outcome, ran.seconds, None))
     return outcome
-
-
-def _explain(entered: Entered, reaction: Raised | TimedOut | NotStarted, *, harmless: bool, exhausted: bool) -> Finding:
-    name = entered.plan.contract.name
-    doubtful = entered.claim is not None and not harmless
-    advice = (
-        "It is not known whether it took effect. Do not send it again; read the current state and tell the user."
-        if doubtful
-        else "Nothing was changed. Try other arguments or another tool, or tell the user."
-    )
-    if isinstance(reaction, TimedOut):
-        what = f"{name} did not answer within {reaction.seconds:g} s"
-        return Finding(code="tool_timeout", blame="tool", message=what, hint=f"{what}. {advice}")
-    if isinstance(reaction, NotStarted):
-        what = f"{name} could not be started"
-        return Finding(code="not_started", blame="host", message=f"{what}: {reaction.reason}", hint=f"{what}. {advice}")
-    error = reaction.error
-    said = _words_of(error)
-    told = f": {said}" if isinstance(error, ToolError) else f" ({type(error).__name__})"
-    again = " after several tries" if exhausted else ""
-    return Finding(
-        code="tool_failed",
-        blame="tool",
-        message=f"{name} raised {type(error).__name__}: {said}",
-        hint=f"{name} failed{again}{told[:300]}. {advice}",
-        data={"reason": type(error).__name__},
-    )
-
-
-def _words_of(error: BaseException) -> str:
-    """The first words of an exception; one that cannot tell its own text must not end the call."""
-    try:
-        return str(error)[:300]
-    except Exception:  # noqa: BLE001 - the tool's own code
-        return "(without a readable text)"
 
 
 def _bad(
@@ -321,32 +309,38 @@ def _settle(
     output: bytes | None = None,
     output_ok: bool = True,
     failure: str = "",
-) -> Generator[Step, Any, Finding | None]:
+) -> Generator[Step, Any, Finding | Record | None]:
     claim = entered.claim
     assert claim is not None, "only a claimed write is settled"
-    lost: Finding | None = yield Settle(
+    lost: Finding | Record | None = yield Settle(
         Settlement(claim.key, claim.claim_id, state, scene.now, output, output_ok=output_ok, failure=failure),
         claim.tool,
     )
     return lost
 
 
-def _unrecorded(entered: Entered, scene: Scene, lost: Finding, ran: Ran) -> Generator[Step, Any, Outcome]:
-    """The write succeeded and the ledger could not say so: an honest doubt, not a success."""
-    text = refusal_text((lost,), tool=entered.plan.contract.name)
-    outcome = _bad(entered, ran, status="in_doubt", findings=(lost,), effect="done", text=text)
+def _overtaken(entered: Entered, scene: Scene, record: Record, ran: Ran) -> Generator[Step, Any, Outcome]:
+    """The claim was lost meanwhile: the ledger answers, not this execution, so that all callers hear the same."""
+    yield Emit(event.late_effect(entered.judged, scene, record))
+    if record.state == "completed":
+        outcome = already_done(entered.judged, record, entered.plan)
+    else:
+        finding = in_doubt(record)
+        text = refusal_text((finding,), tool=record.tool)
+        outcome = _bad(entered, ran, status="in_doubt", findings=(finding,), effect="unknown", text=text)
     yield Emit(event.tool_result(entered.judged, scene, outcome, ran.seconds, None))
     return outcome
 
 
-def not_recorded(tool: str, reason: str) -> Finding:
-    """The finding for a completion that the ledger did not take."""
-    return Finding(
-        code="not_recorded",
-        blame="host",
-        message=f"{tool} took effect, but the ledger did not record it: {reason}",
-        hint=f"{tool} took effect, but this could not be recorded. Do not send it again; tell the user.",
-    )
+def _unrecorded(
+    entered: Entered, scene: Scene, lost: Finding, checked: Checked, ran: Ran
+) -> Generator[Step, Any, Outcome]:
+    """The write succeeded and the ledger could not say so: an honest doubt, not a success. The host gets the value."""
+    text = refusal_text((lost,), tool=entered.plan.contract.name)
+    outcome = _bad(entered, ran, status="in_doubt", findings=(lost,), effect="done", text=text)
+    outcome = msgspec.structs.replace(outcome, value=checked.value)
+    yield Emit(event.tool_result(entered.judged, scene, outcome, ran.seconds, None))
+    return outcome
 
 
 def _tainted(state: RunState, taint: Taint, *, stops: bool) -> RunState:

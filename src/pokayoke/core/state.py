@@ -57,6 +57,7 @@ class RunState(msgspec.Struct, frozen=True):
         calls: tool calls so far.
         tokens: tokens so far.
         started: wall-clock time of the run's first opening, seconds since the epoch.
+        version: number of changes so far; of two copies, the higher one is the later.
     """
 
     run_id: str
@@ -69,6 +70,7 @@ class RunState(msgspec.Struct, frozen=True):
     calls: int = 0
     tokens: int = 0
     started: float = 0.0
+    version: int = 0
 
     @property
     def effective_mode(self) -> Mode:

@@ -9,8 +9,9 @@ import msgspec
 
 from pokayoke.core.admission import Approval, Request
 from pokayoke.core.contract import Contract
-from pokayoke.core.ledger import Settlement
+from pokayoke.core.ledger import Claim, Settlement
 from pokayoke.core.state import RunState
+from pokayoke.core.switch import Seen
 
 
 class Compute(msgspec.Struct, frozen=True, gc=False):
@@ -46,14 +47,41 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
 
 
 class Invoke(msgspec.Struct, frozen=True, gc=False):
-    """Run the tool once. Answered with a pair: `Returned`, `Raised` or `TimedOut`, and the seconds it took."""
+    """Run the tool once. Answered with a pair: `Returned`, `Raised` or `TimedOut`, and the seconds it took.
+
+    `attempt` is the ledger's number of this execution, the fencing token; 1 for a read.
+    """
 
     contract: Contract
     arguments: dict[str, Any]
     located: dict[str, Any] | None
     timeout: float | None
-    key: str | None
+    claim: Claim | None
     attempt: int
+
+
+class Look(msgspec.Struct, frozen=True, gc=False):
+    """Ask the target whether an effect happened. Answered with `Returned`, `Raised` or `TimedOut`."""
+
+    contract: Contract
+    key: str
+    arguments: dict[str, Any]
+    timeout: float
+
+
+class Gone(msgspec.Struct, frozen=True, gc=False):
+    """Ask whether the process that owns a claim is dead.
+
+    Answered with the wall-clock second at which it was seen to be, or None if that is not proven.
+    """
+
+    owner: str
+
+
+class Observe(msgspec.Struct, frozen=True, gc=False):
+    """Count an output for the kill switch. Nothing is answered."""
+
+    seen: Seen
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):
@@ -64,7 +92,10 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
 
 
 class Settle(msgspec.Struct, frozen=True, gc=False):
-    """Report what became of a claimed write. Answered with None or a Finding (not recorded)."""
+    """Report what became of a claimed write.
+
+    Answered with None, with a `Record` (the claim was lost; this is what holds), or a Finding (not recorded).
+    """
 
     settlement: Settlement
     tool: str
@@ -93,7 +124,7 @@ class Emit(msgspec.Struct, frozen=True, gc=False):
     event: dict[str, Any]
 
 
-Step = Compute | Locate | Admit | Ask | Invoke | Wait | Settle | Mark | Keep | Emit
+Step = Compute | Locate | Admit | Ask | Look | Gone | Invoke | Wait | Settle | Mark | Observe | Keep | Emit
 
 
 class Returned(msgspec.Struct, frozen=True, gc=False):

@@ -13,16 +13,18 @@ _TRANSIENT_STATUS = frozenset((408, 425, 429, 502, 503, 504))
 def is_transient(contract: Contract, reaction: Reaction) -> bool:
     """True if the same call may be made again without being a second effect.
 
-    A read may always be repeated after a connection error or a status that says "later". Anything
-    else has to raise an exception that its contract declares to have had no effect. A deadline that
-    passed is not repeated: a tool that hangs would hang again, with one more worker lost.
+    A read may always be repeated after a connection error or a status that says "later"; a write whose
+    target drops repeats, after a connection error. Anything else has to raise an exception that its
+    contract declares to have had no effect. A deadline that passed is not repeated: a tool that hangs
+    would hang again, with one more worker lost.
     """
     reads = contract.effect == "read"
+    repeatable = reads or contract.on_ambiguous in ("downstream_key", "rerun_safe")
     if isinstance(reaction, Raised):
         if isinstance(reaction.error, contract.no_effect_errors):
             return not contract.transient_errors or isinstance(reaction.error, contract.transient_errors)
         kinds = contract.transient_errors or (ConnectionError, TimeoutError)
-        return reads and isinstance(reaction.error, kinds)
+        return repeatable and isinstance(reaction.error, kinds)
     if isinstance(reaction, Returned) and reads and type(reaction.value) is not str:
         try:
             wire = as_wire(reaction.value)

@@ -12,10 +12,27 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from pokayoke.core.call import Finding
-from pokayoke.core.ledger import Answer, store_unavailable
-from pokayoke.core.steps import Admit, Ask, Compute, Invoke, Raised, Reaction, Returned, Settle, Step, TimedOut, Wait
+from pokayoke.core.contract_rules import is_async
+from pokayoke.core.ledger import Answer, Record
+from pokayoke.core.ledger_explain import store_unavailable
+from pokayoke.core.steps import (
+    Admit,
+    Ask,
+    Compute,
+    Invoke,
+    Look,
+    Mark,
+    Observe,
+    Raised,
+    Reaction,
+    Returned,
+    Settle,
+    Step,
+    TimedOut,
+    Wait,
+)
 from pokayoke.errors import UsageError
-from pokayoke.runtime.driver import PERFORM, World, spread, unfinished
+from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, spread, unfinished, unheard
 from pokayoke.runtime.workers import Late, react
 
 T = TypeVar("T")
@@ -37,6 +54,7 @@ class AsyncWorld(World):
         request = step.request
         if (answer := self._admitted_here(request)) is not None:
             return answer
+        request = self._stamped(request)
         try:
             return self._claimed(request, await self._guard.store.aadmit(request))
         except Exception as error:  # noqa: BLE001 - as in `admit`
@@ -71,14 +89,36 @@ class AsyncWorld(World):
         """`wait` without blocking the event loop."""
         await self._guard.clock.asleep(spread(step))
 
-    async def asettle(self, step: Settle) -> Finding | None:
+    async def asettle(self, step: Settle) -> Finding | Record | None:
         """`settle`, shielded: a cancelled caller must not leave a finished effect unrecorded."""
-        settlement = msgspec.structs.replace(step.settlement, now=self._guard.clock.now())
-        try:
-            accepted = await asyncio.shield(asyncio.ensure_future(self._guard.store.asettle(settlement)))
-        except Exception as error:  # noqa: BLE001 - as in `settle`
-            return self._settled(step, type(error).__name__)
-        return self._settled(step, None if accepted else "another caller owns the claim")
+        return await asyncio.shield(asyncio.ensure_future(self._reported(step)))
+
+    async def _reported(self, step: Settle) -> Finding | Record | None:
+        for pause in (*SETTLE_AGAIN, None):
+            settlement = msgspec.structs.replace(step.settlement, now=self._guard.clock.now())
+            try:
+                return self._settled(step, await self._guard.store.asettle(settlement))
+            except Exception as error:  # noqa: BLE001 - as in `settle`
+                if pause is None:
+                    return self._unsettled(step, type(error).__name__)
+            await self._guard.clock.asleep(pause)
+        raise AssertionError("the last round returns")
+
+    async def alook(self, step: Look) -> Reaction:
+        """`look` without blocking the event loop."""
+        lookup = step.contract.lookup
+        assert lookup is not None, "a contract with a lookup has one"
+        if is_async(lookup):
+            return await awaited(lambda: lookup(step.key, step.arguments), step.timeout, unheard)
+        return await self._in_worker(lambda: lookup(step.key, step.arguments), step.timeout, None)
+
+    async def amark(self, step: Mark) -> Any:
+        """`mark` without blocking the event loop."""
+        return await self._run.progress.achange(step.change, step.review)
+
+    async def aobserve(self, step: Observe) -> None:
+        """`observe` without blocking the event loop."""
+        await self._guard.switchboard.areport(step.seen)
 
     async def _in_worker(self, function: Callable[[], Any], limit: float, late: Late | None) -> Reaction:
         loop = asyncio.get_running_loop()
@@ -113,6 +153,9 @@ _AWAIT: dict[type, Callable[[AsyncWorld, Any], Awaitable[Any]]] = {
     Invoke: AsyncWorld.ainvoke,
     Wait: AsyncWorld.await_,
     Settle: AsyncWorld.asettle,
+    Look: AsyncWorld.alook,
+    Mark: AsyncWorld.amark,
+    Observe: AsyncWorld.aobserve,
 }
 
 

@@ -16,18 +16,23 @@ import msgspec
 
 from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding
-from pokayoke.core.ledger import Answer, store_unavailable
-from pokayoke.core.result import not_recorded
+from pokayoke.core.contract_rules import is_async
+from pokayoke.core.failure import not_recorded
+from pokayoke.core.ledger import Answer, Claim, Record, Settled
+from pokayoke.core.ledger_explain import store_unavailable
 from pokayoke.core.steps import (
     Admit,
     Ask,
     Compute,
     Emit,
+    Gone,
     Invoke,
     Keep,
     Locate,
+    Look,
     Mark,
     NotStarted,
+    Observe,
     Reaction,
     Returned,
     Settle,
@@ -35,8 +40,10 @@ from pokayoke.core.steps import (
     Wait,
 )
 from pokayoke.errors import UsageError
+from pokayoke.runtime.effect import Effect, within
 from pokayoke.runtime.handover import handed_over
 from pokayoke.runtime.locate import locate
+from pokayoke.runtime.owner import is_dead, owner
 from pokayoke.runtime.workers import Late, react
 
 if TYPE_CHECKING:
@@ -44,6 +51,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CANCEL_GRACE = 0.5
+SETTLE_AGAIN = (0.05, 0.2, 0.5)
+"""Seconds between the attempts to report an effect that has happened."""
 Continuation = Callable[[dict[str, Any]], Any]
 
 
@@ -69,10 +78,6 @@ class World:
         """Resolve path arguments."""
         return locate(step.contract, step.arguments)
 
-    def mark(self, step: Mark) -> Any:
-        """Change the run's state."""
-        return self._run.progress.change(step.change, step.review)
-
     def keep(self, step: Keep) -> str:
         """Keep a large text aside."""
         return self._run.progress.keep(step.text)
@@ -81,7 +86,19 @@ class World:
         """Write a trace event."""
         self._run.emit(step.event)
 
+    def gone(self, step: Gone) -> float | None:
+        """Look whether a process is proven dead."""
+        return self._guard.clock.now() if is_dead(step.owner) else None
+
     # -- steps that may wait: synchronous ------------------------------------------------------
+
+    def mark(self, step: Mark) -> Any:
+        """Change the run's state."""
+        return self._run.progress.change(step.change, step.review)
+
+    def observe(self, step: Observe) -> None:
+        """Count an output that must not be used."""
+        self._guard.switchboard.report(step.seen)
 
     def compute(self, step: Compute) -> Reaction:
         """Run a pure function that calls users' code."""
@@ -94,6 +111,7 @@ class World:
         request = step.request
         if (answer := self._admitted_here(request)) is not None:
             return answer
+        request = self._stamped(request)
         try:
             return self._claimed(request, self._guard.store.admit(request))
         except Exception as error:  # noqa: BLE001 - a store may raise anything; the write is then refused
@@ -102,6 +120,14 @@ class World:
     def ask(self, step: Ask) -> bool | None:
         """Put a question to the callback."""
         return self._run.ask(step.approval)
+
+    def look(self, step: Look) -> Reaction:
+        """Ask the target, in a worker: a lookup that hangs is given up."""
+        lookup = step.contract.lookup
+        assert lookup is not None, "a contract with a lookup has one"
+        if is_async(lookup):
+            return self._awaited_apart(lambda: lookup(step.key, step.arguments), step.timeout, unheard)
+        return self._guard.workers.run(lambda: lookup(step.key, step.arguments), step.timeout)
 
     def invoke(self, step: Invoke) -> tuple[Reaction, float]:
         """Run the tool in this thread, or in a worker if it declares a deadline."""
@@ -130,23 +156,47 @@ class World:
         """Sleep before a retry."""
         self._guard.clock.sleep(spread(step))
 
-    def settle(self, step: Settle) -> Finding | None:
-        """Report to the ledger."""
-        try:
-            accepted = self._guard.store.settle(msgspec.structs.replace(step.settlement, now=self._guard.clock.now()))
-        except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect stays in doubt
-            return self._settled(step, type(error).__name__)
-        return self._settled(step, None if accepted else "another caller owns the claim")
+    def settle(self, step: Settle) -> Finding | Record | None:
+        """Report to the ledger, again if it cannot be reached: a report is recognised if it came through."""
+        for pause in (*SETTLE_AGAIN, None):
+            settlement = msgspec.structs.replace(step.settlement, now=self._guard.clock.now())
+            try:
+                return self._settled(step, self._guard.store.settle(settlement))
+            except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect stays in doubt
+                if pause is None:
+                    return self._unsettled(step, type(error).__name__)
+            self._guard.clock.sleep(pause)
+        raise AssertionError("the last round returns")
 
     # -- parts -----------------------------------------------------------------------------------
 
     def _function(self, step: Invoke) -> Callable[[], Any]:
-        arguments = handed_over(step.contract, step.arguments, step.located, step.key)
+        arguments = handed_over(step.contract, step.arguments, step.located, step.claim.key if step.claim else None)
         if self._invoke is not None:
             continuation = self._invoke
-            return lambda: continuation(arguments)
-        handler = self._run.handler(step.contract)
-        return lambda: handler(**arguments)
+            function: Callable[[], Any] = lambda: continuation(arguments)  # noqa: E731 - as below
+        else:
+            handler = self._run.handler(step.contract)
+            function = lambda: handler(**arguments)  # noqa: E731 - a closure with nothing to say
+        if step.claim is None:
+            return function
+        effect = self._effect(step, step.claim)
+        return lambda: within(effect, function)
+
+    def _effect(self, step: Invoke, claim: Claim) -> Effect:
+        deadline = None if step.timeout is None else time.monotonic() + step.timeout
+        guard = self._guard
+        return Effect(
+            claim.key, step.attempt, deadline, claim_id=claim.claim_id, store=guard.store, now=guard.clock.now
+        )
+
+    def _stamped(self, request: Request) -> Request:
+        """The request with the time at which it is asked, which may be long after the call began, and by whom."""
+        now = self._guard.clock.now()
+        claim = request.claim
+        if claim is not None:
+            claim = msgspec.structs.replace(claim, now=now, owner=owner())
+        return msgspec.structs.replace(request, now=now, claim=claim)
 
     def _not_startable(self, error: UsageError) -> tuple[Reaction, float]:
         """Let the claim be settled as "nothing happened" first; the caller's mistake is raised after that."""
@@ -158,20 +208,22 @@ class World:
 
         The worker's own limit is a little longer: it only matters if the tool ignores its cancellation.
         """
+        limit = step.timeout or self._guard.snapshot.policy.execution.timeout
+        return self._awaited_apart(function, limit, self._late(step))
+
+    def _awaited_apart(self, function: Callable[[], Any], limit: float, late: Late) -> Reaction:
         import asyncio  # noqa: PLC0415 - 20 ms of import, for those whose tools are asynchronous
 
         from pokayoke.runtime.adriver import awaited  # noqa: PLC0415 - as above
 
-        limit = step.timeout or self._guard.snapshot.policy.execution.timeout
-        late = self._late(step)
         outer = self._guard.workers.run(
             lambda: asyncio.run(awaited(function, limit, late)), limit + _CANCEL_GRACE, late
         )
         return cast("Reaction", outer.value) if isinstance(outer, Returned) else outer
 
     def _late(self, step: Invoke) -> Late:
-        run, tool, key = self._run, step.contract.name, step.key
-        return lambda reaction: run.late(tool, key, reaction)
+        run, tool, claim = self._run, step.contract.name, step.claim
+        return lambda reaction: run.late(tool, claim, reaction)
 
     def _admitted_here(self, request: Request) -> Answer | None:
         """Admit or refuse what needs no store; None if the store has to decide."""
@@ -189,11 +241,21 @@ class World:
             self._run.notice("after_claim")
         return answer
 
-    def _settled(self, step: Settle, problem: str | None) -> Finding | None:
+    def _settled(self, step: Settle, settled: Settled) -> Finding | Record | None:
         self._run.notice("after_settle")
-        if problem is None or step.settlement.state == "in_doubt":
+        if settled.accepted or step.settlement.state != "completed":
             return None  # an effect that is in doubt anyway loses nothing if the report does
-        return not_recorded(step.tool, problem)
+        if settled.record is None:
+            return not_recorded(step.tool, "the ledger does not know the claim")
+        return settled.record
+
+    def _unsettled(self, step: Settle, problem: str) -> Finding | None:
+        self._run.notice("after_settle")
+        return None if step.settlement.state == "in_doubt" else not_recorded(step.tool, problem)
+
+
+def unheard(_: Reaction) -> None:
+    """A lookup that answers after its deadline is not listened to."""
 
 
 PERFORM: dict[type, Callable[[World, Any], Any]] = {
@@ -207,6 +269,9 @@ PERFORM: dict[type, Callable[[World, Any], Any]] = {
     Invoke: World.invoke,
     Wait: World.wait,
     Settle: World.settle,
+    Look: World.look,
+    Gone: World.gone,
+    Observe: World.observe,
 }
 
 

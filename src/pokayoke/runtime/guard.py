@@ -17,12 +17,14 @@ from pokayoke.core.lastgood import LastGood
 from pokayoke.core.plan import Snapshot, snapshot
 from pokayoke.core.policy import Policy
 from pokayoke.core.state import RunState, unlatch
+from pokayoke.core.switch import Switch
 from pokayoke.errors import ConfigurationError, UsageError
 from pokayoke.runtime.approvals import Approvals
 from pokayoke.runtime.clock import Clock, SystemClock
 from pokayoke.runtime.config import PolicyFile, load_policy
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.run import Run
+from pokayoke.runtime.switchboard import Switchboard
 from pokayoke.runtime.workers import Workers
 from pokayoke.runtime.workspace import prepare_roots
 from pokayoke.stores import open_store
@@ -72,6 +74,9 @@ class Guard:
         self.approvals = Approvals(self.store, self.clock, self._reviewed)
         self.last_good = _SharedLastGood()
         self.workers = Workers(policy.execution.max_lost_workers)
+        self.switchboard = Switchboard(
+            self.store, self.clock, self.workers, told=self._flipped, problem=self._uncounted
+        )
         self._opened: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
         self._opening = threading.Lock()
         self.pager = Contract.from_schema(
@@ -166,6 +171,7 @@ class Guard:
 
     def close(self) -> None:
         """Write everything out, let go of the store, and end idle worker threads."""
+        self.switchboard.flush()
         self.workers.close()
         self._trace.close()
         self.store.close()
@@ -182,6 +188,7 @@ class Guard:
         plain = snapshot(kept, policy)
         own_pager = any(contract.name == _PAGER for contract in kept)
         paged = plain if own_pager else snapshot((*kept, self.pager), policy)
+        self.switchboard.enabled = policy.safe_mode.kill_switch and policy.mode == "enforce"
         self.snapshot: Snapshot = plain
         self.paged: Snapshot = paged
         self._tools = kept
@@ -206,8 +213,18 @@ class Guard:
         progress = self._opened.get(approval.run_id)
         if progress is not None:
             progress.change(lambda state: unlatch(state, approval.tool, identity))
-        elif (state := self.store.load_run(approval.run_id)) is not None:
-            self.store.save_run(unlatch(state, approval.tool, identity))
+        else:
+            self.store.change_run(approval.run_id, lambda state: unlatch(state, approval.tool, identity))
+
+    def _flipped(self, switch: Switch) -> None:
+        """A kill switch has tripped, or probes have closed it."""
+        self.trace.record({
+            "ts": self.clock.now(), "event": "switch", "tool": switch.scope, "ok": switch.mode == "closed",
+            "reason": switch.reason, "mode": switch.mode, "epoch": switch.epoch,
+        })  # fmt: skip
+
+    def _uncounted(self, problem: str) -> None:
+        self.trace.record({"ts": self.clock.now(), "event": "store", "ok": False, "reason": problem})
 
 
 class _SharedLastGood(LastGood):

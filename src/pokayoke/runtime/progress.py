@@ -18,6 +18,7 @@ from pokayoke.core.state import Repeats, RunState, blocked, over_budget, worsen
 from pokayoke.core.tokens import TokenCounter
 from pokayoke.errors import ToolError
 from pokayoke.runtime.clock import Clock
+from pokayoke.stores.acts import proposing
 from pokayoke.stores.base import Store
 
 Change = Callable[[RunState], RunState]
@@ -52,6 +53,7 @@ class Progress:
         # What is counted is the time since the first opening; a wall clock that was set back adds nothing.
         self._begun = clock.monotonic() - (max(0.0, clock.now() - state.started) if state.started else 0.0)
         self._unsaved: str | None = None
+        self._pending: list[Change] = []
         self._open: dict[str, StopReason] = {}
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._handles = 0
@@ -83,21 +85,38 @@ class Progress:
                 self._in_batch -= 1
 
     def change(self, how: Change, review: Approval | None = None) -> tuple[RunState, RunState]:
-        """Change the state and keep it where a restart finds it. Returns the states before and after."""
+        """Change the state where every process finds it. Returns the states before and after."""
         with self._lock:
-            before = self.state
-            after = how(before)
-            if after is not before:
-                self._save(after)
+            self._pending.append(how)
+            try:
+                before, after = self._store.change_run(self.state.run_id, self._composed())
+            except Exception as error:  # noqa: BLE001 - a store may raise anything; until it is reached, writes are refused
+                return self._unchanged(how, error)
+            self._changed(after)
             if review is not None:
                 self._keep_question(review)
         return before, after
 
-    def save(self) -> str | None:
-        """Keep the state with its totals. Returns why that was impossible, or None."""
+    async def achange(self, how: Change, review: Approval | None = None) -> tuple[RunState, RunState]:
+        """`change` without blocking the event loop."""
         with self._lock:
-            self._save(self.state)
-            return self._unsaved
+            self._pending.append(how)
+            composed = self._composed()
+        try:
+            before, after = await self._store.achange_run(self.state.run_id, composed)
+        except Exception as error:  # noqa: BLE001 - as in `change`
+            with self._lock:
+                return self._unchanged(how, error)
+        with self._lock:
+            self._changed(after)
+        if review is not None:
+            await self._akeep_question(review)
+        return before, after
+
+    def save(self) -> str | None:
+        """Keep the totals, and what could not be kept so far. Returns why that was impossible, or None."""
+        self.change(self._with_totals)
+        return self._unsaved
 
     def unsaved(self) -> str | None:
         """Try again to keep what could not be kept; a store that does not know the latch must admit nothing."""
@@ -172,18 +191,51 @@ class Progress:
         rest = "" if part.next_offset is None else f" Continue with offset {part.next_offset}."
         return f"{part.text}\n[characters {part.offset} to {end} of {part.total}.{rest}]"
 
-    def _save(self, state: RunState) -> None:
-        self.state = msgspec.structs.replace(
-            state, step=self._step, calls=self._calls, rounds=self._rounds, tokens=self.tokens.total
-        )
-        try:
-            self._store.save_run(self.state)
-            self._unsaved = None
-        except Exception as error:  # noqa: BLE001 - a store may raise anything; until it is reached, writes are refused
-            self._unsaved = type(error).__name__
+    def _composed(self) -> Change:
+        """Everything that waits to be kept, as one change of whatever the store holds by now."""
+        waiting = tuple(self._pending)
+
+        def composed(state: RunState) -> RunState:
+            after = state
+            for how in waiting:
+                after = how(after)
+            return after if after is state else self._with_totals(after)
+
+        return composed
+
+    def _with_totals(self, state: RunState) -> RunState:
+        totals = {
+            "step": max(state.step, self._step),
+            "calls": max(state.calls, self._calls),
+            "rounds": max(state.rounds, self._rounds),
+            "tokens": max(state.tokens, self.tokens.total),
+            "started": state.started or self.state.started,
+        }
+        if all(getattr(state, name) == value for name, value in totals.items()):
+            return state
+        return msgspec.structs.replace(state, **totals)
+
+    def _changed(self, after: RunState) -> None:
+        self._pending.clear()
+        self._unsaved = None
+        if after.version >= self.state.version:
+            self.state = after
+
+    def _unchanged(self, how: Change, error: Exception) -> tuple[RunState, RunState]:
+        """The store did not take a change: it holds here, and is kept with the next one."""
+        before = self.state
+        self.state = how(before)
+        self._unsaved = type(error).__name__
+        return before, self.state
 
     def _keep_question(self, review: Approval) -> None:
         try:
             self._store.propose(review)
         except Exception as error:  # noqa: BLE001 - as above; without the question the latch simply stays closed
+            self._unsaved = type(error).__name__
+
+    async def _akeep_question(self, review: Approval) -> None:
+        try:
+            await self._store.arun(proposing(review))
+        except Exception as error:  # noqa: BLE001 - as above
             self._unsaved = type(error).__name__

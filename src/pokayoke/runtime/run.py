@@ -16,6 +16,7 @@ from pokayoke.core.definitions import definitions
 from pokayoke.core.flow import enter, leave, walk
 from pokayoke.core.gate import Principal, offered
 from pokayoke.core.judge import Scene, judging, verdict_of
+from pokayoke.core.ledger import Claim, Settlement
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.result import Entered, Ran
 from pokayoke.core.state import Repeats, RunState, begin_turn, blocked, unlatch, worsen
@@ -289,9 +290,21 @@ class Run:
             return self.progress.page
         raise UsageError(f"{contract.name} has no handler: give the contract one, or pass invoke= to call()")
 
-    def late(self, tool: str, key: str | None, reaction: Reaction) -> None:
-        """Record that a tool came back after its deadline; the result is never delivered."""
-        self._note("late_effect", tool=tool, ok=False, reason=type(reaction).__name__.lower(), key=key)
+    def late(self, tool: str, claim: Claim | None, reaction: Reaction) -> None:
+        """Record that a tool came back after its deadline; the result is never delivered.
+
+        A write that came back has happened: its doubt is settled, unless somebody has settled it before.
+        """
+        settled = None
+        if claim is not None and isinstance(reaction, Returned):
+            report = Settlement(claim.key, claim.claim_id, "completed", self.guard.clock.now())
+            try:
+                settled = self.guard.store.settle(report).accepted
+            except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect then stays in doubt
+                self._note("store", ok=False, reason=type(error).__name__)
+        key = claim.key if claim else None
+        reason = type(reaction).__name__.lower()
+        self._note("late_effect", tool=tool, ok=False, reason=reason, key=key, settled=settled)
 
     # -- parts -------------------------------------------------------------------------------------
 
@@ -317,6 +330,7 @@ class Run:
             ident=f"{self._opening}-{step}",
             last_good=guard.last_good,
             asks=guard.on_ask is not None,
+            meter=guard.switchboard,
         )
 
     def _scope(self, contract: Contract) -> tuple[str, str] | None:

@@ -3,68 +3,159 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from pokayoke.core.admission import Approval, Request
-from pokayoke.core.ledger import Answer, Record, Settlement
+from pokayoke.core.ledger import Answer, Decision, Record, Settled, Settlement
 from pokayoke.core.state import RunState
+from pokayoke.core.switch import Rate, Seen, Switch
+from pokayoke.errors import StoreError
+from pokayoke.stores import acts
+from pokayoke.stores.acts import Act
+from pokayoke.stores.nouns import Entry, Flip, Query, RunChange
+
+__all__ = ["Entry", "Flip", "Query", "RunChange", "Store"]
+
+T = TypeVar("T")
+_NO_DATABASE = "{} holds no database that a {} could reach, so the effect {} cannot be completed in its transaction"
 
 
 class Store(ABC):
-    """The ledger, the limits, the approvals and the state of runs.
+    """The ledger, the limits, the approvals, the switches and the state of runs.
 
-    Every method may raise `StoreError` or the driver's own error; a call answers that with a
-    refusal. The methods with an `a` are for asynchronous callers; a store that never waits for
-    anything outside the process serves them with the plain ones.
+    Every method is one act: nobody else sees or changes anything in between. Every method may raise
+    `StoreError` or the driver's own error; a call answers that with a refusal. The methods with an
+    `a` are for asynchronous callers; a store that never waits serves them with the plain ones.
 
     Attributes:
         durable: True if what it holds survives the process.
+        sealed: True if what it holds of values is encrypted, or never leaves the process.
     """
 
     durable: bool = False
+    sealed: bool = True
+
+    # -- what a kind of store has to know ----------------------------------------------------------
 
     @abstractmethod
-    def admit(self, request: Request) -> Answer:
-        """Decide over a request and keep the consequences, atomically."""
+    def run(self, act: Act[T]) -> T:
+        """Carry out an act in one transaction."""
 
-    @abstractmethod
-    def settle(self, settlement: Settlement) -> bool:
-        """Record what became of a claim. Returns False if the claim was lost to somebody else."""
-
-    @abstractmethod
-    def record(self, key: str) -> Record | None:
-        """Return the ledger record of a key."""
+    async def arun(self, act: Act[T]) -> T:
+        """`run` for asynchronous callers."""
+        return self.run(act)
 
     @abstractmethod
     def load_run(self, run_id: str) -> RunState | None:
         """Return what a run left behind, or None if it is new."""
 
     @abstractmethod
-    def save_run(self, state: RunState) -> None:
-        """Keep a run's state; from now on admissions see it."""
-
-    @abstractmethod
-    def propose(self, approval: Approval) -> None:
-        """Keep a question to a person, unless one with the same fingerprint waits already."""
-
-    @abstractmethod
     def approvals(self) -> tuple[Approval, ...]:
         """Return all questions, oldest first."""
 
     @abstractmethod
-    def decide(self, approval_id: str, *, approved: bool, by: str, reason: str, now: float) -> Approval:
-        """Answer a question.
+    def switches(self) -> tuple[Switch, ...]:
+        """Return every switch that was ever flipped, by scope."""
 
-        Raises:
-            StoreError: there is no such question, or it is not waiting any more.
+    @abstractmethod
+    def rates(self) -> tuple[Rate, ...]:
+        """Return the latest outputs of every tool, by name."""
+
+    @abstractmethod
+    def record(self, key: str) -> Record | None:
+        """Return the ledger record of a key."""
+
+    @abstractmethod
+    def records(self, query: Query) -> tuple[Record, ...]:
+        """Return records in the order of their keys, without their outputs."""
+
+    @abstractmethod
+    def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[Entry, ...]:
+        """Return the lines of the audit after a number, oldest first."""
+
+    @abstractmethod
+    def prune(self, before: float, *, by: str, now: float) -> int:
+        """Forget settled records, answered questions, limits and idle runs from before a wall-clock second.
+
+        What is executing or in doubt stays. Returns how many records went.
         """
 
     def close(self) -> None:  # noqa: B027 - most stores hold something, memory does not
         """Let go of what is held outside the process."""
 
+    # -- calls -----------------------------------------------------------------------------------
+
+    def admit(self, request: Request) -> Answer:
+        """Decide over a request and keep the consequences. The same request again gets the same answer."""
+        return self.run(acts.admitting(request))
+
     async def aadmit(self, request: Request) -> Answer:
         """`admit` for asynchronous callers."""
-        return self.admit(request)
+        return await self.arun(acts.admitting(request))
 
-    async def asettle(self, settlement: Settlement) -> bool:
+    def settle(self, settlement: Settlement) -> Settled:
+        """Record what became of a claim. A completion whose claim was lost is kept as a late effect."""
+        return self.run(acts.settling(settlement))
+
+    async def asettle(self, settlement: Settlement) -> Settled:
         """`settle` for asynchronous callers."""
-        return self.settle(settlement)
+        return await self.arun(acts.settling(settlement))
+
+    def settle_on(self, conn: Any, settlement: Settlement) -> bool:
+        """`settle` inside a transaction of the user's own connection. Returns whether it was accepted.
+
+        Raises:
+            StoreError: this kind of store has no database that the connection could reach.
+        """
+        raise StoreError(_NO_DATABASE.format(type(self).__name__, type(conn).__name__, settlement.key[:12]))
+
+    async def asettle_on(self, conn: Any, settlement: Settlement) -> bool:
+        """`settle_on` for an asynchronous connection."""
+        return self.settle_on(conn, settlement)
+
+    def change_run(self, run_id: str, change: RunChange) -> tuple[RunState, RunState]:
+        """Change a run's state by a pure function; from now on admissions see it. Returns it before and after."""
+        return self.run(acts.changing(run_id, change))
+
+    async def achange_run(self, run_id: str, change: RunChange) -> tuple[RunState, RunState]:
+        """`change_run` for asynchronous callers."""
+        return await self.arun(acts.changing(run_id, change))
+
+    def observe(self, seen: Iterable[Seen], now: float) -> tuple[Switch, ...]:
+        """Count outputs. Returns the switches that flipped because of them."""
+        return self.run(acts.observing(seen, now))
+
+    async def aobserve(self, seen: Iterable[Seen], now: float) -> tuple[Switch, ...]:
+        """`observe` for asynchronous callers."""
+        return await self.arun(acts.observing(seen, now))
+
+    # -- people ----------------------------------------------------------------------------------
+
+    def propose(self, approval: Approval) -> None:
+        """Keep a question to a person, unless it is known."""
+        self.run(acts.proposing(approval))
+
+    def answer(self, approval_id: str, *, approved: bool, by: str, reason: str, now: float) -> Approval:
+        """Answer a question.
+
+        Raises:
+            StoreError: there is no such question, or it is not waiting any more.
+        """
+        return self.run(acts.answering(approval_id, approved=approved, by=by, reason=reason, now=now))
+
+    def decide(self, decision: Decision) -> Record:
+        """Settle a doubt by a person's word.
+
+        Raises:
+            StoreError: there is no such record, or it is not in doubt.
+        """
+        return self.run(acts.deciding(decision))
+
+    def flip(self, flip: Flip) -> Switch:
+        """Open or close a switch by hand. Returns it as it stands."""
+        return self.run(acts.flipping(flip))
+
+    def note(self, entry: Entry) -> None:
+        """Add a line to the audit."""
+        self.run(acts.noting(entry))

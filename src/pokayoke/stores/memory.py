@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from typing import TypeVar
 
 import msgspec
 
-from pokayoke.core import admission
-from pokayoke.core.admission import Approval, Held, Request, Used
-from pokayoke.core.ledger import Answer, Record, Settlement, settle
+from pokayoke.core.admission import Approval, Used
+from pokayoke.core.ledger import Record
 from pokayoke.core.state import RunState
-from pokayoke.errors import StoreError
+from pokayoke.core.switch import Board, Rate, Switch
+from pokayoke.stores.acts import Act, Books, Changes, Need
 from pokayoke.stores.base import Store
+from pokayoke.stores.nouns import Entry, Query
+
+T = TypeVar("T")
+_MOST_ENTRIES = 10_000
 
 
 class MemoryStore(Store):
@@ -20,7 +25,7 @@ class MemoryStore(Store):
 
     Records are kept as long as the store lives: forgetting one would allow the effect again. Their
     outputs are kept up to a limit, the oldest go first: a repetition of theirs is then answered
-    without its value.
+    without its value. Of the audit the latest ten thousand lines are kept.
 
     Args:
         max_output_bytes: bytes of recorded outputs that are kept.
@@ -38,35 +43,106 @@ class MemoryStore(Store):
         self._runs: dict[str, RunState] = {}
         self._used: dict[str, Used] = {}
         self._approvals: dict[str, Approval] = {}
+        self._switches: dict[str, Switch] = {}
+        self._rates: dict[str, Rate] = {}
+        self._entries: deque[Entry] = deque(maxlen=_MOST_ENTRIES)
+        self._noted = 0
 
-    def admit(self, request: Request) -> Answer:
-        """Decide over a request while the lock is held."""
-        claim, asked = request.claim, request.approval
+    def run(self, act: Act[T]) -> T:
+        """Carry out an act while the lock is held."""
         with self._lock:
-            held = Held(
-                self._runs.get(request.run_id) or RunState(request.run_id),
-                self._records.get(claim.key) if claim else None,
-                {c.counter: self._used[c.counter] for c in request.charges if c.counter in self._used},
-                self._approvals.get(asked.fingerprint) if asked else None,
-            )
-            kept = admission.admit(request, held)
-            if kept.record is not None:
-                self._records[kept.record.key] = kept.record
-            if kept.used:
-                self._used.update(kept.used)
-            if kept.approval is not None:
-                self._approvals[kept.approval.fingerprint] = kept.approval
-        return kept.answer
+            changes, result = act.decide(self._read(act.need))
+            self._write(changes)
+        return result
 
-    def settle(self, settlement: Settlement) -> bool:
-        """Record what became of a claim."""
+    def load_run(self, run_id: str) -> RunState | None:
+        """Return what a run of this process left behind."""
+        return self._runs.get(run_id)
+
+    def approvals(self) -> tuple[Approval, ...]:
+        """Return all questions, oldest first."""
         with self._lock:
-            record, accepted = settle(self._records.get(settlement.key), settlement)
-            if record is not None:
-                self._records[record.key] = record
-                if record.output is not None:
-                    self._keep_output(record.key, record.output)
-        return accepted
+            return tuple(sorted(self._approvals.values(), key=lambda approval: approval.asked_at))
+
+    def switches(self) -> tuple[Switch, ...]:
+        """Return every switch that was ever flipped, by scope."""
+        with self._lock:
+            return tuple(self._switches[scope] for scope in sorted(self._switches))
+
+    def rates(self) -> tuple[Rate, ...]:
+        """Return the latest outputs of every tool, by name."""
+        with self._lock:
+            return tuple(self._rates[tool] for tool in sorted(self._rates))
+
+    def record(self, key: str) -> Record | None:
+        """Return the ledger record of a key."""
+        return self._records.get(key)
+
+    def records(self, query: Query) -> tuple[Record, ...]:
+        """Return records in the order of their keys, without their outputs."""
+        with self._lock:
+            found = [record for record in self._records.values() if _wanted(record, query)]
+        found.sort(key=lambda record: record.key)
+        return tuple(msgspec.structs.replace(record, output=None) for record in found[: query.limit])
+
+    def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[Entry, ...]:
+        """Return the lines of the audit after a number, oldest first."""
+        with self._lock:
+            return tuple([entry for entry in self._entries if entry.number > after][:limit])
+
+    def prune(self, before: float, *, by: str, now: float) -> int:
+        """Forget what was settled, answered or left idle before a wall-clock second."""
+        with self._lock:
+            old = [key for key, record in self._records.items() if _settled_before(record, before)]
+            for key in old:
+                self._output_bytes -= len(self._records.pop(key).output or b"")
+            self._with_output = deque(key for key in self._with_output if key in self._records)
+            self._approvals = {
+                mark: approval
+                for mark, approval in self._approvals.items()
+                if (approval.decided_at or approval.expires_at) >= before
+            }
+            self._append(Entry(now, "pruned", "ledger", by, data={"before": before, "records": len(old)}))
+        return len(old)
+
+    def _read(self, need: Need) -> Books:
+        approval = None
+        if need.fingerprint is not None:
+            approval = self._approvals.get(need.fingerprint)
+        elif need.approval is not None:
+            approval = next((known for known in self._approvals.values() if known.id == need.approval), None)
+        return Books(
+            self._records.get(need.record) if need.record is not None else None,
+            self._runs.get(need.run) if need.run is not None else None,
+            {name: self._used[name] for name in need.counters if name in self._used},
+            approval,
+            self._board() if need.board == "all" else Board(switches=self._switches),
+        )
+
+    def _board(self) -> Board:
+        doubtful = frozenset(record.tool for record in self._records.values() if record.state == "in_doubt")
+        return Board(dict(self._rates), dict(self._switches), doubtful)
+
+    def _write(self, changes: Changes) -> None:
+        if (record := changes.record) is not None:
+            self._records[record.key] = record
+            if record.output is not None:
+                self._keep_output(record.key, record.output)
+        if changes.run is not None:
+            self._runs[changes.run.run_id] = changes.run
+        if changes.used:
+            self._used.update(changes.used)
+        if changes.approval is not None:
+            self._approvals[changes.approval.fingerprint] = changes.approval
+        if changes.board is not None:
+            self._rates.update(changes.board.rates)
+            self._switches.update(changes.board.switches)
+        for entry in changes.entries:
+            self._append(entry)
+
+    def _append(self, entry: Entry) -> None:
+        self._noted += 1
+        self._entries.append(msgspec.structs.replace(entry, number=self._noted))
 
     def _keep_output(self, key: str, output: bytes) -> None:
         self._with_output.append(key)
@@ -76,40 +152,18 @@ class MemoryStore(Store):
             self._output_bytes -= len(oldest.output or b"")
             self._records[oldest.key] = msgspec.structs.replace(oldest, output=None)
 
-    def record(self, key: str) -> Record | None:
-        """Return the ledger record of a key."""
-        return self._records.get(key)
 
-    def load_run(self, run_id: str) -> RunState | None:
-        """Return what a run of this process left behind."""
-        return self._runs.get(run_id)
+def _wanted(record: Record, query: Query) -> bool:
+    return (
+        (not query.states or record.state in query.states)
+        and query.tool in (None, record.tool)
+        and query.run_id in (None, record.run_id)
+        and (query.since is None or record.claimed_at >= query.since)
+        and (query.until is None or record.claimed_at < query.until)
+        and (query.after is None or record.key > query.after)
+    )
 
-    def save_run(self, state: RunState) -> None:
-        """Keep a run's state."""
-        with self._lock:
-            self._runs[state.run_id] = state
 
-    def propose(self, approval: Approval) -> None:
-        """Keep a question, unless it is known."""
-        with self._lock:
-            self._approvals.setdefault(approval.fingerprint, approval)
-
-    def approvals(self) -> tuple[Approval, ...]:
-        """Return all questions, oldest first."""
-        with self._lock:
-            return tuple(sorted(self._approvals.values(), key=lambda approval: approval.asked_at))
-
-    def decide(self, approval_id: str, *, approved: bool, by: str, reason: str, now: float) -> Approval:
-        """Answer a question that waits."""
-        with self._lock:
-            known = next((a for a in self._approvals.values() if a.id == approval_id), None)
-            if known is None:
-                raise StoreError(f"there is no approval {approval_id!r}; see guard.approvals.list()")
-            known = known.at(now)
-            if known.status != "waiting":
-                raise StoreError(f"approval {approval_id!r} is {known.status} already; the call has to ask again")
-            decided = msgspec.structs.replace(
-                known, status="approved" if approved else "denied", by=by, reason=reason, decided_at=now
-            )
-            self._approvals[decided.fingerprint] = decided
-        return decided
+def _settled_before(record: Record, before: float) -> bool:
+    open_state = record.state in ("executing", "resolving", "in_doubt")
+    return not open_state and record.settled_at is not None and record.settled_at < before

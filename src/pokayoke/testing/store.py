@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from pokayoke.core.admission import Approval, Request
-from pokayoke.core.ledger import Answer, Record, Settlement
+from pokayoke.core.admission import Approval
+from pokayoke.core.ledger import Record
 from pokayoke.core.state import RunState
-from pokayoke.stores.base import Store
+from pokayoke.core.switch import Rate, Switch
+from pokayoke.stores.acts import Act
+from pokayoke.stores.base import Entry, Query, Store
 
 T = TypeVar("T")
 FailOn = str | Iterable[str] | Mapping[str, Iterable[int]] | Callable[[str, int], bool]
@@ -39,7 +41,7 @@ class FailingStore(Store):
         after: bool = False,
         error: Callable[[], BaseException] = lambda: OSError("the store cannot be reached"),
     ) -> None:
-        self.durable = store.durable
+        self.durable, self.sealed = store.durable, store.sealed
         self.calls: list[str] = []
         self.failed: list[str] = []
         self._store = store
@@ -52,51 +54,55 @@ class FailingStore(Store):
         """Change which calls fail from now on; `()` heals the store. Numbers go on counting."""
         self._fails = _rule(rule)
 
-    def admit(self, request: Request) -> Answer:
-        """See `Store.admit`."""
-        return self._do("admit", lambda: self._store.admit(request))
+    def run(self, act: Act[T]) -> T:
+        """See `Store.run`. An act goes by the name of the method that asked for it."""
+        return self._do(act.name, lambda: self._store.run(act))
 
-    def settle(self, settlement: Settlement) -> bool:
-        """See `Store.settle`."""
-        return self._do("settle", lambda: self._store.settle(settlement))
+    async def arun(self, act: Act[T]) -> T:
+        """See `Store.arun`."""
+        due = self._due(act.name)
+        if due and not self._after:
+            raise self._error()
+        result = await self._store.arun(act)
+        if due:
+            raise self._error()
+        return result
 
     def record(self, key: str) -> Record | None:
         """See `Store.record`."""
         return self._do("record", lambda: self._store.record(key))
 
+    def records(self, query: Query) -> tuple[Record, ...]:
+        """See `Store.records`."""
+        return self._do("records", lambda: self._store.records(query))
+
     def load_run(self, run_id: str) -> RunState | None:
         """See `Store.load_run`."""
         return self._do("load_run", lambda: self._store.load_run(run_id))
-
-    def save_run(self, state: RunState) -> None:
-        """See `Store.save_run`."""
-        return self._do("save_run", lambda: self._store.save_run(state))
-
-    def propose(self, approval: Approval) -> None:
-        """See `Store.propose`."""
-        return self._do("propose", lambda: self._store.propose(approval))
 
     def approvals(self) -> tuple[Approval, ...]:
         """See `Store.approvals`."""
         return self._do("approvals", self._store.approvals)
 
-    def decide(self, approval_id: str, *, approved: bool, by: str, reason: str, now: float) -> Approval:
-        """See `Store.decide`."""
-        return self._do(
-            "decide", lambda: self._store.decide(approval_id, approved=approved, by=by, reason=reason, now=now)
-        )
+    def switches(self) -> tuple[Switch, ...]:
+        """See `Store.switches`."""
+        return self._do("switches", self._store.switches)
+
+    def rates(self) -> tuple[Rate, ...]:
+        """See `Store.rates`."""
+        return self._do("rates", self._store.rates)
+
+    def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[Entry, ...]:
+        """See `Store.audit`."""
+        return self._do("audit", lambda: self._store.audit(after=after, limit=limit))
+
+    def prune(self, before: float, *, by: str, now: float) -> int:
+        """See `Store.prune`."""
+        return self._do("prune", lambda: self._store.prune(before, by=by, now=now))
 
     def close(self) -> None:
         """See `Store.close`."""
         return self._do("close", self._store.close)
-
-    async def aadmit(self, request: Request) -> Answer:
-        """See `Store.aadmit`."""
-        return await self._ado("admit", lambda: self._store.aadmit(request))
-
-    async def asettle(self, settlement: Settlement) -> bool:
-        """See `Store.asettle`."""
-        return await self._ado("settle", lambda: self._store.asettle(settlement))
 
     def __getattr__(self, name: str) -> Any:
         # What only this kind of store has shows through.
@@ -107,15 +113,6 @@ class FailingStore(Store):
         if due and not self._after:
             raise self._error()
         result = act()
-        if due:
-            raise self._error()
-        return result
-
-    async def _ado(self, name: str, act: Callable[[], Awaitable[T]]) -> T:
-        due = self._due(name)
-        if due and not self._after:
-            raise self._error()
-        result = await act()
         if due:
             raise self._error()
         return result

@@ -1,0 +1,119 @@
+"""In doubt: ask the target whether the effect happened, and start it again only with proof that it did not.
+
+"Not found" is no licence to execute: the first executor may still be alive, and act later. What
+counts as proof stands in the contract (reference: ledger specification, section 2.4). Anything else
+goes to a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from pokayoke.core.admission import Request
+from pokayoke.core.contract import Contract
+from pokayoke.core.ledger import Answer, Claim, Record, Settlement
+from pokayoke.core.ledger_explain import in_doubt, lapsed
+from pokayoke.core.steps import Admit, Gone, Look, Reaction, Returned, Settle, Step
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A lookup's answer: the effect happened.
+
+    Args:
+        output: what the tool would have returned; it is checked like any output of the tool. Left out if
+            the target does not know it.
+        reference: the target's own name of the effect, if it has one.
+    """
+
+    output: Any = msgspec.UNSET
+    reference: str = ""
+
+
+class NoTrace(Enum):
+    """A lookup's other answers."""
+
+    NOT_FOUND = "not_found"
+    UNKNOWN = "unknown"
+
+
+NOT_FOUND = NoTrace.NOT_FOUND
+"""A lookup's answer: the target knows of no such effect. Whether it may still come is another question."""
+UNKNOWN = NoTrace.UNKNOWN
+"""A lookup's answer: the target cannot tell."""
+
+_ASKED = "; asked, "
+
+
+def admitted(request: Request) -> Generator[Step, Any, Answer]:
+    """Ask for admission; if another process holds the claim, and is proven dead, ask again with the proof."""
+    answer: Answer = yield Admit(request)
+    claim, record = request.claim, answer.record
+    if claim is None or record is None or not record.owner or answer.kind != "refuse":
+        return answer
+    if record.state == "resolving" or answer.retry_after is None or (yield Gone(record.owner)) is None:
+        return answer
+    answer = yield Admit(_with(request, msgspec.structs.replace(claim, dead=record.claim_id)))
+    return answer
+
+
+def resolved(
+    request: Request, contract: Contract, arguments: dict[str, Any], answer: Answer, lookup_timeout: float
+) -> Generator[Step, Any, tuple[Answer, Found | None]]:
+    """Ask the target, once the ledger has said that this call may.
+
+    Args:
+        request: the admitted request, with its claim.
+        contract: the tool's contract; it has a lookup.
+        arguments: the effective arguments.
+        answer: the ledger's `resolve`.
+        lookup_timeout: seconds the lookup may take.
+
+    Returns:
+        What the ledger says now, and what the target found; the caller checks and settles that.
+    """
+    claim, record = request.claim, answer.record
+    assert claim is not None, "only a claimed write is resolved"
+    assert record is not None, "a doubt has a record"
+    reaction: Reaction = yield Look(contract, claim.key, arguments, lookup_timeout)
+    said = reaction.value if isinstance(reaction, Returned) else UNKNOWN
+    if isinstance(said, Found):
+        return answer, said
+    since = record.dead_since
+    if since is None and contract.lookup_safe != "downstream_key" and record.owner:
+        since = yield Gone(record.owner)
+    wait = _wait(contract, since, request.now) if said is NOT_FOUND else None
+    if wait is not None and wait <= 0:
+        answer = yield Admit(_with(request, msgspec.structs.replace(claim, proceed=True)))
+        if answer.kind == "execute":
+            return answer, None
+    else:
+        answer = Answer("in_doubt", in_doubt(lapsed(record)), record, retry_after=wait)
+    yield Settle(_undecided(claim, record, said, since, request.now), claim.tool)
+    return answer, None
+
+
+def _wait(contract: Contract, dead_since: float | None, now: float) -> float | None:
+    """Seconds until "not found" is proof enough to execute again; None if it never is for this doubt."""
+    if contract.lookup_safe == "downstream_key":
+        return 0.0
+    if dead_since is None:
+        return None
+    if contract.lookup_safe == "executor_dead":
+        return 0.0
+    return (contract.settle_after or 0.0) - (now - dead_since)
+
+
+def _undecided(claim: Claim, record: Record, said: Any, dead_since: float | None, now: float) -> Settlement:
+    why = "the target knows of no such effect" if said is NOT_FOUND else "the target cannot tell"
+    before = record.failure.partition(_ASKED)[0]
+    return Settlement(
+        claim.key, claim.claim_id, "in_doubt", now, failure=f"{before}{_ASKED}{why}", dead_since=dead_since
+    )
+
+
+def _with(request: Request, claim: Claim) -> Request:
+    return msgspec.structs.replace(request, claim=claim)

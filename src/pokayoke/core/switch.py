@@ -1,0 +1,248 @@
+"""The kill switch: while a tool's outputs cannot be used, no run writes from them.
+
+What enters is what is known of a tool's latest outputs and a new one; what leaves is the switch as it
+must stand. Every run and process that shares a store shares its switches. The rules are those of the
+ledger specification, section 3. A switch that has tripped opens the way for probes by itself: reads go
+on in every mode, so the next reads are the probes, and nothing has to be handed back if one dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from pokayoke.core.call import Effect, Finding
+
+CODES: dict[str, str] = {
+    "kill_switch": "a tool's outputs are unusable at the moment, so writes that may build on them are refused",
+}
+
+ITSELF = "pokayoke"
+"""Who flips a switch that no person flips."""
+_WINDOW = 50
+"""Outputs a rate looks at."""
+_WINDOW_SECONDS = 900.0
+_LEAST, _SHARE, _STREAK = 10, 0.3, 3
+"""A tool's switch trips at this share of at least so many outputs, or after so many invalid ones in a row."""
+_LEAST_EVERYWHERE, _SHARE_EVERYWHERE = 20, 0.2
+_PAUSE, _HOUR = 60.0, 3_600.0
+"""Seconds before the first probe, doubled by each trip of the last hour."""
+_PROBES, _TRIPS_PER_HOUR = 5, 3
+
+EVERYTHING = "*"
+"""The scope of the switch for all tools: while it is open, nothing is written."""
+
+SwitchMode = Literal["closed", "open", "half_open"]
+
+
+class Switch(msgspec.Struct, frozen=True, gc=False):
+    """The switch of one scope. A scope without one is closed, in epoch 0.
+
+    Args:
+        scope: a tool's name, or `*` for everything.
+        mode: closed, or open (writes refused). After a while an open one is half open: see `mode_at`.
+        epoch: raised by each flip of any switch; a claim carries the epoch it was admitted in.
+        since: wall-clock second of the last flip.
+        valid: valid outputs in a row while half open.
+        manual: True if only a person closes it.
+        opened: wall-clock seconds of the trips of the last hour, oldest first.
+        reason: why it was flipped.
+        by: who flipped it; `pokayoke` if it tripped by itself.
+    """
+
+    scope: str
+    mode: Literal["closed", "open"] = "closed"
+    epoch: int = 0
+    since: float = 0.0
+    valid: int = 0
+    manual: bool = False
+    opened: tuple[float, ...] = ()
+    reason: str = ""
+    by: str = ""
+
+
+class Rate(msgspec.Struct, frozen=True, gc=False):
+    """The latest outputs of one tool.
+
+    Args:
+        tool: the tool's name.
+        recent: wall-clock second and validity of each, oldest first.
+        streak: invalid ones in a row.
+    """
+
+    tool: str
+    recent: tuple[tuple[float, bool], ...] = ()
+    streak: int = 0
+
+
+class Seen(msgspec.Struct, frozen=True, gc=False):
+    """One output that reached the validator.
+
+    Args:
+        tool: the tool's name.
+        valid: whether it kept its contract.
+        at: wall-clock second at which its call began. One from before the last flip of its switch is not
+            counted: it says nothing about what came after.
+        read: True if the tool only reads; only reads are probes.
+    """
+
+    tool: str
+    valid: bool
+    at: float
+    read: bool = True
+
+
+class Board(msgspec.Struct, frozen=True, gc=False):
+    """All switches and rates, read while nobody else can change them.
+
+    Args:
+        rates: by tool.
+        switches: by scope.
+        doubtful: tools with an effect in doubt; their switches are closed by a person only.
+    """
+
+    rates: Mapping[str, Rate] = {}
+    switches: Mapping[str, Switch] = {}
+    doubtful: frozenset[str] = frozenset()
+
+    @property
+    def epoch(self) -> int:
+        """How often any switch has flipped."""
+        return max((switch.epoch for switch in self.switches.values()), default=0)
+
+
+def count(board: Board, seen: Iterable[Seen], now: float) -> Board:
+    """Return the rates and switches that change because of these outputs, in the order they came."""
+    rates: dict[str, Rate] = {}
+    switches: dict[str, Switch] = {}
+    for one in seen:
+        merged = Board({**board.rates, **rates}, {**board.switches, **switches}, board.doubtful)
+        switch = merged.switches.get(one.tool, Switch(one.tool))
+        if one.at < switch.since:
+            continue
+        rate = _noted(merged.rates.get(one.tool, Rate(one.tool)), one, now)
+        rates[one.tool] = rate
+        after = _after(merged, switch, rate, one, now)
+        if after is not switch:
+            switches[one.tool] = after
+        if after.mode != switch.mode:
+            rates[one.tool] = Rate(one.tool)
+        everything = merged.switches.get(EVERYTHING, Switch(EVERYTHING))
+        if not one.valid and everything.mode == "closed":
+            why = _everywhere({**merged.rates, one.tool: rate}, everything.since, now)
+            if why:
+                epoch = max(merged.epoch, after.epoch)
+                switches[EVERYTHING] = _tripped(everything, why, now, epoch, manual=True)
+    return Board(rates, switches)
+
+
+def flipped(board: Board, scope: str, mode: Literal["open", "closed"], *, by: str, reason: str, now: float) -> Switch:
+    """Return a switch as a person has flipped it. An open one waits for a person; a closed one begins anew."""
+    return Switch(scope, mode, board.epoch + 1, now, manual=mode == "open", reason=reason, by=by)
+
+
+def mode_at(switch: Switch, at: float) -> SwitchMode:
+    """The mode at a wall-clock second: an open switch that may close by itself is half open after its pause."""
+    if switch.mode == "closed" or switch.manual:
+        return switch.mode
+    pause = min(_PAUSE * 2 ** (len(switch.opened) - 1), _HOUR)
+    return "half_open" if at >= switch.since + pause else "open"
+
+
+def _noted(rate: Rate, one: Seen, now: float) -> Rate:
+    young = tuple(entry for entry in rate.recent if entry[0] > now - _WINDOW_SECONDS)
+    recent = (*young, (now, one.valid))[-_WINDOW:]
+    return Rate(rate.tool, recent, 0 if one.valid else rate.streak + 1)
+
+
+def _after(board: Board, switch: Switch, rate: Rate, one: Seen, now: float) -> Switch:
+    """The switch of the tool after one more output."""
+    if switch.mode == "closed":
+        why = None if one.valid else _unusable(rate)
+        return switch if why is None else _trip(board, switch, why, now)
+    if mode_at(switch, one.at) != "half_open" or not one.read:
+        return switch
+    if not one.valid:
+        return _trip(board, switch, "a probe was invalid", now)
+    if switch.valid + 1 < _PROBES:
+        return msgspec.structs.replace(switch, valid=switch.valid + 1)
+    return msgspec.structs.replace(
+        switch,
+        mode="closed",
+        epoch=board.epoch + 1,
+        since=now,
+        valid=0,
+        reason=f"{_PROBES} valid outputs in a row",
+        by=ITSELF,
+    )
+
+
+def _trip(board: Board, switch: Switch, why: str, now: float) -> Switch:
+    return _tripped(switch, why, now, board.epoch, manual=switch.scope in board.doubtful)
+
+
+def _tripped(switch: Switch, why: str, now: float, epoch: int, *, manual: bool) -> Switch:
+    opened = (*(at for at in switch.opened if at > now - _HOUR), now)
+    return Switch(
+        switch.scope,
+        "open",
+        epoch + 1,
+        now,
+        manual=manual or len(opened) >= _TRIPS_PER_HOUR,
+        opened=opened,
+        reason=why,
+        by=ITSELF,
+    )
+
+
+def _unusable(rate: Rate) -> str | None:
+    bad, total = sum(not valid for _, valid in rate.recent), len(rate.recent)
+    if rate.streak >= _STREAK:
+        return f"{rate.streak} invalid outputs in a row"
+    if total >= _LEAST and bad >= _SHARE * total:
+        return f"{bad} of the last {total} outputs invalid"
+    return None
+
+
+def _everywhere(rates: Mapping[str, Rate], since: float, now: float) -> str | None:
+    start = max(since, now - _WINDOW_SECONDS)
+    entries = sorted((at, valid, rate.tool) for rate in rates.values() for at, valid in rate.recent if at > start)
+    latest = entries[-_WINDOW:]
+    bad = [tool for _, valid, tool in latest if not valid]
+    if len(latest) >= _LEAST_EVERYWHERE and len(bad) >= _SHARE_EVERYWHERE * len(latest) and len(set(bad)) > 1:
+        return f"{len(bad)} of the last {len(latest)} outputs of {len(set(bad))} tools invalid"
+    return None
+
+
+def switched_off(
+    switches: tuple[Switch, ...], tool: str, effect: Effect, sources: tuple[str, ...] | None
+) -> Finding | None:
+    """Say which open switch stops a call, or None if none does. Reads go on.
+
+    Args:
+        switches: those that are not closed.
+        tool: the tool's name.
+        effect: what it does.
+        sources: tools whose output a write declares to build on; None means all.
+    """
+    if effect == "read":
+        return None
+    for switch in switches:
+        if switch.mode == "closed":
+            continue
+        if switch.scope in (EVERYTHING, tool) or sources is None or switch.scope in sources:
+            return _stopped(switch, tool)
+    return None
+
+
+def _stopped(switch: Switch, tool: str) -> Finding:
+    what = "all writes are off" if switch.scope == EVERYTHING else f"the outputs of {switch.scope} are unusable"
+    return Finding(
+        code="kill_switch",
+        blame="policy",
+        message=f"{tool} was not started: the kill switch of {switch.scope!r} is open ({switch.reason})",
+        hint=f"Nothing was written: {what} at the moment. You may still read; tell the user what was not written.",
+        data={"scope": switch.scope, "since": switch.since},
+    )

@@ -1,0 +1,118 @@
+"""What a tool may know of the write it is doing: its key, its attempt, its deadline, and how to record it by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from pokayoke.core.ledger import Settlement
+from pokayoke.errors import StoreError, UsageError
+from pokayoke.stores.base import Store
+
+KEY_HEADER = "Idempotency-Key"
+"""The header of the IETF draft of that name."""
+KEY_META = "pokayoke/idempotency-key"
+"""The name under which the key travels in the `_meta` of an MCP call."""
+
+
+class Effect:
+    """The write that the running tool is doing. From `pokayoke.this_effect()`.
+
+    Attributes:
+        key: the idempotency key; equal for every attempt of the same effect.
+        attempt: number of this execution, from 1 on; it never goes back.
+        deadline: `time.monotonic()` second at which the tool is given up, or None.
+    """
+
+    __slots__ = ("_claim_id", "_now", "_store", "attempt", "deadline", "key")
+
+    def __init__(
+        self,
+        key: str,
+        attempt: int,
+        deadline: float | None,
+        *,
+        claim_id: str,
+        store: Store,
+        now: Callable[[], float],
+    ) -> None:
+        """Made by the driver for each execution of a write."""
+        self.key, self.attempt, self.deadline = key, attempt, deadline
+        self._claim_id, self._store, self._now = claim_id, store, now
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """HTTP headers that hand the key on: `{"Idempotency-Key": key}`."""
+        return {KEY_HEADER: self.key}
+
+    @property
+    def meta(self) -> Mapping[str, str]:
+        """The `_meta` of an MCP call that hands the key on."""
+        return {KEY_META: self.key}
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the deadline, never below 0; None without one."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    def complete(self, conn: Any, *, reference: str = "") -> None:
+        """Record the effect inside your own transaction: it then happens exactly once.
+
+        Commit the transaction afterwards. If this process dies before the commit, neither the effect
+        nor the record exists; after it, both do.
+
+        Args:
+            conn: your open connection to the database that holds the ledger, in a transaction:
+                `sqlite3`, `apsw`, `psycopg` or SQLAlchemy.
+            reference: your own name of the effect, such as a row's id.
+
+        Raises:
+            StoreError: this execution has lost its claim (roll back: another one did or will do it), or
+                the store has no database that a connection could reach.
+        """
+        if not self._store.settle_on(conn, self._report(reference)):
+            raise StoreError(_LOST)
+
+    async def acomplete(self, conn: Any, *, reference: str = "") -> None:
+        """`complete` for an asynchronous connection (`psycopg.AsyncConnection` or SQLAlchemy's)."""
+        if not await self._store.asettle_on(conn, self._report(reference)):
+            raise StoreError(_LOST)
+
+    def _report(self, reference: str) -> Settlement:
+        return Settlement(self.key, self._claim_id, "completed", self._now(), reference=reference, early=True)
+
+
+_LOST = "this execution no longer holds its claim: roll back, another one did this or will do it"
+_current: ContextVar[Effect | None] = ContextVar("pokayoke_effect", default=None)
+
+
+def this_effect() -> Effect:
+    """Return the write that the calling tool is doing.
+
+    Raises:
+        UsageError: the caller is no tool that a guard runs, or its tool only reads.
+    """
+    effect = _current.get()
+    if effect is None:
+        raise UsageError("this_effect() is for the handler of a guarded write; no such call is running here")
+    return effect
+
+
+def within(effect: Effect, function: Callable[[], Any]) -> Any:
+    """Call a tool's function with `effect` as its write; what it hands out to be awaited keeps it."""
+    token = _current.set(effect)
+    try:
+        value = function()
+    finally:
+        _current.reset(token)
+    return _carried(effect, value) if hasattr(value, "__await__") else value
+
+
+async def _carried(effect: Effect, pending: Awaitable[Any]) -> Any:
+    token = _current.set(effect)
+    try:
+        return await pending
+    finally:
+        _current.reset(token)
