@@ -39,7 +39,7 @@ class Approvals:
         Raises:
             StoreError: there is no such question, or it does not wait any more.
         """
-        decided = self._store.decide(approval_id, approved=approved, by=by, reason=reason, now=self._clock.now())
+        decided = self._store.answer(approval_id, approved=approved, by=by, reason=reason, now=self._clock.now())
         if decided.kind == "output" and approved:
             self._reviewed(decided)
         return decided
