@@ -58,10 +58,11 @@ format: $(VENV)/.dev ## apply the formatter and the safe fixes
 
 # The three locks agree with each other: the smaller ones are cut out of the largest.
 COMPILE = uv pip compile pyproject.toml --universal --generate-hashes --python-version 3.11 --no-header --quiet --group build
+EXTRAS = --extra postgres --extra seal --extra prometheus --extra otel
 lock: ## rewrite requirements/*.lock (needs uv on the PATH)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 2; }
-	$(COMPILE) --group test --group check --group bench -o requirements/dev.lock $(ARGS)
-	$(COMPILE) --group test -c requirements/dev.lock -o requirements/test.lock --no-annotate
+	$(COMPILE) $(EXTRAS) --group test --group check --group bench -o requirements/dev.lock $(ARGS)
+	$(COMPILE) $(EXTRAS) --group test -c requirements/dev.lock -o requirements/test.lock --no-annotate
 	$(COMPILE) -c requirements/dev.lock -o requirements/runtime.lock --no-annotate
 
 clean: ## remove the virtual environment and every cache

@@ -14,8 +14,10 @@ from pokayoke.core.contract import Contract
 from pokayoke.core.gate import Principal
 from pokayoke.core.intake import Calls, Reading, read_arguments, read_calls
 from pokayoke.core.policy import Policy
+from pokayoke.core.resolve import NOT_FOUND, UNKNOWN, Found
 from pokayoke.core.terms import Compare, Envelope, Equal, Format, Range
 from pokayoke.errors import PokayokeError, ToolError
+from pokayoke.runtime.effect import Effect, this_effect
 from pokayoke.runtime.guard import Guard
 from pokayoke.runtime.run import Run
 from pokayoke.runtime.ticket import Ticket
@@ -26,6 +28,8 @@ from pokayoke.stores import open_store
 __version__ = "0.1.0"
 
 __all__ = [
+    "NOT_FOUND",
+    "UNKNOWN",
     "Answer",
     "Approval",
     "Calls",
@@ -33,10 +37,12 @@ __all__ = [
     "ConfinedPath",
     "Contract",
     "Correction",
+    "Effect",
     "Envelope",
     "Equal",
     "Finding",
     "Format",
+    "Found",
     "Guard",
     "Outcome",
     "PokayokeError",
@@ -54,5 +60,6 @@ __all__ = [
     "open_store",
     "read_arguments",
     "read_calls",
+    "this_effect",
     "tool",
 ]

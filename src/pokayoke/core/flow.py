@@ -118,7 +118,7 @@ def _resolution(
     answer, found = yield from resolved(request, contract, arguments, answer, patience)
     if found is None:
         return answer
-    yield Settle((yield from found_effect(request, plan, arguments, found)), contract.name)
+    yield Settle((yield from found_effect(request, plan, arguments, found)), contract.name, contract.redact)
     told: Answer = yield Admit(request)
     return told
 

@@ -315,6 +315,7 @@ def _settle(
     lost: Finding | Record | None = yield Settle(
         Settlement(claim.key, claim.claim_id, state, scene.now, output, output_ok=output_ok, failure=failure),
         claim.tool,
+        entered.plan.contract.redact,
     )
     return lost
 

@@ -94,11 +94,13 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
 class Settle(msgspec.Struct, frozen=True, gc=False):
     """Report what became of a claimed write.
 
-    Answered with None, with a `Record` (the claim was lost; this is what holds), or a Finding (not recorded).
+    `marks` are the field names that the contract marks as secret. Answered with None, with a `Record`
+    (the claim was lost; this is what holds), or a Finding (not recorded).
     """
 
     settlement: Settlement
     tool: str
+    marks: tuple[str, ...] = ()
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):

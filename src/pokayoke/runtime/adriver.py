@@ -9,8 +9,6 @@ import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar, cast
 
-import msgspec
-
 from pokayoke.core.call import Finding
 from pokayoke.core.contract_rules import is_async
 from pokayoke.core.ledger import Answer, Record
@@ -95,9 +93,8 @@ class AsyncWorld(World):
 
     async def _reported(self, step: Settle) -> Finding | Record | None:
         for pause in (*SETTLE_AGAIN, None):
-            settlement = msgspec.structs.replace(step.settlement, now=self._guard.clock.now())
             try:
-                return self._settled(step, await self._guard.store.asettle(settlement))
+                return self._settled(step, await self._guard.store.asettle(self._report(step)))
             except Exception as error:  # noqa: BLE001 - as in `settle`
                 if pause is None:
                     return self._unsettled(step, type(error).__name__)

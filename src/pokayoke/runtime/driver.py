@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from pokayoke.core.admission import Request
+from pokayoke.core.admission import Approval, Request
 from pokayoke.core.call import Finding
+from pokayoke.core.canonical import dump
 from pokayoke.core.contract_rules import is_async
 from pokayoke.core.failure import not_recorded
-from pokayoke.core.ledger import Answer, Claim, Record, Settled
+from pokayoke.core.ledger import Answer, Claim, Record, Settled, Settlement
 from pokayoke.core.ledger_explain import store_unavailable
 from pokayoke.core.steps import (
     Admit,
@@ -159,9 +160,8 @@ class World:
     def settle(self, step: Settle) -> Finding | Record | None:
         """Report to the ledger, again if it cannot be reached: a report is recognised if it came through."""
         for pause in (*SETTLE_AGAIN, None):
-            settlement = msgspec.structs.replace(step.settlement, now=self._guard.clock.now())
             try:
-                return self._settled(step, self._guard.store.settle(settlement))
+                return self._settled(step, self._guard.store.settle(self._report(step)))
             except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect stays in doubt
                 if pause is None:
                     return self._unsettled(step, type(error).__name__)
@@ -193,10 +193,27 @@ class World:
     def _stamped(self, request: Request) -> Request:
         """The request with the time at which it is asked, which may be long after the call began, and by whom."""
         now = self._guard.clock.now()
-        claim = request.claim
+        claim, approval = request.claim, request.approval
         if claim is not None:
             claim = msgspec.structs.replace(claim, now=now, owner=owner())
-        return msgspec.structs.replace(request, now=now, claim=claim)
+        if approval is not None and not self._guard.store.sealed:
+            approval = self._veiled(approval)
+        return msgspec.structs.replace(request, now=now, claim=claim, approval=approval)
+
+    def _veiled(self, approval: Approval) -> Approval:
+        """The question without secrets, for a store that would write them down as they are."""
+        plan = self._run.snapshot.plans.get(approval.contract)
+        shown = self._guard.trace.redactor.payload(dump(approval.arguments), marks=plan.contract.redact if plan else ())
+        return msgspec.structs.replace(approval, arguments=msgspec.json.decode(shown))
+
+    def _report(self, step: Settle) -> Settlement:
+        """The report as of now, without an output that a store would write down although it holds a secret."""
+        settlement = step.settlement
+        output = settlement.output
+        if output is not None and not self._guard.store.sealed:
+            clean = self._guard.trace.redactor.payload(output, marks=step.marks)
+            output = output if clean == output else None
+        return msgspec.structs.replace(settlement, now=self._guard.clock.now(), output=output)
 
     def _not_startable(self, error: UsageError) -> tuple[Reaction, float]:
         """Let the claim be settled as "nothing happened" first; the caller's mistake is raised after that."""
