@@ -1,0 +1,158 @@
+"""The handoff: in order, in another thread, and never in the way of the thread that offers."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+import pytest
+
+from pokayoke.runtime.metrics_queue import Handoff
+
+
+@pytest.fixture
+def handoff():
+    """Makes handoffs and ends their workers after the test."""
+    made = []
+
+    def make(consume, most=1_000):
+        made.append(Handoff(consume, most))
+        return made[-1]
+
+    yield make
+    for one in made:
+        assert one.close()
+
+
+def test_items_arrive_in_order_in_one_other_thread(handoff):
+    """What one thread offers is consumed in its order, by a thread that is not its own."""
+    seen, threads = [], set()
+    queue = handoff(lambda item: (seen.append(item), threads.add(threading.get_ident())))
+    for number in range(500):
+        queue.offer(number)
+    assert queue.flush()
+    assert seen == list(range(500))
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+
+
+def test_no_item_is_lost_between_threads(handoff):
+    """Four threads that offer and flush at once lose nothing, and a flush covers all that its thread offered."""
+    seen, missing = [], []
+    queue = handoff(seen.append, 100_000)
+
+    def offer(who):
+        for number in range(300):
+            queue.offer((who, number))
+            if number % 50 == 49 and (not queue.flush() or (who, number) not in seen):
+                missing.append((who, number))
+
+    threads = [threading.Thread(target=offer, args=(who,)) for who in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert queue.flush()
+    assert missing == []
+    assert sorted(seen) == [(who, number) for who in range(4) for number in range(300)]
+    assert queue.dropped == 0
+
+
+def test_a_full_queue_drops_and_counts(handoff):
+    """While the worker hangs, no more than the limit waits; offering returns at once and the rest is counted."""
+    hangs, held = threading.Event(), threading.Event()
+    seen = []
+
+    def consume(item):
+        held.set()
+        assert hangs.wait(30)
+        seen.append(item)
+
+    queue = handoff(consume, 10)
+    queue.offer(0)
+    assert held.wait(30)
+    for number in range(1, 101):
+        queue.offer(number)
+    assert queue.dropped == 90
+    assert not queue.flush(0.01)
+    hangs.set()
+    assert queue.flush()
+    assert seen == list(range(11))
+
+
+def test_an_item_that_fails_costs_itself(handoff):
+    """What consuming raises is counted and named, and the next item is consumed."""
+    seen = []
+
+    def consume(item):
+        if item == 1:
+            raise ValueError("CANARY")
+        seen.append(item)
+
+    queue = handoff(consume)
+    for number in range(3):
+        queue.offer(number)
+    assert queue.flush()
+    assert (seen, queue.dropped) == ([0, 2], 1)
+    assert queue.problem == "an event could not be exported: ValueError"
+
+
+def test_nothing_starts_before_the_first_item(handoff):
+    """A queue that is never used has no thread; flushing and closing it return at once."""
+    before = threading.active_count()
+    queue = handoff(print)
+    assert queue.flush()
+    assert threading.active_count() == before
+
+
+def test_closing_consumes_what_waits_and_ends_the_worker():
+    """After closing, everything offered before was consumed, the thread is gone, and later items are dropped."""
+    seen = []
+    queue = Handoff(lambda item: (time.sleep(0.001), seen.append(item)), 1_000)
+    for number in range(50):
+        queue.offer(number)
+    worker = queue._thread
+    assert queue.close()
+    assert not worker.is_alive()
+    queue.offer(50)
+    assert (seen, queue.dropped) == (list(range(50)), 1)
+    assert queue.close()
+
+
+def test_a_worker_may_flush_its_own_queue(handoff):
+    """Flushing inside the worker does not wait for itself."""
+    answers = []
+    queue = handoff(lambda item: answers.append(queue.flush()))
+    queue.offer(1)
+    assert queue.flush()
+    assert answers == [True]
+
+
+def test_a_forked_child_has_a_worker_of_its_own(handoff):
+    """In a child the queue is empty and works, whatever the parent's thread was doing."""
+    seen, hangs = [], threading.Event()
+    queue = handoff(lambda item: (seen.append(item), item == "parent" and hangs.wait(30)))
+    queue.offer("parent")
+    queue.offer("parent")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of what this test is about
+        child = os.fork()
+    if child == 0:
+        seen.clear()
+        queue.offer("child")
+        os._exit(7 if queue.flush() and seen == ["child"] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    hangs.set()
+
+
+def test_the_end_of_the_process_waits_for_what_waits():
+    """Items offered right before the interpreter ends are still consumed."""
+    script = (
+        "import sys; from pokayoke.runtime.metrics_queue import Handoff\n"
+        "queue = Handoff(lambda item: print(item, flush=True), 100)\n"
+        "for number in range(3): queue.offer(number)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout.split(), done.returncode, done.stderr) == (["0", "1", "2"], 0, "")

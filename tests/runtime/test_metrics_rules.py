@@ -1,0 +1,70 @@
+"""The alert rules that ship: they parse, and they speak of metrics that exist."""
+
+import importlib
+import re
+
+import pytest
+
+from pokayoke.core.alert import LEAST, SHARE
+from pokayoke.runtime.document import read_document
+from pokayoke.runtime.metrics import INSTRUMENTS, alert_rules
+
+FILE = read_document(alert_rules().read_text(encoding="utf-8"), name="alerts.yml").value
+RULES = FILE["groups"][0]["rules"]
+NAMES = {one.name: one for one in INSTRUMENTS}
+
+
+def test_the_file_has_the_shape_of_a_rule_file():
+    """It holds one named group of alerts with unique names and nothing that Prometheus does not know."""
+    assert set(FILE) == {"groups"}
+    assert [group["name"] for group in FILE["groups"]] == ["pokayoke"]
+    assert len({rule["alert"] for rule in RULES}) == len(RULES) >= 6
+    for rule in RULES:
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        assert {"alert", "expr", "labels", "annotations"} <= set(rule)
+        assert re.fullmatch(r"Pokayoke[A-Z][A-Za-z]+", rule["alert"])
+        assert re.fullmatch(r"\d+[smh]", rule.get("for", "0s"))
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert set(rule["annotations"]) == {"summary", "description"}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_an_expression_names_what_exists(rule):
+    """Every metric of an expression is one of ours, and every label in it or in a text is one of that metric's."""
+    expression = re.sub(r'"[^"]*"', "", rule["expr"])
+    used = set(re.findall(r"pokayoke_\w+", expression))
+    assert used
+    assert used <= set(NAMES)
+    labels = {label for name in used for label in NAMES[name].labels}
+    asked = set(re.findall(r"by \((\w+)\)", expression)) | set(re.findall(r"\{(\w+)=", expression))
+    asked |= set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
+    assert asked <= labels
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_a_text_is_a_template(rule):
+    """Braces of templates are paired, and only `$value`, `$labels` and one formatter are used."""
+    for text in rule["annotations"].values():
+        inside = re.findall(r"\{\{(.*?)\}\}", text)
+        assert text.count("{{") == text.count("}}") == len(inside)
+        for one in inside:
+            assert re.fullmatch(r" (\$value \| humanizePercentage|\$labels\.\w+) ", one)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_an_expression_is_promql(rule, need):
+    """A parser of PromQL takes it; one with a bracket less it does not take."""
+    try:
+        parser = importlib.import_module("promql_parser")
+    except ImportError:
+        need("promql-parser is not installed: pip install promql-parser")
+    assert parser.parse(rule["expr"]) is not None
+    with pytest.raises(ValueError, match="parenthesis"):
+        parser.parse(rule["expr"].replace(")", "", 1))
+
+
+def test_the_alert_of_outputs_is_the_rule_of_the_library():
+    """The share and the least number are those of `core/alert.py`, so both tell of the same thing."""
+    rule = next(rule for rule in RULES if rule["alert"] == "PokayokeInvalidOutputs")
+    assert f">= {SHARE} " in rule["expr"]
+    assert rule["expr"].rstrip().endswith(f">= {LEAST}")
