@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import threading
+import time
 import warnings
 
 import pytest
@@ -180,16 +181,27 @@ def test_a_tool_that_promises_nothing_breaks_nothing():
     assert told == []
 
 
-def test_threads_find_one_spike(trace):
-    """Four threads that report the same spike make one alert."""
-    told = []
-    Alerts(trace, AlertPolicy(), told.append)
-    threads = [threading.Thread(target=lambda: [trace.record(output("degraded")) for _ in range(50)]) for _ in range(4)]
+def test_threads_count_one_after_the_other(trace):
+    """Two threads never count the same tool's outputs at once, and each output is counted."""
+    alerts = Alerts(trace, AlertPolicy())
+    inside, together, counted = [], [], []
+
+    class Probe:
+        def told(self, tool, at, *, valid, run_id):
+            inside.append(1)
+            time.sleep(0.001)
+            together.append(len(inside))
+            inside.pop()
+            counted.append(valid)
+
+    alerts._tools["get"] = Probe()
+    threads = [threading.Thread(target=lambda: [alerts.seen(output()) for _ in range(10)]) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(told) == 1
+    assert set(together) == {1}
+    assert len(counted) == 40
 
 
 def test_a_forked_child_has_a_lock_of_its_own(trace):

@@ -82,6 +82,17 @@ def test_a_full_queue_drops_and_counts(handoff):
     assert seen == list(range(11))
 
 
+def test_a_flush_waits_for_the_item_in_the_workers_hands(handoff):
+    """An item that has left the queue and is still being consumed is not yet through."""
+    hangs, held = threading.Event(), threading.Event()
+    queue = handoff(lambda item: (held.set(), hangs.wait(30)))
+    queue.offer(1)
+    assert held.wait(30)
+    assert not queue.flush(0.05)
+    hangs.set()
+    assert queue.flush()
+
+
 def test_an_item_that_fails_costs_itself(handoff):
     """What consuming raises is counted and named, and the next item is consumed."""
     seen = []
