@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pokayoke.core import neutral
 from pokayoke.core.call import Finding
 from pokayoke.core.neutral import escape, neutralise
 from pokayoke.core.present import MAX_REFUSAL, page, present, preview, refusal_text
@@ -213,6 +214,17 @@ VALUES = st.recursive(
 def test_data_shown_means_what_it_meant(value):
     """The JSON text a model reads decodes to the very value, whatever was neutralised in it."""
     assert json.loads(shown(value)) == value
+
+
+@given(st.lists(st.sampled_from([*CLOSERS, *TURNS, *HIDDEN, "[INST]", "[/SYS]", "[", "]", "I", "\x7f", "a", "é"])))
+def test_the_look_that_is_enough_for_plain_json_decides_like_the_thorough_one(pieces):
+    """A JSON text that is left alone at first sight would have been left alone in the end."""
+    for value in (pieces, "".join(pieces)):
+        data = orjson.dumps(value)
+        thorough = neutral._neutralised(data.decode(), data, json=True)
+        assert neutralise(data.decode(), json=True) == thorough
+        assert not neutral.is_plain_json(data.decode(), data) or thorough == data.decode()
+    assert neutral.is_plain_json('["plain"]', b'["plain"]')
 
 
 @given(st.lists(st.sampled_from([*CLOSERS, *TURNS, *HIDDEN, "a", " ", "\n\n", "Human:", "é", "漢"])).map("".join))

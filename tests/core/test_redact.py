@@ -7,7 +7,7 @@ import time
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pokayoke.core import secret
@@ -544,3 +544,27 @@ def test_no_text_makes_redaction_raise(text):
     """Any text goes through, surrogates and all, and twice is once."""
     once = REDACTOR.text(text)
     assert REDACTOR.text(once) == once
+
+
+SECRETIVE = st.sampled_from([
+    *("passw", "密码", "令牌", "口令", "kennwort", "contraseña", "sk-abcdef", "://a", "@", "é" * 30, "ü", "日本", "4111"),
+    *("\\u0070", "AKIA0000", "1" * 14, "2" + "0" * 13, "6 ", "-", "PIN", '"', "K", "a", " "),
+])  # fmt: skip
+
+
+@given(st.lists(SECRETIVE).map("".join))
+@example("密钥")
+@example("://" + "é" * 45 + "@")
+def test_the_searches_find_as_much_in_flat_text(text):
+    """Text made plain for the searches answers them as the text itself does."""
+    flat, whole = secret.lowered(text.encode()), str(text.encode().lower(), "utf-8")
+    assert secret.has_secret_literal(flat) == secret.has_secret_literal(whole)
+    assert secret.has_card_digits(flat) == secret.has_card_digits(whole)
+
+
+def test_every_literal_beside_ascii_is_looked_for_in_the_text_itself():
+    """A new name in another script is not lost: its first byte is one of those that need the whole text."""
+    foreign = [name for name in secret._NAME_LITERALS.split("|") if not name.isascii()]
+    assert foreign
+    assert {name.encode()[:1] for name in foreign} <= set(secret._BESIDE_ASCII)
+    assert (secret._SHAPE_LITERALS + secret._SHORT_SHAPES + secret._SPELLED_LETTER + secret._CARD_DIGITS).isascii()

@@ -3,10 +3,13 @@
 from functools import partial
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from pokayoke import Contract, Guard, ToolCall, ToolError
 from pokayoke.core.policy import RetryPolicy
 from pokayoke.errors import UsageError
+from pokayoke.runtime.handover import handed_over
 
 ITEMS = {"type": "object", "properties": {"items": {"type": "array"}, "deep": {"type": "object"}}}
 CALL = ToolCall("c", "write", '{"items": ["a"], "deep": {"x": [1]}}')
@@ -16,6 +19,28 @@ def write(handler, **fields):
     return Contract.from_schema(
         "write", ITEMS, output_schema=fields.pop("output_schema", {}), handler=handler, **fields
     )
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=4))
+@example({"n": [2**64, {"b": 1.0, "a": -0.0}]})
+def test_what_is_handed_over_is_the_same_and_shares_nothing(arguments):
+    """Equal to the last type and in the same order, and no list or object is anybody else's."""
+    given = handed_over(write(print), arguments, None, None)
+    assert repr(given) == repr(arguments)
+    assert not ids(given) & ids(arguments)
+
+
+def ids(value):
+    """The identities of every list and object in a value."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return set() if inside is None else {id(value)}.union(*map(ids, inside))
 
 
 class NotSentError(Exception):

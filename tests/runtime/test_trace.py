@@ -282,7 +282,7 @@ class TestWaiting:
         trace = trace_to(path)
         for _ in range(200):
             trace.record(result(result=b'"%s"' % (b"x" * 3_000)))
-            assert sum(len(event.payload or b"") for event in trace._waiting) < 65_536
+            assert sum(len(data) for event in trace._waiting for data in event.payloads) < 65_536
         trace.close()
         assert len(lines(path)) == 200
 

@@ -17,7 +17,7 @@ from pokayoke.core.output import Checked
 Key = tuple[str, str, str]
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _Kept(msgspec.Struct, frozen=True, gc=False):
     at: float
     data: bytes
 
@@ -55,14 +55,16 @@ class LastGood:
             data: the value as compact JSON.
             now: the time, in seconds.
         """
-        key = (tenant or "", contract_id, args_hash)
-        self._drop(key)
-        if len(data) > self._max_bytes:
+        kept, key, size = self._kept, (tenant or "", contract_id, args_hash), len(data)
+        older = kept.pop(key, None)
+        if older is not None:
+            self._bytes -= len(older.data)
+        if size > self._max_bytes:
             return
-        self._kept[key] = _Kept(now, data)
-        self._bytes += len(data)
-        while len(self._kept) > self._entries or self._bytes > self._max_bytes:
-            self._drop(next(iter(self._kept)))
+        kept[key] = _Kept(now, data)
+        self._bytes += size
+        while len(kept) > self._entries or self._bytes > self._max_bytes:
+            self._bytes -= len(kept.pop(next(iter(kept))).data)
 
     def get(
         self, tenant: str | None, contract_id: str, args_hash: str, *, now: float, max_age: float
@@ -78,11 +80,6 @@ class LastGood:
         if not 0 <= age <= max_age:
             return 0.0, None
         return age, msgspec.json.decode(kept.data)
-
-    def _drop(self, key: Key) -> None:
-        gone = self._kept.pop(key, None)
-        if gone is not None:
-            self._bytes -= len(gone.data)
 
 
 def may_keep(contract: Contract, checked: Checked) -> bool:

@@ -11,8 +11,11 @@ at. Sources: Unicode UTS #39 (default ignorables), the chat templates of the lar
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 
+from pokayoke.core.matcher import matcher
 from pokayoke.core.rare import rare
 
 # --- the fast pass ------------------------------------------------------------------------------
@@ -20,9 +23,12 @@ from pokayoke.core.rare import rare
 # Lead bytes of UTF-8 under which something invisible, or a bar or bracket of a chat template, may be.
 _LEADS = b"\xc2\xcd\xd8\xe1\xe2\xe3\xef\xf0\xf3"
 _KEPT = frozenset(b"<\x7f" + bytes(range(0x20)) + _LEADS) - frozenset(b"\t\n")
-_HARMLESS = bytes(code for code in range(256) if code not in _KEPT)
+# All that a mark in square brackets is made of: where it stands in the text, it stands in what the pass leaves.
+_MARKS = ("INST", "SYS", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS", "IMG")
+_MARK_LETTERS = bytes(frozenset("".join(_MARKS).encode() + b"[/]"))
+_HARMLESS = bytes(code for code in range(256) if code not in _KEPT | frozenset(_MARK_LETTERS))
 # In free text a paragraph or a heading can look like a turn; JSON holds no raw line break.
-_HARMLESS_IN_TEXT = bytes(code for code in range(256) if code not in _KEPT | frozenset(b"\n#"))
+_HARMLESS_IN_TEXT = bytes(code for code in _HARMLESS if code not in b"\n#")
 # Which sequences are really meant, by lead byte: each pattern begins with a literal, so it is a memchr.
 _SEQUENCES = {
     0xC2: rb"\xc2[\x80-\x9f\xad]",
@@ -54,7 +60,7 @@ _NAMES = (
 _FILL = r"(?:\s|\\[nrtbf]|\\u(?!003c|ff1c)[0-9a-f]{4})*+"
 # `<` (also full-width) before a bar, a second `<`, or the name of a role or tool tag.
 _TAG = rf"(?i)[<\uff1c](?=[|\uff5c]|</?sys>>|{_FILL}/?+{_FILL}(?:[a-z]{{1,12}}:)?(?:{_NAMES})(?![a-z0-9_-]))"
-_BRACKETS = r"\[(?=/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|IMG)\])"
+_BRACKETS = rf"\[(?=/?(?:{'|'.join(_MARKS)})\])"
 _BRACKET_BYTES = re.compile(_BRACKETS.encode())
 # A turn of a plain-text transcript: a role alone at the start of a paragraph, or a prompt's heading. Each
 # pattern begins with a literal line break, so that a clean text is skipped at memory speed.
@@ -70,16 +76,36 @@ def neutralise(text: str, *, data: bytes | None = None, json: bool = False) -> s
     Args:
         text: any text.
         data: the same text in UTF-8, if the caller has it.
-        json: True if the text is JSON: characters above the BMP are then escaped as pairs, and line
-            breaks need no look because JSON cannot hold raw ones.
+        json: True if the text is compact JSON: characters above the BMP are then escaped as pairs, and
+            line breaks need no look because JSON cannot hold raw ones.
     """
     if data is None:
         data = text.encode(errors="surrogatepass")
+    if json and is_plain_json(text, data):
+        return text
+    return _neutralised(text, data, json=json)
+
+
+def is_plain_json(text: str, data: bytes) -> bool:
+    """Return True only if a compact JSON text needs no change: the look that is enough for most ASCII ones."""
+    # Every other control character is an escape in JSON, and every other sign of a mark stands in brackets.
+    return data.isascii() and b"<" not in data and b"\x7f" not in data and not _marked_in_brackets()(text)
+
+
+@functools.cache
+def _marked_in_brackets() -> Callable[[str], bool]:
+    """Compile once, and not while importing. Literals only: they are searched all at once."""
+    return matcher("|".join(rf"\[{slash}{name}\]" for name in _MARKS for slash in ("", "/")))
+
+
+def _neutralised(text: str, data: bytes, *, json: bool) -> str:
     rest = data.translate(None, _HARMLESS if json else _HARMLESS_IN_TEXT)
+    marked = _BRACKET_BYTES.search(rest)
+    rest = rest.translate(None, _MARK_LETTERS)
     if rest and _is_suspect(data, rest):
         text = rare(_UNSEEN).sub(_shown_pair if json else _shown, text)
         text = rare(_TAG).sub(lambda hit: escape(hit[0]), text)
-    if _BRACKET_BYTES.search(data):
+    if marked:
         text = rare(_BRACKETS).sub(r"\\u005b", text)
     if not json:
         text = _FIRST_TURN.sub(_marked, text, count=1) if _FIRST_TURN.match(text) else text

@@ -29,10 +29,10 @@ from pokayoke.core.envelope import open_declared, undeclared_error
 from pokayoke.core.invariants import check_invariants
 from pokayoke.core.markup import find_page, is_page, may_hold_page
 from pokayoke.core.policy import ToolOutputPolicy
-from pokayoke.core.received import Received, fault, receive
+from pokayoke.core.received import DEEPEST, Received, fault, receive
 from pokayoke.core.schema import Schema
 from pokayoke.core.serialise import Serialised, serialise
-from pokayoke.core.strict import dump_compact
+from pokayoke.core.strict import dump_compact, parse
 
 CODES: dict[str, str] = {
     "output_changed": "a callable of the contract changed the output while checking it",
@@ -80,6 +80,32 @@ def check_output(raw: Any, contract: Contract, *, arguments: dict[str, Any], pol
         arguments: the arguments it was run with, for invariants.
         policy: caps and content type where the contract does not say.
     """
+    return _at_a_glance(raw, contract, policy) or _checked(raw, contract, arguments, policy)
+
+
+def _at_a_glance(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> Checked | None:
+    """Judge the usual answer in one look: strict JSON text that fits its schema, with nothing else to ask.
+
+    Says what `_checked` says, or None where there is anything to say.
+    """
+    schema = contract.output
+    if type(raw) is not str or schema is None or contract.takes_text or contract.output_checks != "full":
+        return None
+    if contract.extract is not None or contract.envelope is not None or contract.invariants:
+        return None
+    if len(raw) > (contract.max_chars or policy.max_chars):
+        return None
+    try:
+        value, data = parse(raw, max_depth=DEEPEST, equal_duplicates=False)
+        if not schema.is_valid(value) or may_hold_page(data) or undeclared_error(value, schema.raw) is not None:
+            return None
+    except Exception:  # noqa: BLE001 - whatever it is, the rooms have a name for it
+        return None
+    return Checked(value, canonical=data, chars=len(raw))
+
+
+def _checked(raw: Any, contract: Contract, arguments: dict[str, Any], policy: ToolOutputPolicy) -> Checked:
+    """The way of an answer through the rooms."""
     got = receive(raw, contract, policy=policy)
     if got.failure is not None or got.finding is not None:
         broken = () if got.finding is None else (got.finding,)

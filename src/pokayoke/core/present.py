@@ -54,14 +54,18 @@ def present(
     else:
         data = dump_compact(value) if canonical is None else canonical
         body = neutralise(data.decode(), data=data, json=True)
-    blocks = [*content]
+    blocks = [*content] if content else ()
     if blocks:
         note = f"[content that is not text: {len(blocks)}]"
         body = note if value in (None, "") else f"{body}\n{note}"
-    return (
-        f"<tool_output tool={_attribute(tool)} call={_attribute(call_id)} trust={_attribute(trust)}>\n"
-        f"{body}\n</tool_output>"
-    )
+    start, trusted = _frame(tool, trust)
+    return f"{start}{_attribute(call_id)}{trusted}{body}\n</tool_output>"
+
+
+@lru_cache(512)
+def _frame(tool: str, trust: str) -> tuple[str, str]:
+    """What stands before and behind the call's id in the first line; the same for every call of a tool."""
+    return f"<tool_output tool={_attribute(tool)} call=", f" trust={_attribute(trust)}>\n"
 
 
 @lru_cache(512)

@@ -40,7 +40,8 @@ CODES: dict[str, str] = {
     "body_unread": "the body of the response was not read by the tool, so there is nothing to check",
 }
 
-_DEEPEST = 200  # the most that is safe to validate; so few brackets that nothing has to be measured prove it at once
+DEEPEST = 200
+"""The deepest nesting that is safe to validate; so few brackets that nothing has to be measured prove it at once."""
 _NO_CONTENT = (204, 205)  # RFC 9110: these carry no body, so the value is null and the schema decides
 
 
@@ -141,7 +142,7 @@ def _verbatim(text: str, content: tuple[Any, ...] = ()) -> Received:
 def _parsed(body: str | bytes, limit: int, content: tuple[Any, ...] = ()) -> Received:
     """JSON text, read strictly; what does not parse is named, never mended."""
     try:
-        value, data = parse(body, max_bytes=limit * BYTES_PER_CHAR, max_depth=_DEEPEST, equal_duplicates=False)
+        value, data = parse(body, max_bytes=limit * BYTES_PER_CHAR, max_depth=DEEPEST, equal_duplicates=False)
     except StrictError as exc:
         return _no(_unparsed(body, exc))
     return Received(value, data, len(body), content)

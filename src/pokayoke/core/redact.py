@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from pokayoke.core.matcher import matcher
 from pokayoke.core.secret import (
     HIDDEN,
     NameRules,
@@ -30,7 +31,7 @@ from pokayoke.core.secret import (
     has_secret_literal,
     hide_in_text,
     is_card,
-    matcher,
+    lowered,
 )
 
 FAILED: Final = "[redaction failed]"
@@ -105,11 +106,11 @@ class Redactor:
         """
         if self._walk_all:
             return False
-        lowered = str(data.lower(), "utf-8")
-        if has_secret_literal(lowered) or has_card_digits(lowered):
+        text = lowered(data)
+        if has_secret_literal(text) or has_card_digits(text):
             return False
         names = self._names(marks)
-        if names.hit is not None and names.hit(lowered):
+        if names.hit is not None and names.hit(str(data.lower(), "utf-8")):
             return False
         return self._pattern_hit is None or not self._pattern_hit(str(data, "utf-8"))
 
@@ -205,8 +206,8 @@ class Redactor:
         return result
 
     def _leaf(self, text: str, rules: NameRules, seen: Seen | None) -> str:
-        lowered = text.lower()
-        if has_secret_literal(lowered) or has_card_digits(lowered) or rules.custom:
+        small = text.lower()
+        if has_secret_literal(small) or has_card_digits(small) or rules.custom:
             text = hide_in_text(text, rules, seen)
         for pattern in self._patterns:
             if pattern.found(text):

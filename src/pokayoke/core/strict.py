@@ -10,13 +10,17 @@ each is asked only where it can be the judge.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+from collections.abc import Callable
 from typing import Any, cast
 
 import jiter
 import msgspec
 import orjson
+
+from pokayoke.core.matcher import matcher
 
 CODES: dict[str, str] = {
     "byte_order_mark": "the text begins with a byte order mark",
@@ -32,14 +36,16 @@ CODES: dict[str, str] = {
     "too_long": "the text is longer than allowed",
 }
 
-# Everything but the signs that structure is made of, as a table of what to delete.
-_NO_SIGNS = bytes(byte for byte in range(256) if chr(byte) not in '[]{}:"')
+# Everything but the signs that structure is made of, as tables of what to delete.
+_NO_SIGNS = bytes(byte for byte in range(256) if chr(byte) not in "[]{}:")
+_NO_BRACKETS = bytes(byte for byte in range(256) if chr(byte) not in '[]{}"')
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 # How this version of orjson shows that a double is large: 1e+300 or 1e300.
 _LARGE = b"+" if b"+" in orjson.dumps(1e300) else b"e"
 # Runs of 19 digits may exceed a signed 64-bit integer: orjson would read them as floats.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_RUN = b"0" * 19
+_SORTED = orjson.OPT_SORT_KEYS
 _NOT_FINITE = re.compile(r"NaN|Infinity|-?[0-9.]++[eE]\+?[0-9]{3}")
 _LINE_COLUMN = re.compile(r"at line ([0-9]+) column ([0-9]+)")
 
@@ -99,17 +105,20 @@ def parse(
     except orjson.JSONDecodeError as exc:
         raise _diagnose(source, exc) from None
     try:
-        dump = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None)
+        dump = orjson.dumps(value, option=_SORTED if sort else None)
     except TypeError:  # orjson gives up at a depth of 254
         raise StrictError("too_deep") from None
     # A text that is compact already has lost nothing in its dump: only the depth is left to prove.
-    signs = b"" if source == dump else source.translate(None, _NO_SIGNS)
-    if len(dump) > 2 * max_depth and _openers(signs or dump) > max_depth:
-        _refuse_deep(value, source, signs or source.translate(None, _NO_SIGNS), max_depth)
+    compact = source == dump
+    signs = b"" if compact and len(dump) <= 2 * max_depth else source.translate(None, _NO_SIGNS)
+    # Every level opens and closes, so it takes two signs.
+    if len(signs) > 2 * max_depth and signs.count(b"[") + signs.count(b"{") > max_depth:
+        _refuse_deep(value, source, max_depth)
     # An integer that orjson took for a double is beyond 1e18, so its dump has an exponent.
     if _LARGE in dump and _LONG_RUN in source.translate(_DIGITS):
         value, dump = _exact_integers(source, sort=sort)
-    if signs and (signs.count(b":") != dump.count(b":") or (b"\\" in source and b"\\u003" in source)):
+    # A lost duplicate has lost its colon, which only a colon that was written as an escape could make up for.
+    if not compact and (signs.count(b":") != dump.count(b":") or (b"\\" in source and _escapes_colon(source, data))):
         _refuse_duplicates(source, equal_duplicates=equal_duplicates)
     return value, dump
 
@@ -143,11 +152,18 @@ def _encoded(text: str) -> bytes:
         raise StrictError("lone_surrogate", len(text[: exc.start].encode())) from None
 
 
-def _openers(signs: bytes) -> int:
-    return signs.count(b"[") + signs.count(b"{")
+def _escapes_colon(source: bytes, given: bytes | str) -> bool:
+    r"""Return False if no colon of a text is written as `\u003a`. The search of a `str` is the quicker one."""
+    return _escaped_colon()(given) if type(given) is str else b"\\u003" in source
 
 
-def _refuse_deep(value: Any, source: bytes, signs: bytes, max_depth: int) -> None:
+@functools.cache
+def _escaped_colon() -> Callable[[str], bool]:
+    """Compile once, and not while importing."""
+    return matcher(r"\\u003[aA]")
+
+
+def _refuse_deep(value: Any, source: bytes, max_depth: int) -> None:
     """Refuse a value nested deeper than allowed.
 
     Where no string holds a bracket, taking innermost pairs away level by level measures the depth on a few
@@ -155,7 +171,7 @@ def _refuse_deep(value: Any, source: bytes, signs: bytes, max_depth: int) -> Non
     quote behind. (Only an escaped quote could hide that.) Otherwise the depth shows as indentation in
     a pretty dump, where no string can hold a raw line break; what comes close is walked.
     """
-    brackets = signs.translate(_ONE_KIND, b":").replace(b'""', b"")
+    brackets = source.translate(_ONE_KIND, _NO_BRACKETS).replace(b'""', b"")
     if b'"' not in brackets and b'\\"' not in source:
         for _ in range(max_depth):
             brackets = brackets.replace(b"[]", b"")

@@ -53,7 +53,7 @@ class Recorded(msgspec.Struct, eq=False):
     trace: Trace
     event: dict[str, Any]
     common: bool
-    payload: bytes | None = None
+    payloads: tuple[bytes, ...] = ()
     made: bytes | None = None
 
     @property
@@ -155,6 +155,7 @@ class Trace:
         self.flush()
         self._policy, self.redactor = policy, built
         self._payloads, self._limit = policy.payloads, policy.max_payload_chars
+        self._as_they_are = policy.payloads == "redacted"
         self._longest_line = 4 * self._limit + 32_768
 
     @property
@@ -208,10 +209,14 @@ class Trace:
         # Copied now: once it waits, another thread may make its line, and that changes it.
         seen = shown(event, common=recorded.common) if self._observers else None
         size = _USUAL_BYTES
-        if "arguments" in event:
-            size += self._weighed(recorded, "arguments")
-        if "result" in event:
-            size += self._weighed(recorded, "result")
+        for key in _JSON_PAYLOADS:
+            if key in event:
+                data = event[key]
+                if self._as_they_are and isinstance(data, bytes) and len(data) <= self._limit:
+                    recorded.payloads += (data,)
+                    size += len(data)
+                else:
+                    self._replace(recorded, key, data)
         # No lock: appending to a deque is one step, and the count of bytes only decides when to write.
         self._waiting.append(recorded)
         if not recorded.common:
@@ -273,14 +278,10 @@ class Trace:
         with self._lock:
             self._observers = tuple([one for one in self._observers if one is not observer])
 
-    def _weighed(self, recorded: Recorded, key: str) -> int:
-        """Return how many bytes a payload adds; one that is not written as it is gives way now."""
+    def _replace(self, recorded: Recorded, key: str, data: Any) -> None:
+        """Let a payload that is not written as it is give way now."""
         event = recorded.event
-        data = event[key]
-        if self._payloads == "redacted" and isinstance(data, bytes):
-            if len(data) <= self._limit:
-                recorded.payload = data if recorded.payload is None else b"%s\n%s" % (recorded.payload, data)
-                return len(data)
+        if self._as_they_are and isinstance(data, bytes):
             event[key] = {"bytes": len(data)}
         elif self._payloads == "hash":
             event[key] = digest_of(data if isinstance(data, bytes) else utf8(str(data)))
@@ -288,7 +289,6 @@ class Trace:
             del event[key]
         else:
             recorded.common = False
-        return 0
 
     def _make_ready(self) -> None:
         """Make the lines of all that waits."""
@@ -303,7 +303,7 @@ class Trace:
         for recorded in events:
             event, line = recorded.event, b""
             # What stood under a secret name before must be looked for in every later payload of the run.
-            if recorded.common and (recorded.payload is None or (harmless and not self._seen.get(event.get("run_id")))):
+            if recorded.common and (not recorded.payloads or (harmless and not self._seen.get(event.get("run_id")))):
                 try:
                     line = dumps(event, default=plain)
                 except TypeError:  # a lone surrogate, an integer beyond 64 bits: the longer way knows them
@@ -312,15 +312,15 @@ class Trace:
         if not is_quiet(b"".join(lines)):
             lines = [quiet(line) for line in lines]
         for recorded, line in zip(events, lines, strict=True):
-            recorded.made, recorded.event, recorded.payload = line, _DONE, None
+            recorded.made, recorded.event, recorded.payloads = line, _DONE, ()
         return lines
 
     def _harmless(self, events: list[Recorded]) -> bool:
         """True if no payload of the common events, and no id that came with one, needs a closer look."""
         texts: list[bytes] = []
         for recorded in events:
-            if recorded.payload is not None:
-                texts += recorded.payload, utf8(str(recorded.event.get("call_id")))
+            if recorded.payloads:
+                texts += *recorded.payloads, utf8(str(recorded.event.get("call_id")))
         try:
             return not texts or self.redactor.clean(b"\n".join(texts))
         except Exception:  # noqa: BLE001 - no UTF-8, or a user's redactor: each is looked at alone
@@ -337,7 +337,7 @@ class Trace:
     def _line(self, event: dict[str, Any]) -> bytes:
         marks = tuple(event.pop("marks", ()))
         seen = self.seen(event.get("run_id"))
-        if self._payloads == "redacted":
+        if self._as_they_are:
             self._place_raw(event)
         else:
             self._withhold_payloads(event)

@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 import msgspec
 import orjson
 
+from pokayoke.core.matcher import matcher
 from pokayoke.core.redact import FAILED
-from pokayoke.core.secret import matcher
 
 _SHORT_TEXT: Final = 1_000
 _MOST_FINDINGS: Final = 20
