@@ -1,0 +1,1 @@
+"""One set of statements, rows and migrations for every store that speaks SQL."""

@@ -1,0 +1,105 @@
+"""What people and reports ask of a store, and how it forgets."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pokayoke.core.ledger import RecordState
+from pokayoke.stores.nouns import Entry, Query
+from pokayoke.stores.sql import rows
+from pokayoke.stores.sql.dialect import Dialect, Statement
+from pokayoke.stores.sql.rows import APPROVAL_COLUMNS, ENTRY_COLUMNS, RECORD_COLUMNS
+from pokayoke.stores.sql.statements import READ_RATES, READ_RECORD, READ_RUN, READ_SWITCHES, WRITE_ENTRY
+
+CHUNK: Final = 500
+"""Records that are forgotten in one transaction: nobody waits long for it."""
+
+_SETTLED_FOR_GOOD: Final = "('completed', 'failed_retriable', 'failed_final')"
+# Without outputs: they are long, and a list is read without the key.
+_LISTED: Final = ", ".join("NULL" if name == "output" else name for name in RECORD_COLUMNS)
+_QUESTIONS: Final = f"SELECT {', '.join(APPROVAL_COLUMNS)} FROM pokayoke_approvals ORDER BY asked_at, fingerprint"  # noqa: S608 - names from the code only
+_AUDIT: Final = f"SELECT {', '.join(ENTRY_COLUMNS)} FROM pokayoke_audit WHERE number > ? ORDER BY number LIMIT ?"  # noqa: S608 - as above
+_PRUNE_QUESTIONS: Final = "DELETE FROM pokayoke_approvals WHERE COALESCE(decided_at, expires_at) < ?"
+_PRUNE_COUNTERS: Final = "DELETE FROM pokayoke_counters WHERE touched_at < ?"
+_PRUNE_RUNS: Final = (
+    "DELETE FROM pokayoke_runs WHERE touched_at < ? AND NOT EXISTS "
+    "(SELECT 1 FROM pokayoke_records WHERE pokayoke_records.run_id = pokayoke_runs.run_id)"
+)
+
+
+def record(key: str) -> Statement:
+    """Return the statement for one record, for `rows.record`."""
+    return READ_RECORD, (key,)
+
+
+def load_run(run_id: str) -> Statement:
+    """Return the statement for the state of one run, for `rows.run`."""
+    return READ_RUN, (run_id,)
+
+
+def approvals() -> Statement:
+    """Return the statement for all questions, oldest first, for `rows.approval`."""
+    return _QUESTIONS, ()
+
+
+def switches() -> Statement:
+    """Return the statement for all switches by scope, for `rows.switch`."""
+    return READ_SWITCHES, ()
+
+
+def rates() -> Statement:
+    """Return the statement for all rates by tool, for `rows.rate`."""
+    return READ_RATES, ()
+
+
+def audit(after: int, limit: int) -> Statement:
+    """Return the statement for a page of the audit, for `rows.entry`."""
+    return _AUDIT, (after, max(limit, 0))
+
+
+def records(query: Query) -> Statement:
+    """Return the statement for records by key without outputs, for `rows.record`."""
+    conditions: list[str] = []
+    values: list[Any] = []
+    if query.states:
+        states: tuple[RecordState, ...] = tuple(sorted(set(query.states)))
+        conditions.append(f"state IN ({', '.join('?' * len(states))})")
+        values.extend(states)
+        if "completed" not in states:
+            conditions.append("state <> 'completed'")  # says nothing new, but allows the index of the others
+    for condition, value in (
+        ("tool = ?", query.tool),
+        ("run_id = ?", query.run_id),
+        ("claimed_at >= ?", query.since),
+        ("claimed_at < ?", query.until),
+        ("key > ?", query.after),
+    ):
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    sql = f"SELECT {_LISTED} FROM pokayoke_records{where} ORDER BY key LIMIT ?"  # noqa: S608 - values are bound
+    return sql, (*values, max(query.limit, 0))
+
+
+def prune_records(before: float, dialect: Dialect) -> Statement:
+    """Return the statement that forgets up to `CHUNK` records; it is repeated until it finds fewer."""
+    sql = (
+        "DELETE FROM pokayoke_records WHERE key IN (SELECT key FROM pokayoke_records "  # noqa: S608 - words from the code only
+        f"WHERE settled_at < ? AND state IN {_SETTLED_FOR_GOOD} LIMIT ?{dialect.skip_locked})"
+    )
+    return sql, (before, CHUNK)
+
+
+def prune_rest(before: float, records: int, *, by: str, now: float) -> tuple[Statement, ...]:
+    """Return the statements that forget questions, limits and runs, and say in the audit what went.
+
+    A run is kept as long as the ledger holds one of its records.
+    """
+    entry = Entry(now, "pruned", "ledger", by, data={"before": before, "records": records})
+    return (
+        (_PRUNE_QUESTIONS, (before,)),
+        (_PRUNE_COUNTERS, (before,)),
+        (_PRUNE_RUNS, (before,)),
+        (WRITE_ENTRY, rows.entry_values(entry)),
+    )

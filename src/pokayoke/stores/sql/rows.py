@@ -1,0 +1,145 @@
+"""Rows of the tables, and the values they stand for.
+
+No value can make a statement fail that comes after the claim: texts of tools and people are stored
+as they are if any database takes them, and as JSON in ASCII otherwise; both are read back unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from pokayoke.core.admission import Approval, Used
+from pokayoke.core.ledger import Record
+from pokayoke.core.state import RunState
+from pokayoke.core.switch import Rate, Switch
+from pokayoke.errors import StoreError
+from pokayoke.stores.nouns import Entry
+from pokayoke.stores.seal import Seal
+
+T = TypeVar("T")
+Row = Sequence[Any]
+RECORDS, APPROVALS = "pokayoke_records", "pokayoke_approvals"
+
+RECORD_COLUMNS: Final = Record.__struct_fields__
+APPROVAL_COLUMNS: Final = tuple("decider" if name == "by" else name for name in Approval.__struct_fields__)
+ENTRY_COLUMNS: Final = ("at", "kind", "subject", "who", "reason", "data", "number")
+_OUTPUT, _OUTPUT_OK = RECORD_COLUMNS.index("output"), RECORD_COLUMNS.index("output_ok")
+_RECORD_TEXTS: Final = tuple(RECORD_COLUMNS.index(name) for name in ("failure", "reference", "decided_by"))
+_ARGUMENTS: Final = APPROVAL_COLUMNS.index("arguments")
+_APPROVAL_TEXTS: Final = tuple(APPROVAL_COLUMNS.index(name) for name in ("decider", "reason"))
+
+
+def stored(text: str) -> str:
+    """Return a text as every database takes it: itself, or its JSON if it holds NUL or half a character."""
+    if text.isascii() and "\x00" not in text and not text.startswith('"'):
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(text)
+    return json.dumps(text) if "\x00" in text or text.startswith('"') else text
+
+
+def restored(text: str) -> str:
+    """Return the text that `stored` was given."""
+    return json.loads(text) if text.startswith('"') else text
+
+
+def dumped(value: Any) -> str:
+    """Return a value as JSON in ASCII, which no text can make fail."""
+    return json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
+
+
+def loaded(body: str, kind: type[T]) -> T:
+    """Return the value that `dumped` was given.
+
+    Raises:
+        StoreError: something else stands there.
+    """
+    try:
+        return msgspec.convert(json.loads(body), kind)
+    except ValueError as error:
+        raise StoreError(f"a stored {kind.__name__} cannot be read ({error}): restore a backup") from None
+
+
+def record_values(record: Record, seal: Seal) -> tuple[Any, ...]:
+    """Return the values of a record's row, in the order of `RECORD_COLUMNS`."""
+    values = list(msgspec.structs.astuple(record))
+    values[_OUTPUT_OK] = int(record.output_ok)
+    if record.output is not None:
+        values[_OUTPUT] = seal.seal(record.output, RECORDS, record.key)
+    for place in _RECORD_TEXTS:
+        values[place] = stored(values[place])
+    return tuple(values)
+
+
+def record(row: Row, seal: Seal) -> Record:
+    """Return the record of a row with `RECORD_COLUMNS`.
+
+    Raises:
+        StoreError: its output is sealed and cannot be opened.
+    """
+    values = list(row)
+    values[_OUTPUT_OK] = bool(values[_OUTPUT_OK])
+    if values[_OUTPUT] is not None:
+        values[_OUTPUT] = seal.open(bytes(values[_OUTPUT]), RECORDS, values[0])
+    for place in _RECORD_TEXTS:
+        values[place] = restored(values[place])
+    return Record(*values)
+
+
+def approval_values(approval: Approval, seal: Seal) -> tuple[Any, ...]:
+    """Return the values of a question's row, in the order of `APPROVAL_COLUMNS`."""
+    values = list(msgspec.structs.astuple(approval))
+    values[_ARGUMENTS] = seal.seal(dumped(approval.arguments).encode(), APPROVALS, approval.fingerprint)
+    for place in _APPROVAL_TEXTS:
+        values[place] = None if values[place] is None else stored(values[place])
+    return tuple(values)
+
+
+def approval(row: Row, seal: Seal) -> Approval:
+    """Return the question of a row with `APPROVAL_COLUMNS`.
+
+    Raises:
+        StoreError: its arguments are sealed and cannot be opened.
+    """
+    values = list(row)
+    values[_ARGUMENTS] = json.loads(seal.open(bytes(values[_ARGUMENTS]), APPROVALS, values[1]))
+    for place in _APPROVAL_TEXTS:
+        values[place] = None if values[place] is None else restored(values[place])
+    return Approval(*values)
+
+
+def run(row: Row) -> RunState:
+    """Return the state of a run from its row (body)."""
+    return loaded(row[0], RunState)
+
+
+def used(row: Row) -> Used:
+    """Return what a limit has given out from its row (calls, amount)."""
+    return Used(int(row[0]), float(row[1]))
+
+
+def switch(row: Row) -> Switch:
+    """Return a switch from its row (body)."""
+    return loaded(row[0], Switch)
+
+
+def rate(row: Row) -> Rate:
+    """Return a rate from its row (body)."""
+    return loaded(row[0], Rate)
+
+
+def entry_values(entry: Entry) -> tuple[Any, ...]:
+    """Return the values of an audit line's row, in the order of `ENTRY_COLUMNS` but for the number."""
+    return entry.at, entry.kind, stored(entry.subject), stored(entry.by), stored(entry.reason), dumped(entry.data)
+
+
+def entry(row: Row) -> Entry:
+    """Return the audit line of a row with `ENTRY_COLUMNS`."""
+    at, kind, subject, by, reason, data, number = row
+    return Entry(at, kind, restored(subject), restored(by), restored(reason), json.loads(data), int(number))

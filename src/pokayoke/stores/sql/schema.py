@@ -1,0 +1,111 @@
+"""The tables: numbered migrations, the ledger's own id, and which version a program may write to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib import resources
+from typing import Final
+
+import msgspec
+
+from pokayoke.errors import StoreError
+from pokayoke.stores.sql.dialect import Dialect, Statement
+from pokayoke.stores.sql.rows import Row
+
+CREATE_META: Final = "CREATE TABLE IF NOT EXISTS pokayoke_meta (name VARCHAR(64) PRIMARY KEY, value TEXT NOT NULL)"
+READ_META: Final = "SELECT name, value FROM pokayoke_meta"
+_WRITE_META: Final = (
+    "INSERT INTO pokayoke_meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+
+
+class Meta(msgspec.Struct, frozen=True, gc=False):
+    """What a database says of itself.
+
+    Args:
+        ledger_id: which ledger this is; made once, by the first migration. Empty if there is none.
+        version: number of the last migration; 0 if there is none.
+    """
+
+    ledger_id: str = ""
+    version: int = 0
+
+
+class Migration(msgspec.Struct, frozen=True, gc=False):
+    """One numbered step of the tables."""
+
+    number: int
+    statements: tuple[str, ...]
+
+
+@lru_cache(maxsize=2)
+def migrations(dialect: Dialect) -> tuple[Migration, ...]:
+    """Return all migrations in order, in the words of one database."""
+    folder = resources.files("pokayoke.stores.sql") / "migrations"
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    return tuple(Migration(int(file.name[:4]), _split(dialect.ddl(file.read_text(encoding="utf-8")))) for file in files)
+
+
+def latest() -> int:
+    """Return the version that this program knows."""
+    from pokayoke.stores.sql.dialect import SQLITE  # noqa: PLC0415 - any dialect has the same numbers
+
+    return migrations(SQLITE)[-1].number
+
+
+def meta(rows: Iterable[Row]) -> Meta:
+    """Return what the rows of `READ_META` say.
+
+    Raises:
+        StoreError: the version is not a number.
+    """
+    found = {str(row[0]): str(row[1]) for row in rows}
+    version = found.get("schema_version", "0")
+    if not version.isdecimal():
+        raise StoreError(f"the ledger says that its version is {version!r}, which is not a number: restore a backup")
+    return Meta(found.get("ledger_id", ""), int(version))
+
+
+def migrating(found: Meta, dialect: Dialect, new_id: str) -> tuple[Statement, ...]:
+    """Return what brings a database to this program's version; nothing if it is there.
+
+    To be carried out in one transaction that nobody else migrates in, after `CREATE_META` and with what
+    `READ_META` then found.
+
+    Args:
+        found: what the database says of itself.
+        dialect: of the database.
+        new_id: the id of the ledger if it is a new one.
+
+    Raises:
+        StoreError: the database is newer than this program.
+    """
+    refuse_newer(found)
+    steps = [step for step in migrations(dialect) if step.number > found.version]
+    if not steps:
+        return ()
+    statements: list[Statement] = [(sql, ()) for step in steps for sql in step.statements]
+    if not found.ledger_id:
+        statements.append((_WRITE_META, ("ledger_id", new_id)))
+    statements.append((_WRITE_META, ("schema_version", str(steps[-1].number))))
+    return tuple(statements)
+
+
+def refuse_newer(found: Meta) -> None:
+    """Refuse a database whose tables this program does not know.
+
+    Raises:
+        StoreError: its version is newer than this program's.
+    """
+    if found.version > latest():
+        raise StoreError(
+            f"the ledger has version {found.version} and this pokayoke writes up to version {latest()}: "
+            "nothing is written; upgrade pokayoke"
+        )
+
+
+def _split(text: str) -> tuple[str, ...]:
+    lines = re.sub(r"^--.*$", "", text, flags=re.MULTILINE)
+    return tuple(statement.strip() for statement in lines.split(";") if statement.strip())

@@ -1,0 +1,182 @@
+"""What an act reads, locks and writes, as statements that every store with SQL carries out alike.
+
+A statement names rows by their keys and holds no rule: acts decide in the core, while the store keeps
+everybody else away from what `locks` names (SQLite: from everything).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from pokayoke.core.admission import Approval
+from pokayoke.core.ledger import Record
+from pokayoke.core.switch import Board
+from pokayoke.stores.acts import Books, Changes, Need
+from pokayoke.stores.seal import Seal
+from pokayoke.stores.sql import rows
+from pokayoke.stores.sql.dialect import Statement
+from pokayoke.stores.sql.rows import APPROVAL_COLUMNS, ENTRY_COLUMNS, RECORD_COLUMNS, Row
+
+
+class Lock(msgspec.Struct, frozen=True, gc=False):
+    """What nobody else may change while an act decides.
+
+    Args:
+        name: what is locked.
+        shared: True if others may look at it too.
+    """
+
+    name: str
+    shared: bool = False
+
+    @property
+    def number(self) -> int:
+        """The name as a signed integer of 64 bits. Two names may meet in one: they then wait for each other."""
+        return int.from_bytes(
+            hashlib.blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True
+        )
+
+
+def locks(need: Need) -> tuple[Lock, ...]:
+    """Return what an act locks, in the one order that all acts keep: so no two can wait for each other."""
+    found: list[Lock] = []
+    if need.board != "none":
+        found.append(Lock("board", shared=need.board == "switches"))
+    if need.run is not None:
+        found.append(Lock(f"run:{need.run}", shared=need.keeps_run))
+    found.extend(Lock(f"counter:{name}") for name in sorted(set(need.counters)))
+    if need.fingerprint is not None or need.approval is not None:
+        # An act knows a question by its fingerprint or by its id, which one lock has to cover.
+        found.append(Lock("questions"))
+    if need.record is not None:
+        found.append(Lock(f"record:{need.record}"))
+    return tuple(found)
+
+
+def _columns(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def _upsert(table: str, names: Sequence[str]) -> str:
+    marks = ", ".join("?" * len(names))
+    sets = ", ".join(f"{name} = excluded.{name}" for name in names[1:])
+    return f"INSERT INTO {table} ({_columns(names)}) VALUES ({marks}) ON CONFLICT ({names[0]}) DO UPDATE SET {sets}"  # noqa: S608 - names from the code only
+
+
+_KEY_FIRST: Final = ("fingerprint", *(name for name in APPROVAL_COLUMNS if name != "fingerprint"))
+_SETTLED: Final = (
+    "state", "lease_until", "resolver", "dead_since", "settled_at", "output", "output_ok", "failure", "reference",
+    "decided_by",
+)  # fmt: skip
+_SETTLED_PLACES: Final = tuple(RECORD_COLUMNS.index(name) for name in _SETTLED)
+_CLAIMED: Final = tuple(name for name in RECORD_COLUMNS if name not in _SETTLED)
+
+READ_RECORD: Final = f"SELECT {_columns(RECORD_COLUMNS)} FROM pokayoke_records WHERE key = ?"  # noqa: S608 - as above
+READ_RUN: Final = "SELECT body FROM pokayoke_runs WHERE run_id = ?"
+READ_COUNTER: Final = "SELECT calls, amount FROM pokayoke_counters WHERE name = ?"
+READ_QUESTION: Final = f"SELECT {_columns(APPROVAL_COLUMNS)} FROM pokayoke_approvals WHERE fingerprint = ?"  # noqa: S608 - as above
+READ_QUESTION_BY_ID: Final = f"SELECT {_columns(APPROVAL_COLUMNS)} FROM pokayoke_approvals WHERE id = ?"  # noqa: S608 - as above
+READ_SWITCHES: Final = "SELECT body FROM pokayoke_switches ORDER BY scope"
+READ_RATES: Final = "SELECT body FROM pokayoke_rates ORDER BY tool"
+READ_DOUBTFUL: Final = "SELECT DISTINCT tool FROM pokayoke_records WHERE state = 'in_doubt'"
+
+WRITE_RECORD: Final = _upsert("pokayoke_records", RECORD_COLUMNS)
+SETTLE_RECORD: Final = f"UPDATE pokayoke_records SET {' = ?, '.join(_SETTLED)} = ? WHERE key = ?"  # noqa: S608 - as above
+WRITE_RUN: Final = _upsert("pokayoke_runs", ("run_id", "body", "touched_at"))
+WRITE_COUNTER: Final = _upsert("pokayoke_counters", ("name", "calls", "amount", "touched_at"))
+WRITE_QUESTION: Final = _upsert("pokayoke_approvals", _KEY_FIRST)
+WRITE_SWITCH: Final = _upsert("pokayoke_switches", ("scope", "body"))
+WRITE_RATE: Final = _upsert("pokayoke_rates", ("tool", "body"))
+WRITE_ENTRY: Final = (
+    f"INSERT INTO pokayoke_audit ({_columns(ENTRY_COLUMNS[:-1])}) VALUES ({', '.join('?' * (len(ENTRY_COLUMNS) - 1))})"  # noqa: S608 - as above
+)
+
+
+def reads(need: Need) -> tuple[Statement, ...]:
+    """Return the statements that find what an act needs; `books` takes their rows in the same order."""
+    found: list[Statement] = []
+    if need.record is not None:
+        found.append((READ_RECORD, (need.record,)))
+    if need.run is not None:
+        found.append((READ_RUN, (need.run,)))
+    found.extend((READ_COUNTER, (name,)) for name in need.counters)
+    if need.fingerprint is not None:
+        found.append((READ_QUESTION, (need.fingerprint,)))
+    elif need.approval is not None:
+        found.append((READ_QUESTION_BY_ID, (need.approval,)))
+    if need.board != "none":
+        found.append((READ_SWITCHES, ()))
+    if need.board == "all":
+        found.append((READ_RATES, ()))
+        found.append((READ_DOUBTFUL, ()))
+    return tuple(found)
+
+
+def books(need: Need, results: Sequence[Sequence[Row]], seal: Seal) -> Books:
+    """Return what the rows of `reads(need)` say.
+
+    Args:
+        need: of the act.
+        results: the rows of each statement, in the order of the statements.
+        seal: opens outputs and arguments.
+
+    Raises:
+        StoreError: a value cannot be opened or read.
+    """
+    left: Iterator[Sequence[Row]] = iter(results)
+    record = run = approval = None
+    if need.record is not None and (found := next(left)):
+        record = rows.record(found[0], seal)
+    if need.run is not None and (found := next(left)):
+        run = rows.run(found[0])
+    used = {name: rows.used(found[0]) for name in need.counters if (found := next(left))}
+    if (need.fingerprint is not None or need.approval is not None) and (found := next(left)):
+        approval = rows.approval(found[0], seal)
+    if need.board == "none":
+        return Books(record, run, used, approval)
+    switches = {switch.scope: switch for switch in map(rows.switch, next(left))}
+    if need.board == "switches":
+        return Books(record, run, used, approval, Board(switches=switches))
+    rates = {rate.tool: rate for rate in map(rows.rate, next(left))}
+    doubtful = frozenset(row[0] for row in next(left))
+    return Books(record, run, used, approval, Board(rates, switches, doubtful))
+
+
+def writes(changes: Changes, before: Books, seal: Seal, now: float) -> tuple[Statement, ...]:
+    """Return the statements that keep what an act has changed.
+
+    Args:
+        changes: what the act said.
+        before: what it was shown; a record that only was settled needs less writing.
+        seal: seals outputs and arguments.
+        now: wall-clock second; runs and limits that were not touched for long can be pruned.
+    """
+    found: list[Statement] = []
+    if changes.record is not None:
+        found.append(_record(changes.record, before.record, seal))
+    if changes.run is not None:
+        found.append((WRITE_RUN, (changes.run.run_id, rows.dumped(changes.run), now)))
+    found.extend((WRITE_COUNTER, (name, used.calls, used.amount, now)) for name, used in sorted(changes.used.items()))
+    if changes.approval is not None:
+        found.append((WRITE_QUESTION, _question(changes.approval, seal)))
+    if changes.board is not None:
+        found.extend((WRITE_SWITCH, (s.scope, rows.dumped(s))) for s in changes.board.switches.values())
+        found.extend((WRITE_RATE, (r.tool, rows.dumped(r))) for r in changes.board.rates.values())
+    found.extend((WRITE_ENTRY, rows.entry_values(entry)) for entry in changes.entries)
+    return tuple(found)
+
+
+def _record(record: Record, before: Record | None, seal: Seal) -> Statement:
+    values = rows.record_values(record, seal)
+    if before is None or any(getattr(before, name) != getattr(record, name) for name in _CLAIMED):
+        return WRITE_RECORD, values
+    return SETTLE_RECORD, (*(values[place] for place in _SETTLED_PLACES), record.key)
+
+
+def _question(approval: Approval, seal: Seal) -> tuple[Any, ...]:
+    named = dict(zip(APPROVAL_COLUMNS, rows.approval_values(approval, seal), strict=True))
+    return tuple(named[name] for name in _KEY_FIRST)
