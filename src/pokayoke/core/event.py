@@ -15,6 +15,7 @@ from pokayoke.core.state import RunState
 
 Event = dict[str, Any]
 
+_NOTHING: Event = {}
 _ERRORS = {
     "refused": "CallRefused",
     "pending": "CallRefused",
@@ -72,32 +73,31 @@ def tool_result(judged: Judged, scene: Scene, outcome: Outcome, seconds: float, 
     A write has an event of its own from before its tool started; a read has only this one, so it
     also tells what was asked and decided.
     """
+    assert judged.plan is not None, "what ran has a contract"
+    contract = judged.plan.contract
+    ok = outcome.ok
     event: Event = {
         "ts": scene.now,
         "run_id": scene.run_id,
         "step": scene.step,
         "event": "tool_result",
         "tool": outcome.tool,
-        "ok": outcome.ok,
+        "ok": ok,
+        **(_NOTHING if ok else _went_wrong(outcome)),
+        "call_id": outcome.call_id,
+        "status": outcome.status,
+        "contract": outcome.contract,
+        "args_hash": judged.args_hash,
+        "us": round(seconds * 1e6),
+        "attempts": outcome.attempts,
+        "effect": outcome.effect,
     }
-    if not outcome.ok:
-        event["error"] = _ERRORS[outcome.status]
-        event["reason"] = reason_of(outcome.findings[0]) if outcome.findings else outcome.message
-    event["call_id"] = outcome.call_id
-    event["status"] = outcome.status
-    event["contract"] = outcome.contract
-    event["args_hash"] = judged.args_hash
-    event["us"] = round(seconds * 1e6)
-    event["attempts"] = outcome.attempts
-    event["effect"] = outcome.effect
     if outcome.key is not None:
         event["key"] = outcome.key
     if outcome.findings:
         event["findings"] = outcome.findings
     if result is not None:
         event["result"] = result
-    assert judged.plan is not None, "what ran has a contract"
-    contract = judged.plan.contract
     if contract.effect == "read":
         event["decision"] = "allow"
         event["confidence"] = judged.confidence
@@ -105,6 +105,11 @@ def tool_result(judged: Judged, scene: Scene, outcome: Outcome, seconds: float, 
     if contract.redact:
         event["marks"] = contract.redact
     return event
+
+
+def _went_wrong(outcome: Outcome) -> Event:
+    reason = reason_of(outcome.findings[0]) if outcome.findings else outcome.message
+    return {"error": _ERRORS[outcome.status], "reason": reason}
 
 
 def late_effect(judged: Judged, scene: Scene, record: Record) -> Event:

@@ -15,7 +15,7 @@ import msgspec
 from pokayoke.core.call import Finding, StopReason
 from pokayoke.core.check import clarification
 from pokayoke.core.contract import Contract
-from pokayoke.core.paths import check_path
+from pokayoke.core.paths import check_path, splits_at_sight
 from pokayoke.core.policy import AccessPolicy, Policy
 
 CODES: dict[str, str] = {
@@ -56,7 +56,7 @@ def rules_for(contract: Contract, policy: Policy) -> tuple[Rule, ...]:
         rules.append(access)
     rules.append(_confidence_rule(policy.confidence.threshold))
     if contract.paths:
-        rules.append(_paths)
+        rules.append(_paths_rule(tuple(contract.paths.items())))
     return tuple(rules)
 
 
@@ -138,10 +138,15 @@ def _confidence_rule(threshold: float) -> Rule:
     return certain_enough
 
 
-def _paths(asked: Asked) -> Finding | None:
-    for name, roots in asked.contract.paths.items():
-        value = asked.arguments.get(name)
-        for path in cast("list[object]", value) if isinstance(value, list) else (value,):
-            if isinstance(path, str) and (finding := check_path(path, roots)):
-                return msgspec.structs.replace(finding, at=f"/{name}")
-    return None
+def _paths_rule(fields: tuple[tuple[str, tuple[str, ...]], ...]) -> Rule:
+    def well_formed(asked: Asked) -> Finding | None:
+        for name, roots in fields:
+            value = asked.arguments.get(name)
+            if type(value) is str and splits_at_sight(value, roots):
+                continue
+            for path in cast("list[object]", value) if isinstance(value, list) else (value,):
+                if isinstance(path, str) and (finding := check_path(path, roots)):
+                    return msgspec.structs.replace(finding, at=f"/{name}")
+        return None
+
+    return well_formed

@@ -158,17 +158,21 @@ def normalise(path: Any, roots: tuple[str, ...], *, at: str = "") -> tuple[str, 
     """
     if not isinstance(path, str):
         return path_finding("type", path, at)
-    if len(path) <= _MOST_PLAIN_CHARS:
-        plain = _plain(path, roots)
-        if plain is not None:
-            return plain
+    plain = splits_at_sight(path, roots)
+    if plain is not None:
+        return plain
     rule, located = _examine(path, roots)
     return path_finding(rule, path, at) if located is None else located
 
 
+def splits_at_sight(path: str, roots: tuple[str, ...]) -> tuple[str, str] | None:
+    """What `normalise` returns for a path that needs no second look; None for every other."""
+    return _plain(path, roots) if len(path) <= _MOST_PLAIN_CHARS else None
+
+
 @functools.lru_cache(maxsize=256)
 def _plain(path: str, roots: tuple[str, ...]) -> tuple[str, str] | None:
-    """Split a path that needs no second look, or return None. Remembered: the gate and the runtime ask in turn."""
+    """Split a path, or return None. Remembered: the gate and the runtime ask in turn."""
     root = roots[0]
     if len(path) <= _PLAIN_CHARS and _PLAIN.fullmatch(path):
         return root, path

@@ -127,12 +127,17 @@ def stat(root: str, relative: str) -> os.stat_result:
     Raises:
         OSError: as os.stat does; EXDEV if the path leaves the root.
     """
-    fd = _at_once(root, relative, _PATH_ONLY)
-    if fd is not None:
+    call = _openat2()
+    if call is not None:
         try:
-            return os.fstat(fd)
-        finally:
-            os.close(fd)
+            fd = call(f"{root}/{relative}".encode("utf-8", "surrogateescape"), _PATH_ONLY, 0)
+        except OSError as problem:
+            _not_at_once(root, problem)
+        else:
+            try:
+                return os.fstat(fd)
+            finally:
+                os.close(fd)
 
     def act(directory: int | None, name: str) -> os.stat_result:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -192,11 +197,16 @@ def _at_once(root: str, relative: str, flags: int, mode: int = 0) -> int | None:
     try:
         return call(f"{root}/{relative}".encode("utf-8", "surrogateescape"), flags, mode)
     except OSError as problem:
-        if problem.errno == errno.ELOOP:
-            return None
-        if problem.errno == errno.ENOENT:
-            os.close(_open_root(root))  # a missing root is not a missing file
-        raise
+        return _not_at_once(root, problem)
+
+
+def _not_at_once(root: str, problem: OSError) -> None:
+    """Raise the problem, unless it is only a link in the way."""
+    if problem.errno == errno.ELOOP:
+        return
+    if problem.errno == errno.ENOENT:
+        os.close(_open_root(root))  # a missing root is not a missing file
+    raise problem
 
 
 def _open_root(root: str) -> int:

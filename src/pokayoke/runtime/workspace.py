@@ -22,7 +22,7 @@ from typing import IO, Any, Self, TypeVar
 
 from pokayoke.core.call import Blame, Finding
 from pokayoke.core.paths import CODES as LEXICAL_CODES
-from pokayoke.core.paths import normalise, shown
+from pokayoke.core.paths import normalise, shown, splits_at_sight
 from pokayoke.errors import PathEscape
 from pokayoke.runtime import beneath
 from pokayoke.runtime.roots import Workspace, prepare_roots, workspace_of
@@ -211,9 +211,11 @@ def confine(
     space = _workspace_at(roots) if isinstance(roots, str) else workspace_of(roots)
     if not isinstance(path, str) and isinstance(path, Path):
         path = path.as_posix()
-    located = normalise(path, space.spellings, at=at)
-    if isinstance(located, Finding):
-        raise PathEscape(located.message, located)
+    located = splits_at_sight(path, space.spellings) if type(path) is str else None
+    if located is None:
+        located = normalise(path, space.spellings, at=at)
+        if isinstance(located, Finding):
+            raise PathEscape(located.message, located)
     root, relative = space.real[located[0]], located[1]
     try:
         if space.linked:
