@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core import alert
+from pokayoke.core import alert, switch
 from pokayoke.core.alert import Watch, Window, output_of, spike
 
 
@@ -48,6 +48,12 @@ class TestRule:
         least = -(-outputs * 3 // 10)
         assert spike(outputs, least, 0) == "share"
         assert spike(outputs, least - 1, 0) is None
+
+
+def test_the_rule_is_that_of_the_kill_switch():
+    """A person is told by the same figures by which the switch trips."""
+    figures = (alert.LATEST, alert.SECONDS, alert.LEAST, alert.SHARE, alert.IN_A_ROW)
+    assert figures == (switch._WINDOW, switch._WINDOW_SECONDS, switch._LEAST, switch._SHARE, switch._STREAK)
 
 
 class TestWatch:

@@ -244,13 +244,13 @@ def test_the_rate_ages_and_the_kill_switch_is_shown(backend):
     metrics.watch(guard)
     with guard.run() as run:
         run.call(pokayoke.ToolCall("1", "lookup", {"name": "broken"}))
-    guard.trace.record({"event": "kill_switch", "scope": "lookup", "mode": "open", "ok": False})
+    guard.trace.record({"event": "switch", "tool": "lookup", "mode": "open", "ok": False})
     assert metrics.flush()
     found = backend.values()
     assert found["pokayoke.tool.output_invalid_rate", "lookup"] == 1
     assert found["pokayoke.kill_switch_open", "lookup"] == 1
     clock.advance(901)
-    guard.trace.record({"event": "kill_switch", "scope": "lookup", "mode": "closed", "ok": True})
+    guard.trace.record({"event": "switch", "tool": "lookup", "mode": "closed", "ok": True})
     assert metrics.close()
     found = backend.values()
     assert math.isnan(found.get(("pokayoke.tool.output_invalid_rate", "lookup"), math.nan))

@@ -169,8 +169,18 @@ def test_the_kill_switch_is_shown_per_scope(client, registry):
     guard, metrics = pokayoke.Guard([lookup]), PrometheusMetrics(registry)
     metrics.watch(guard)
     for mode, shown in (("open", 1), ("half_open", 1), ("closed", 0)):
-        guard.trace.record({"event": "kill_switch", "scope": "lookup", "mode": mode, "ok": mode == "closed"})
+        guard.trace.record({"event": "switch", "tool": "lookup", "mode": mode, "ok": mode == "closed"})
         assert values(client, registry)["kill_switch_open", "lookup"] == shown
+
+
+def test_a_switch_that_trips_is_shown(client, registry):
+    """Three outputs in a row that break their contract open the tool's switch, and a scrape shows it."""
+    guard = pokayoke.Guard([lookup])
+    PrometheusMetrics(registry).watch(guard)
+    with guard.run() as run:
+        for number in range(3):
+            run.call(pokayoke.ToolCall(str(number), "lookup", {"name": "broken"}))
+    assert values(client, registry)["kill_switch_open", "lookup"] == 1
 
 
 def test_guards_share_one_exporter(client, registry):

@@ -26,7 +26,6 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 _NAME: Final = re.compile(r"[\w.:/@*-]{1,128}", re.ASCII)
 # Where a call ends without its tool: the code of the first finding says more than the decision.
 _ENDINGS: Final = {"in_doubt": "in_doubt", "failed_before": "failed"}
-_CLOSED: Final = ("closed", None)
 
 
 class Instrument(NamedTuple):
@@ -109,9 +108,9 @@ class Counting:
             return self._decided(event, self.tool(event))
         if kind == "late_effect":
             return [Sample("pokayoke_late_effects_total", (self.tool(event),), 1)]
-        if kind == "kill_switch":
-            scope = self.name("scope", event.get("scope"))
-            return [Sample("pokayoke_kill_switch_open", (scope,), 0 if event.get("mode") in _CLOSED else 1)]
+        if kind == "switch":
+            scope = self.name("scope", event.get("tool"))
+            return [Sample("pokayoke_kill_switch_open", (scope,), 0 if event.get("mode") == "closed" else 1)]
         return []
 
     def rate(self, tool: str, now: float) -> float:
