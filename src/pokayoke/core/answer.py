@@ -24,7 +24,12 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def final_answer(
-    text: str | None, done: Sequence[str], not_done: Sequence[str], stop_reason: StopReason | None
+    text: str | None,
+    done: Sequence[str],
+    not_done: Sequence[str],
+    stop_reason: StopReason | None,
+    *,
+    fallback: str | None = None,
 ) -> Answer:
     """Accept or replace the model's last text.
 
@@ -33,9 +38,12 @@ def final_answer(
         done: names of the writes that took effect, in order.
         not_done: what was refused or failed, in order, with reasons.
         stop_reason: why the run ended, if it has.
+        fallback: the host's own text for a model that wrote nothing; None makes one of what is known.
     """
     if text is not None and text.strip():
         return Answer(text, verified=stop_reason in (None, "success"), stop_reason=stop_reason)
+    if fallback and fallback.strip():
+        return Answer(fallback, verified=False, stop_reason=stop_reason)
     parts = ["I could not finish this safely."]
     parts.append(f"Done: {', '.join(done)}." if done else "Nothing was changed.")
     if not_done:

@@ -18,7 +18,7 @@ from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, Too
 from pokayoke.core.gate import stop_reason_for
 from pokayoke.core.judge import Judged, Scene, effect_hash, identity_of, judging
 from pokayoke.core.ledger import Answer, Claim, ledger_key
-from pokayoke.core.ledger_explain import no_scope, repeated_write
+from pokayoke.core.ledger_explain import in_doubt, no_scope, repeated_write
 from pokayoke.core.outcome import already_done, from_ledger, refused
 from pokayoke.core.plan import Plan
 from pokayoke.core.resolve import admitted, resolved
@@ -120,6 +120,9 @@ def _resolution(
         return answer
     yield Settle((yield from found_effect(request, plan, arguments, found)), contract.name, contract.redact)
     told: Answer = yield Admit(request)
+    if told.kind == "resolve" and told.record is not None:
+        # The ledger did not take what was found; until it does, the doubt stays.
+        return Answer("in_doubt", in_doubt(told.record), told.record)
     return told
 
 
@@ -189,21 +192,23 @@ def _answered(
         yield Emit(event.tool_call(judged, scene, "replay", judged.notes, "ledger"))
         outcome = already_done(judged, record, plan)
         yield Emit(event.tool_result(judged, scene, outcome, 0.0, record.output))
+        _count(judged, scene, outcome)
         return outcome
     assert finding is not None, "every answer but execute and replay carries a finding"
     findings = (finding, *judged.notes)
     decision: Decision = "ask" if answer.kind == "pending" else "refuse"
     yield Emit(event.tool_call(judged, scene, decision, findings, "ledger" if record else "gate"))
     reason = _halted(scene, finding)
-    return from_ledger(judged, answer, findings, reason, claim.key if claim else None)
+    outcome = from_ledger(judged, answer, findings, reason, claim.key if claim else None)
+    _count(judged, scene, outcome)
+    return outcome
 
 
 def _count(judged: Judged, scene: Scene, outcome: Outcome) -> None:
-    """Count equal calls that fail in a row; what the host or a person stops is not the model's doing."""
-    if outcome.ok:
-        scene.view.repeats.succeeded(judged.tool)
-    elif outcome.findings[0].blame in ("model", "tool"):
-        scene.view.repeats.failed(judged.tool, judged.args_hash)
+    """Tell the loop guard how the call ended."""
+    effect = judged.plan.contract.effect if judged.plan else None
+    snapshot = scene.snapshot
+    scene.view.rounds.note(outcome, judged.args_hash, effect, snapshot.kinds, snapshot.policy.loop)
 
 
 def _halted(scene: Scene, finding: Finding) -> StopReason:

@@ -18,8 +18,9 @@ from pokayoke.core.correct import Prepared, confidence, prepare
 from pokayoke.core.gate import Asked, Principal, first_objection, stop_reason_for
 from pokayoke.core.intake import Reading, finding_for, from_value, is_cut, read_arguments
 from pokayoke.core.lastgood import LastGood
+from pokayoke.core.loop import Rounds
 from pokayoke.core.plan import Plan, Snapshot
-from pokayoke.core.state import Repeats, RunState, repeated
+from pokayoke.core.state import RunState, repeated
 from pokayoke.core.steps import Compute, Raised, Reaction, Returned, Step
 
 CODES: dict[str, str] = {
@@ -37,8 +38,8 @@ class View(Protocol):
         ...
 
     @property
-    def repeats(self) -> Repeats:
-        """The run's failed calls."""
+    def rounds(self) -> Rounds:
+        """What the run's turn has seen."""
         ...
 
 
@@ -213,7 +214,7 @@ def _checked(call: ToolCall, plan: Plan, reading: Reading, prepared: Prepared) -
 
 
 def _ruled(judged: Judged, plan: Plan, scene: Scene) -> Judged:
-    failed = scene.view.repeats.count(judged.tool, judged.args_hash)
+    failed = scene.view.rounds.repeats.count(judged.tool, judged.args_hash)
     if failed >= scene.snapshot.policy.loop.identical_failures:
         return msgspec.structs.replace(judged, refusal=repeated(judged.tool, failed))
     asked = Asked(plan.contract, judged.arguments or {}, judged.confidence, scene.principal)

@@ -10,6 +10,7 @@ from pokayoke.core.call import CorrectionKind, Finding
 from pokayoke.core.catalogue import Catalogue
 from pokayoke.core.contract import Contract
 from pokayoke.core.gate import Rule, rules_for
+from pokayoke.core.loop import KINDS, Kind, kinds_for
 from pokayoke.core.policy import BudgetPolicy, LimitPolicy, Policy, RetryPolicy, ToolOutputPolicy
 
 _LEASE_MARGIN = 10.0
@@ -51,6 +52,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     plans: Mapping[str, Plan]
     budgeted: bool = False
     """True if any budget limits the runs."""
+    kinds: tuple[Kind, ...] = KINDS
+    """What the loop guard counts."""
 
     def find(self, name: str) -> Plan | Finding:
         """Return the plan for the name a model wrote, or the finding that no tool has it."""
@@ -58,15 +61,15 @@ class Snapshot(msgspec.Struct, frozen=True):
         return found if isinstance(found, Finding) else self.plans[found.id]
 
 
-def snapshot(contracts: Iterable[Contract], policy: Policy) -> Snapshot:
-    """Work everything out for these contracts under this policy.
+def snapshot(contracts: Iterable[Contract], policy: Policy, kinds: Iterable[Kind] = ()) -> Snapshot:
+    """Work everything out for these contracts under this policy. `kinds` are the host's own for the loop guard.
 
     Raises:
         ContractError: two contracts claim one name, or a name cannot be told from another.
     """
     kept = tuple(contracts)
     plans = {contract.id: _plan(contract, policy) for contract in kept}
-    return Snapshot(policy, Catalogue(kept), plans, policy.budgets != BudgetPolicy())
+    return Snapshot(policy, Catalogue(kept), plans, policy.budgets != BudgetPolicy(), kinds_for(policy.loop, kinds))
 
 
 def _plan(contract: Contract, policy: Policy) -> Plan:

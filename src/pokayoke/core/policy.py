@@ -116,10 +116,25 @@ class BudgetPolicy(_Options, frozen=True, kw_only=True):
 
 
 class LoopPolicy(_Options, frozen=True, kw_only=True):
-    """When a run stops trying."""
+    """When a run stops trying and has to answer."""
 
     identical_failures: Positive = 3
     """Equal calls (tool and arguments) that fail this often in a row are refused."""
+    identical_results: Positive = 3
+    """Equal calls with an equal result that are fine; a further one makes its round a bad one."""
+    self_repair: Annotated[int, Meta(ge=0)] = 1
+    """Bad rounds in a row that the model may repair itself; one more takes its tools away for the turn."""
+    tool_failures: Positive = 4
+    """Bad rounds of one tool, since it last brought anything, that other tools' progress makes up for."""
+    bad_rounds: Positive = 12
+    """Bad rounds of a turn after which the tools are taken away whatever else was achieved."""
+    off: tuple[str, ...] = ()
+    """Kinds that are not counted: unknown_tool, repeated_call, tool_failure, invalid_output, invalid_arguments,
+    held_back, refusal, or a kind of your own."""
+    instructions: dict[str, str] = {}
+    """What the model is told when its tools are taken away, by kind; `*` for all others."""
+    fallback: str | None = None
+    """What the user gets to read if the model then answers nothing; None tells what was done and what was not."""
 
 
 class LimitPolicy(_Options, frozen=True, kw_only=True):

@@ -43,6 +43,24 @@ class Taint(msgspec.Struct, frozen=True):
     reason: str
 
 
+class LoopCount(msgspec.Struct, frozen=True):
+    """What the loop guard must not forget, also across a restart.
+
+    Args:
+        streak: bad rounds in a row, counted over all kinds.
+        bad: bad rounds of this turn; nothing clears them but the next turn.
+        failing: by tool (or kind), the bad rounds since it last brought anything.
+        seen: what went wrong in the streak: kind, tool and detail, the latest last.
+        why: the instruction for the model, once its tools were taken away; else "".
+    """
+
+    streak: int = 0
+    bad: int = 0
+    failing: tuple[tuple[str, int], ...] = ()
+    seen: tuple[tuple[str, str, str], ...] = ()
+    why: str = ""
+
+
 class RunState(msgspec.Struct, frozen=True):
     """What a run must not forget, also across a restart.
 
@@ -58,6 +76,7 @@ class RunState(msgspec.Struct, frozen=True):
         tokens: tokens so far.
         started: wall-clock time of the run's first opening, seconds since the epoch.
         version: number of changes so far; of two copies, the higher one is the later.
+        loop: what the loop guard has counted.
     """
 
     run_id: str
@@ -71,6 +90,7 @@ class RunState(msgspec.Struct, frozen=True):
     tokens: int = 0
     started: float = 0.0
     version: int = 0
+    loop: LoopCount = LoopCount()
 
     @property
     def effective_mode(self) -> Mode:
@@ -88,10 +108,11 @@ def worsen(state: RunState, mode: Mode, reason: StopReason) -> RunState:
 
 
 def begin_turn(state: RunState) -> RunState:
-    """Begin the user's next turn: `final_answer` ends; taints, totals and `stopped` stay."""
+    """Begin the user's next turn: `final_answer` and the loop's count end; taints, totals and `stopped` stay."""
+    state = msgspec.structs.replace(state, turn=state.turn + 1, loop=LoopCount())
     if state.mode == "final_answer":
-        return msgspec.structs.replace(state, mode="normal", stop_reason=None, turn=state.turn + 1)
-    return msgspec.structs.replace(state, turn=state.turn + 1)
+        return msgspec.structs.replace(state, mode="normal", stop_reason=None)
+    return state
 
 
 def latch(state: RunState, taint: Taint) -> RunState:

@@ -240,7 +240,7 @@ class World:
 
     def _late(self, step: Invoke) -> Late:
         run, tool, claim = self._run, step.contract.name, step.claim
-        return lambda reaction: run.late(tool, claim, reaction)
+        return lambda reaction: _came_late(run, tool, claim, reaction)
 
     def _admitted_here(self, request: Request) -> Answer | None:
         """Admit or refuse what needs no store; None if the store has to decide."""
@@ -269,6 +269,22 @@ class World:
     def _unsettled(self, step: Settle, problem: str) -> Finding | None:
         self._run.notice("after_settle")
         return None if step.settlement.state == "in_doubt" else not_recorded(step.tool, problem)
+
+
+def _came_late(run: Run, tool: str, claim: Claim | None, reaction: Reaction) -> None:
+    """Record that a tool came back after its deadline; the result is never delivered.
+
+    A write that came back has happened: its doubt is settled, unless somebody has settled it before.
+    """
+    settled = None
+    if claim is not None and isinstance(reaction, Returned):
+        report = Settlement(claim.key, claim.claim_id, "completed", run.guard.clock.now())
+        try:
+            settled = run.guard.store.settle(report).accepted
+        except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect then stays in doubt
+            run.note("store", ok=False, reason=type(error).__name__)
+    key = claim.key if claim else None
+    run.note("late_effect", tool=tool, ok=False, reason=type(reaction).__name__.lower(), key=key, settled=settled)
 
 
 def unheard(_: Reaction) -> None:

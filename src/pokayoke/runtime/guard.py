@@ -14,6 +14,7 @@ from pokayoke.core.admission import Approval
 from pokayoke.core.contract import Contract, require_output_contract
 from pokayoke.core.gate import Principal
 from pokayoke.core.lastgood import LastGood
+from pokayoke.core.loop import Kind
 from pokayoke.core.plan import Snapshot, snapshot
 from pokayoke.core.policy import Policy
 from pokayoke.core.state import RunState, unlatch
@@ -47,6 +48,7 @@ class Guard:
         on_ask: asked at once when a call needs approval; returns True, False, or None for "later".
         on_step: told how far a call has come (`after_claim`, `before_invoke`, `after_invoke`,
             `after_settle`); for tests that stop a process between two steps.
+        loop_kinds: kinds of failure the loop guard counts beside its own.
         clock: where the time comes from.
 
     Raises:
@@ -63,6 +65,7 @@ class Guard:
         store: str | Store | None = None,
         on_ask: Question | None = None,
         on_step: Callable[[str], None] | None = None,
+        loop_kinds: Iterable[Kind] = (),
         clock: Clock | None = None,
     ) -> None:
         """Build everything, so that nothing can be wrong later."""
@@ -89,6 +92,7 @@ class Guard:
             secret=True,
         )
         self._tools: tuple[Contract, ...] = ()
+        self._kinds = tuple(loop_kinds)
         self._install(tools, policy)
         from pokayoke.runtime.trace import Trace  # noqa: PLC0415 - with its patterns, 8 ms of import
 
@@ -185,9 +189,9 @@ class Guard:
                 )
         kept = tuple(map(_rooted, given))
         require_output_contract(kept, policy.validation.tool_output)
-        plain = snapshot(kept, policy)
+        plain = snapshot(kept, policy, self._kinds)
         own_pager = any(contract.name == _PAGER for contract in kept)
-        paged = plain if own_pager else snapshot((*kept, self.pager), policy)
+        paged = plain if own_pager else snapshot((*kept, self.pager), policy, self._kinds)
         self.switchboard.enabled = policy.safe_mode.kill_switch and policy.mode == "enforce"
         self.snapshot: Snapshot = plain
         self.paged: Snapshot = paged

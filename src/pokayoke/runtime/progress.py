@@ -12,9 +12,11 @@ import msgspec
 from pokayoke.core.admission import Approval, Request
 from pokayoke.core.call import Finding, Outcome, StopReason
 from pokayoke.core.ledger import EXECUTE, Answer
+from pokayoke.core.loop import Rounds, counted, exhausted, instruction
+from pokayoke.core.plan import Snapshot
 from pokayoke.core.policy import BudgetPolicy
 from pokayoke.core.preview import page
-from pokayoke.core.state import Repeats, RunState, blocked, over_budget, worsen
+from pokayoke.core.state import LoopCount, RunState, begin_turn, blocked, over_budget, worsen
 from pokayoke.core.tokens import TokenCounter
 from pokayoke.errors import ToolError
 from pokayoke.runtime.clock import Clock
@@ -30,7 +32,7 @@ class Progress:
 
     Attributes:
         state: what a restart would find.
-        repeats: failed calls of this turn.
+        rounds: what this turn has seen.
         tenant: whose run it is, if there are several tenants.
         tokens: the token counter.
         done: names of the tools whose effect happened, in order.
@@ -40,7 +42,8 @@ class Progress:
     def __init__(self, state: RunState, store: Store, clock: Clock, tenant: str | None = None) -> None:
         """Go on from `state`."""
         self.state, self.tenant = state, tenant
-        self.repeats = Repeats()
+        self.rounds = Rounds()
+        self._loop = state.loop
         self.tokens = TokenCounter()
         if state.tokens:
             self.tokens.report(state.tokens)
@@ -128,6 +131,38 @@ class Progress:
         reasons = set(self._open.values())
         return "in_doubt" if "in_doubt" in reasons else next(iter(reasons), None)
 
+    def begin_turn(self) -> None:
+        """Begin the user's next turn."""
+        self.rounds.clear()
+        self._loop = LoopCount()
+        self.change(begin_turn)
+
+    def end_round(self, snapshot: Snapshot) -> StopReason | None:
+        """Count the round that has ended, unless a wider one is open. Says why the tools are taken away, if they are.
+
+        The count is written down only when it grows: after a restart a streak may be longer than it was.
+        """
+        if self._in_batch or not (marks := self.rounds.close()):
+            return None
+        policy, kinds = snapshot.policy.loop, {kind.name: kind for kind in snapshot.kinds}
+        with self._lock:
+            before = self._loop
+            after = counted(before, marks, kinds)
+            if after is before:
+                return None
+            self._loop = after
+            if after.bad == before.bad:
+                return None
+            reason = exhausted(after, policy, kinds)
+            if reason is None or snapshot.policy.mode != "enforce":
+                self.save()
+                return None
+            if not after.why:
+                tools = (plan.contract.name for plan in snapshot.plans.values())
+                self._loop = msgspec.structs.replace(after, why=instruction(after, policy, kinds, tools))
+            was, now = self.change(lambda state: worsen(state, "final_answer", reason))
+        return reason if was.mode != now.mode else None
+
     def overspent(self, budgets: BudgetPolicy) -> Finding | None:
         """Say which budget is used up, if one is: then only an answer is allowed."""
         with self._lock:
@@ -210,6 +245,7 @@ class Progress:
             "rounds": max(state.rounds, self._rounds),
             "tokens": max(state.tokens, self.tokens.total),
             "started": state.started or self.state.started,
+            "loop": self._loop,
         }
         if all(getattr(state, name) == value for name, value in totals.items()):
             return state

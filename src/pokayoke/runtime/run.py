@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import uuid
 from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pokayoke.core import event
@@ -16,10 +17,10 @@ from pokayoke.core.definitions import definitions
 from pokayoke.core.flow import enter, leave, walk
 from pokayoke.core.gate import Principal, offered
 from pokayoke.core.judge import Scene, judging, verdict_of
-from pokayoke.core.ledger import Claim, Settlement
+from pokayoke.core.loop import Rounds
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.result import Entered, Ran
-from pokayoke.core.state import Repeats, RunState, begin_turn, blocked, unlatch, worsen
+from pokayoke.core.state import RunState, blocked, unlatch, worsen
 from pokayoke.core.steps import Raised, Reaction, Returned, Step
 from pokayoke.errors import ToolError, UsageError
 from pokayoke.runtime.batch import abatch, batch
@@ -89,9 +90,20 @@ class Run:
         return self.progress.state
 
     @property
-    def repeats(self) -> Repeats:
-        """Failed calls of this turn."""
-        return self.progress.repeats
+    def rounds(self) -> Rounds:
+        """What this turn has seen."""
+        return self.progress.rounds
+
+    @property
+    def instruction(self) -> str | None:
+        """What to tell the model with the next request, now that its tools are off; None while they are on.
+
+        Add it to that request only, not to the history: in the next turn it is no longer true.
+        """
+        self._end_round()
+        if self.mode != "final_answer":
+            return None
+        return self.state.loop.why or "Tools are off for this turn. Answer the user directly and say what was not done."
 
     @property
     def tokens(self) -> int:
@@ -108,9 +120,8 @@ class Run:
     def user(self, text: str) -> None:
         """Begin a turn with the user's text: streaks and `final_answer` end, totals and the latch stay."""
         self.guard.refresh()
-        self.progress.repeats.clear()
         self.progress.tokens.add(text)
-        self.progress.change(begin_turn)
+        self.progress.begin_turn()
 
     def usage(self, tokens: int) -> None:
         """Report the tokens the provider counted for the conversation so far; estimates start from there."""
@@ -125,7 +136,7 @@ class Run:
     def clear_latch(self, tool: str, *, by: str, reason: str) -> None:
         """Let writes go on although a tool's last output was invalid: a person takes responsibility."""
         self.progress.change(lambda state: unlatch(state, tool))
-        self._note("latch", tool=tool, ok=True, by=by, reason=reason)
+        self.note("latch", tool=tool, ok=True, by=by, reason=reason)
 
     # -- tool calls --------------------------------------------------------------------------------
 
@@ -163,15 +174,22 @@ class Run:
             stop_reason: why the provider says the message ended; a cut message stops every call.
             invoke: runs a tool instead of its handler; called with the call and the effective arguments.
         """
-        with self.progress.one_round():
+        with self.round():
             return batch(self, calls, stop_reason, invoke)
 
     async def acall_batch(
         self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchContinuation | None = None
     ) -> list[Outcome]:
         """`call_batch` for asynchronous code."""
-        with self.progress.one_round():
+        with self.round():
             return await abatch(self, calls, stop_reason, invoke)
+
+    @contextmanager
+    def round(self) -> Generator[None]:
+        """Count all calls inside as one round, for hosts that take the calls of one message one by one."""
+        with self.progress.one_round():
+            yield
+        self._end_round()
 
     def begin(self, call: ToolCall) -> Ticket:
         """Walk a call up to the tool's door, for frameworks with a hook before and a hook after a tool.
@@ -212,7 +230,11 @@ class Run:
     # -- what the model gets -----------------------------------------------------------------------
 
     def tools(self, format: Literal["openai", "anthropic", "mcp"] = "openai") -> list[dict[str, Any]]:  # noqa: A002 - the published name
-        """Return the definitions offered to the model now; none once only an answer is allowed."""
+        """Return the definitions to offer with the next request; none once only an answer is allowed.
+
+        Asking for them ends a round: the calls since the last time were those of one message.
+        """
+        self._end_round()
         if self.mode in ("final_answer", "stopped"):
             return []
         plans, access = self.snapshot.plans.values(), self.snapshot.policy.access
@@ -221,7 +243,9 @@ class Run:
 
     def answer(self, text: str | None) -> Answer:
         """Check the model's last answer: its own text if it says something, else an honest fallback."""
-        return final_answer(text, self.progress.done, self.progress.not_done, self.stop_reason)
+        self._end_round()
+        progress, fallback = self.progress, self.snapshot.policy.loop.fallback
+        return final_answer(text, progress.done, progress.not_done, self.stop_reason, fallback=fallback)
 
     # -- opening and closing -----------------------------------------------------------------------
 
@@ -246,7 +270,7 @@ class Run:
         if not self._closed:
             self._closed = True
             if (problem := self.progress.save()) is not None:
-                self._note("store", ok=False, reason=problem)
+                self.note("store", ok=False, reason=problem)
             self.guard.trace.flush()
 
     # -- what the driver needs ---------------------------------------------------------------------
@@ -259,6 +283,12 @@ class Run:
     def emit(self, happened: dict[str, Any]) -> None:
         """Write a trace event."""
         self.trace.append(self.guard.trace.record(happened))
+
+    def note(self, what: str, **fields: Any) -> None:
+        """Write a trace event about the run itself."""
+        self.emit({
+            "ts": self.guard.clock.now(), "run_id": self.id, "step": self.progress.step, "event": what, **fields
+        })  # fmt: skip
 
     def ask(self, approval: Approval) -> bool | None:
         """Put a question to the host's callback; its answer is kept like a person's."""
@@ -289,22 +319,6 @@ class Run:
         if contract is self.guard.pager:
             return self.progress.page
         raise UsageError(f"{contract.name} has no handler: give the contract one, or pass invoke= to call()")
-
-    def late(self, tool: str, claim: Claim | None, reaction: Reaction) -> None:
-        """Record that a tool came back after its deadline; the result is never delivered.
-
-        A write that came back has happened: its doubt is settled, unless somebody has settled it before.
-        """
-        settled = None
-        if claim is not None and isinstance(reaction, Returned):
-            report = Settlement(claim.key, claim.claim_id, "completed", self.guard.clock.now())
-            try:
-                settled = self.guard.store.settle(report).accepted
-            except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect then stays in doubt
-                self._note("store", ok=False, reason=type(error).__name__)
-        key = claim.key if claim else None
-        reason = type(reaction).__name__.lower()
-        self._note("late_effect", tool=tool, ok=False, reason=reason, key=key, settled=settled)
 
     # -- parts -------------------------------------------------------------------------------------
 
@@ -349,11 +363,6 @@ class Run:
                 return (kind, ident if self.tenant is None else f"{self.tenant}\x1f{ident}")
         return None
 
-    def _note(self, what: str, **fields: Any) -> None:
-        self.emit({
-            "ts": self.guard.clock.now(), "run_id": self.id, "step": self.progress.step, "event": what, **fields
-        })  # fmt: skip
-
     def _decided(self, approval: Approval, said: Any) -> bool | None:
         """Keep an answer. Only True is consent and only False is a no: a coroutine that nobody awaited is neither."""
         if said is None:
@@ -361,13 +370,18 @@ class Run:
         if not isinstance(said, bool):
             if inspect.iscoroutine(said):
                 said.close()
-            self._note("approval", ok=False, approval=approval.id, reason=f"on_ask gave {type(said).__name__}")
+            self.note("approval", ok=False, approval=approval.id, reason=f"on_ask gave {type(said).__name__}")
             return None
         try:
             self.guard.approvals.answer(approval.id, approved=said, by="on_ask", reason="answered by the callback")
         except Exception as error:  # noqa: BLE001 - decided elsewhere or expired meanwhile: admission knows what holds
-            self._note("approval", ok=False, approval=approval.id, reason=f"not taken: {type(error).__name__}")
+            self.note("approval", ok=False, approval=approval.id, reason=f"not taken: {type(error).__name__}")
         return said
+
+    def _end_round(self) -> None:
+        """Let the loop guard look at a round; it may take the tools away."""
+        if (reason := self.progress.end_round(self.snapshot)) is not None:
+            self.emit(event.stop(self.state, self.guard.clock.now(), self.progress.step, reason, None))
 
     def _ticket(self, scene: Scene, entered: Entered | Outcome) -> Ticket:
         if isinstance(entered, Outcome):

@@ -1,0 +1,274 @@
+"""The loop guard: when a model gets nowhere, its tools are taken away and it has to answer.
+
+What enters is how the calls of a round ended; what leaves is the count to keep, and whether the run
+goes on. One mechanism serves every kind of bad round: the first gives the model a chance to repair
+itself, the next switches to a final answer. Only progress clears a streak, and nothing clears the
+total of a turn (seed 002, C1-C4, with its gaps closed: reference, section 6).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from pokayoke.core.call import Effect, Outcome, Status, StopReason
+from pokayoke.core.canonical import digest
+from pokayoke.core.policy import LoopPolicy
+from pokayoke.core.state import LoopCount, Repeats
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One way in which a call brings a run no further.
+
+    Args:
+        name: its name, such as `unknown_tool`; by it the kind is switched off or reworded.
+        what: what happened, for the instruction to the model: "asked for tools that do not exist".
+        codes: codes of the first finding that belong to it.
+        statuses: statuses of outcomes that belong to it; with codes, both have to fit.
+        blames: who is to blame in the first finding; empty means anybody.
+        reason: why the run stops if it stops for this kind alone.
+        by_tool: False if the failures of all tools count together, because the name says nothing.
+        streak: False if it is only counted against the turn's total.
+    """
+
+    name: str
+    what: str
+    codes: tuple[str, ...] = ()
+    statuses: tuple[Status, ...] = ()
+    blames: tuple[str, ...] = ()
+    reason: StopReason = "loop_detected"
+    by_tool: bool = True
+    streak: bool = True
+
+
+KINDS: Final[tuple[Kind, ...]] = (
+    Kind(
+        "unknown_tool",
+        "asked for tools that do not exist",
+        codes=("unknown_tool",),
+        reason="unknown_tool",
+        by_tool=False,
+    ),
+    Kind("repeated_call", "repeated a call that brings nothing new", codes=("repeated_failure", "repeated_write")),
+    Kind(
+        "tool_failure",
+        "called tools that failed",
+        statuses=("failed", "in_doubt"),
+        blames=("tool",),
+        reason="tool_failure",
+    ),
+    Kind(
+        "invalid_output",
+        "called tools whose answers cannot be used",
+        statuses=("invalid_output", "degraded"),
+        reason="invalid_tool_output",
+    ),
+    Kind(
+        "invalid_arguments",
+        "sent arguments that do not fit",
+        statuses=("refused",),
+        blames=("model",),
+        reason="invalid_arguments",
+    ),
+    Kind(
+        "held_back",
+        "tried to write although writes are off",
+        codes=("latched", "kill_switch", "writes_off"),
+        streak=False,  # it follows from an invalid output, which was counted, and goes when a valid one comes
+    ),
+    Kind("refusal", "asked for what is not permitted now", statuses=("refused",), blames=("policy", "tool")),
+)
+"""The kinds every guard knows, the first that fits counts. What is the host's or another caller's doing fits none."""
+
+_REPEATED: Final = "repeated_call"
+_UNKNOWN_BUCKET: Final = "*"
+
+
+class Mark(msgspec.Struct, frozen=True, gc=False):
+    """How one call of a round ended.
+
+    Args:
+        tool: the tool's name, as resolved or as the model wrote it.
+        kind: name of the kind of failure, or "" if it was none.
+        progress: True if it brought the run further.
+        detail: what went wrong, for the instruction.
+    """
+
+    tool: str
+    kind: str = ""
+    progress: bool = False
+    detail: str = ""
+
+
+def kind_of(outcome: Outcome, kinds: Iterable[Kind]) -> Kind | None:
+    """Return the kind of failure an outcome is, or None if it is none or nobody's fault in this run."""
+    if outcome.ok or outcome.status == "pending" or not outcome.findings:
+        return None
+    first = outcome.findings[0]
+    for kind in kinds:
+        if (
+            (not kind.codes or first.code in kind.codes)
+            and (not kind.statuses or outcome.status in kind.statuses)
+            and (not kind.blames or first.blame in kind.blames)
+        ):
+            return kind
+    return None
+
+
+def kinds_for(policy: LoopPolicy, own: Iterable[Kind] = ()) -> tuple[Kind, ...]:
+    """Return the kinds in force: the host's own first, then the built-in ones, without those switched off."""
+    return tuple(kind for kind in (*own, *KINDS) if kind.name not in policy.off)
+
+
+class Rounds:
+    """What a turn has seen: which calls failed, which reads are old, how the calls of this round ended.
+
+    Safe to share between threads: everything is one step on a list or a dictionary.
+
+    Args:
+        size: calls that are remembered; the oldest is forgotten first.
+
+    Attributes:
+        repeats: equal calls that fail in a row.
+    """
+
+    def __init__(self, size: int = 256) -> None:
+        """Begin with nothing seen."""
+        self.repeats = Repeats(size)
+        self._size = size
+        self._marks: deque[Mark] = deque(maxlen=size)
+        self._known: OrderedDict[tuple[str, str], tuple[int, str]] = OrderedDict()
+
+    def note(
+        self, outcome: Outcome, signature: str, effect: Effect | None, kinds: tuple[Kind, ...], policy: LoopPolicy
+    ) -> None:
+        """Note how a call ended.
+
+        Args:
+            outcome: its outcome.
+            signature: digest of its arguments.
+            effect: what its tool does; None if there is no such tool.
+            kinds: the kinds in force.
+            policy: when an equal call counts as a repetition.
+        """
+        tool = outcome.tool
+        if outcome.ok:
+            self.repeats.succeeded(tool)
+            if effect != "read" and outcome.status == "ok":
+                self._marks.append(Mark(tool, progress=True))
+                self._remember(tool, signature, outcome)
+                return
+            times = self._remember(tool, signature, outcome)
+            if times > policy.identical_results and any(kind.name == _REPEATED for kind in kinds):
+                self._marks.append(Mark(tool, _REPEATED, detail=f"{times} times the same"))
+            else:
+                self._marks.append(Mark(tool, progress=times == 1 and outcome.status == "ok"))
+            return
+        if outcome.findings and outcome.findings[0].blame in ("model", "tool"):
+            self.repeats.failed(tool, signature)
+        kind = kind_of(outcome, kinds)
+        if kind is not None:
+            self._marks.append(Mark(tool, kind.name, detail=outcome.findings[0].code))
+
+    def close(self) -> tuple[Mark, ...]:
+        """End the round: return how its calls ended, in the order in which they did."""
+        if not self._marks:
+            return ()
+        marks, self._marks = self._marks, deque(maxlen=self._size)
+        return tuple(marks)
+
+    def clear(self) -> None:
+        """Forget everything: a new turn began."""
+        self.repeats.clear()
+        self._known.clear()
+        self._marks.clear()
+
+    def _remember(self, tool: str, signature: str, outcome: Outcome) -> int:
+        """Count how often this call has brought this result in a row."""
+        key = (tool, signature)
+        before = self._known.pop(key, None)
+        if before is None:
+            # The result is only looked at when the call comes again: most never do.
+            self._known[key] = (1, "")
+            if len(self._known) > self._size:
+                self._known.popitem(last=False)
+            return 1
+        times, last = before
+        result = digest(msgspec.json.encode(outcome.value))
+        times = times + 1 if last in ("", result) else 2
+        self._known[key] = (times, result)
+        return times
+
+
+def counted(count: LoopCount, marks: tuple[Mark, ...], kinds: Mapping[str, Kind]) -> LoopCount:
+    """Return the count after a round.
+
+    A round is bad if a call failed. It adds to the streak unless another call of it brought progress;
+    a round with progress and without failure ends the streak. Progress of a tool ends that tool's own.
+    """
+    failing = dict(count.failing)
+    for mark in marks:
+        if mark.progress:
+            failing.pop(mark.tool, None)
+    bad = [mark for mark in marks if mark.kind]
+    progress = any(mark.progress for mark in marks)
+    if not bad:
+        if not progress:
+            return count
+        return msgspec.structs.replace(count, streak=0, failing=tuple(failing.items()), seen=())
+    in_streak = [mark for mark in bad if mark.kind not in kinds or kinds[mark.kind].streak]
+    for bucket in {_bucket(mark, kinds): None for mark in in_streak}:
+        failing[bucket] = failing.get(bucket, 0) + 1
+    seen = (*count.seen, *((mark.kind, mark.tool, mark.detail) for mark in bad))[-_MOST_SEEN:]
+    streak = count.streak if progress or not in_streak else count.streak + 1
+    return msgspec.structs.replace(
+        count, streak=streak, bad=count.bad + 1, failing=tuple(failing.items())[-_MOST_FAILING:], seen=seen
+    )
+
+
+_MOST_SEEN: Final = 12
+_MOST_FAILING: Final = 64
+
+
+def _bucket(mark: Mark, kinds: Mapping[str, Kind]) -> str:
+    kind = kinds.get(mark.kind)
+    return mark.tool if kind is None or kind.by_tool else f"{_UNKNOWN_BUCKET}{mark.kind}"
+
+
+def exhausted(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind]) -> StopReason | None:
+    """Say why the tools have to go, or None if the run may go on."""
+    stuck = max((times for _, times in count.failing), default=0)
+    if count.streak <= policy.self_repair and stuck <= policy.tool_failures and count.bad < policy.bad_rounds:
+        return None
+    reasons = {kinds[kind].reason for kind, _, _ in count.seen if kind in kinds}
+    return reasons.pop() if len(reasons) == 1 else "loop_detected"
+
+
+def instruction(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind], tools: Iterable[str]) -> str:
+    """Return what the model is told when its tools are taken away (seed 002, F1).
+
+    Args:
+        count: what went wrong.
+        policy: the host's own texts; that of the last kind wins, then that for `*`.
+        kinds: the kinds in force, by name.
+        tools: names of the tools there are, for a model that asked for others.
+    """
+    last = count.seen[-1][0] if count.seen else ""
+    own = policy.instructions.get(last) or policy.instructions.get("*")
+    if own and own.strip():
+        return own
+    told: list[str] = []
+    for name in dict.fromkeys(kind for kind, _, _ in count.seen):
+        who = sorted({tool for kind, tool, _ in count.seen if kind == name})
+        what = kinds[name].what if name in kinds else name
+        told.append(f"{what} ({', '.join(repr(tool) for tool in who)})")
+        if name == "unknown_tool":
+            told.append(f"there are only {', '.join(sorted(tools)) or 'no tools'}")
+    return (
+        f"In the last {count.streak or count.bad} rounds you {'; '.join(told)}. "
+        "Tools are off for the rest of this turn. Answer the user now, in your own words: "
+        "what you know, what was done, and what could not be done. Do not claim anything that no tool has confirmed."
+    )
