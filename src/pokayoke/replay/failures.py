@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pokayoke.core.blocks import as_blocks
 from pokayoke.core.envelope import undeclared_error, words
-from pokayoke.core.shapes import is_array, is_object
+from pokayoke.core.shapes import is_object
 from pokayoke.core.strict import StrictError, parse
 
 _LONGEST_SAID: Final = 200
@@ -22,6 +22,7 @@ _BEGINS: Final = re.compile(
     r"""[\s\[(<*"']{0,4}(?:(?i:error|exception|fatal|panic)\b(?=\s*[:\])>*!]|\s+\w|\s*$)"""
     r"""|(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception)\s{0,2}:|Traceback\s\(most\srecent\scall\slast\))"""
 )
+_PARTS: Final = ("rror", "RROR", "xception", "XCEPTION")
 _MENTIONS: Final = re.compile(r"(?i)(?:\b|(?<=[a-z_'\"]))(?:error|exception)s?\b")
 
 
@@ -35,22 +36,30 @@ def stated_failure(output: Any, is_error: bool | None = None) -> str | None:
     if is_error is False:
         return None
     if is_error:
-        return _words(output) or "the recording says that the tool failed"
+        return (_words(output) if output else "") or "the recording says that the tool failed"
     blocks = as_blocks(output) if is_object(output) else None
     if blocks is not None:
         return _words(blocks.text or "the tool gave no reason") if blocks.failed else stated_failure(blocks.text)
     if isinstance(output, str):
-        text = output[:_LOOKED_AT]
-        if _BEGINS.match(text):
-            return _words(text)
+        said = begins_as_error(output)
+        if said is not None:
+            return said
         output = _parsed(output)
     found = undeclared_error(output) if is_object(output) else None
     return None if found is None else _words(output[found.at[1:]] if is_object(output) else output)
 
 
+def begins_as_error(text: str) -> str | None:
+    """Return the words of a text that begins as error messages begin, else None."""
+    return _words(text[:_LOOKED_AT]) if _BEGINS.match(text) else None
+
+
 def mentions_error(output: Any) -> bool:
     """Return whether the word error (or exception) stands anywhere in an answer. A guess, for people to look at."""
     text = output if isinstance(output, str) else words(output, limit=_LOOKED_AT)
+    # Most answers hold neither word: a plain search is five times as fast as the pattern.
+    if not any(part in text for part in _PARTS):
+        return False
     return _MENTIONS.search(text[:_LOOKED_AT]) is not None
 
 
@@ -64,5 +73,4 @@ def _parsed(text: str) -> Any:
 
 
 def _words(value: Any) -> str:
-    said = words(value, limit=_LONGEST_SAID) if is_object(value) or is_array(value) or isinstance(value, str) else ""
-    return " ".join(said.split())
+    return " ".join(words(value, limit=_LONGEST_SAID).split())

@@ -64,6 +64,8 @@ def infer(evidence: Evidence, *, arguments: bool = False) -> Drawn:
 def counted(tally: Tally, what: str, whole: Tally | None = None) -> str:
     """Return a count in words, such as `517 of 520 calls in 61 runs`."""
     share = f"{tally.samples:,}" if whole is None else f"{tally.samples:,} of {whole.samples:,}"
+    if tally.runs == tally.samples:
+        return f"{share} {what}"  # every one from a run of its own, or nobody knows of runs
     return f"{share} {what} in {tally.runs:,} run{'' if tally.runs == 1 else 's'}"
 
 

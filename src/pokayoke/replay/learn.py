@@ -259,5 +259,5 @@ def _is_data(watched: Watched) -> bool:
 def _cap(longest: int) -> int:
     """A round number well above what was seen."""
     wanted = max(_SMALLEST_CAP, _SLACK * longest)
-    scale = 10 ** (len(str(wanted)) - 1)
+    scale = int(10 ** (len(str(wanted)) - 1))
     return next(step * scale for step in (1, 2, 5, 10) if step * scale >= wanted)

@@ -164,6 +164,20 @@ class Source:
 _ADVICE: Final = "Name the fields of a call: --map tool=FIELD,arguments=FIELD,output=FIELD"
 
 
+def claimed_format(name: str | None) -> FormatName | None:
+    """Return the format a user named, None for none.
+
+    Raises:
+        ConfigurationError: there is no such format; the message lists them.
+    """
+    if name is None or name == "auto":
+        return None
+    for known in FORMATS:
+        if known == name:
+            return known
+    raise ConfigurationError(f"--format: {name!r} is no known format. Formats: {', '.join(FORMATS)}")
+
+
 def read_block(block: Block, reader: Reader) -> Iterator[Read]:
     """Return the calls of some lines, and for every line that cannot be read an `Unread`."""
     for number, line in enumerate(block.data.split(b"\n"), block.line):

@@ -1,0 +1,139 @@
+"""`pokayoke learn`: contracts out of recorded calls, or out of what an MCP server lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pokayoke.cli.output import as_json, out, plural, say
+from pokayoke.cli.progress import reading
+from pokayoke.core.contract import Contract
+from pokayoke.errors import ConfigurationError
+from pokayoke.replay.learn import Draft, Learner, Skipped
+from pokayoke.replay.listing import ask_server, completed, drafts_of, read_listing
+from pokayoke.replay.readers import Source, parse_map, read_block
+from pokayoke.replay.readers.source import claimed_format
+from pokayoke.replay.yamltext import yaml_text
+from pokayoke.runtime.document import read_document
+
+
+def learn(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RECORDING...", help="Recordings; - reads stdin."),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="File to write the contracts to; stdout if not given.")
+    ] = None,
+    fields: Annotated[
+        str | None,
+        typer.Option("--map", help="Fields of plain JSON Lines: tool=FIELD,arguments=FIELD,..."),
+    ] = None,
+    kind: Annotated[str | None, typer.Option("--format", help="What the recordings are, if that is not plain.")] = None,
+    tools: Annotated[list[str] | None, typer.Option("--tool", help="Only this tool; may be given again.")] = None,
+    listing: Annotated[
+        str | None, typer.Option(help="A saved tools/list answer: recordings add what it leaves open.")
+    ] = None,
+    mcp: Annotated[bool, typer.Option("--mcp", help="Ask a live MCP server: --mcp -- COMMAND ARGUMENTS.")] = False,
+    timeout: Annotated[float, typer.Option(help="Longest time for the server, in seconds.", min=0.1)] = 30.0,
+    trust_hints: Annotated[
+        bool, typer.Option("--trust-hints", help="Believe the annotations of MCP listings.")
+    ] = False,
+    version: Annotated[str, typer.Option("--contract-version", help="Version of the contracts.")] = "1",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of YAML.")] = False,
+) -> None:
+    """Learn contracts from recorded calls, for a person to read and edit.
+
+    pokayoke learn trace.jsonl -o contracts.yaml
+
+    pokayoke learn calls.jsonl --map tool=name,arguments=args,output=result,run=task
+
+    pokayoke learn --mcp -- npx some-server
+
+    Every statement in the file has a comment that says what it rests on. Calls whose tool failed teach
+    nothing. Exit code 0 if all was read, 1 if some lines were not or a tool could not be learnt, 2 if
+    a recording cannot be read.
+    """
+    if output is not None and not force and Path(output).exists():
+        raise ConfigurationError(f"{output} is there already, and somebody may have edited it. Use --force")
+    learner = Learner(version)
+    if mcp:
+        if listing is not None:
+            raise ConfigurationError("--mcp and --listing are two sources for the same thing. Give one")
+        entries = ask_server(words or [], seconds=timeout)
+    else:
+        entries = [] if listing is None else read_listing(listing)
+        _take(learner, words or [], kind, fields, needed=listing is None)
+    listed = drafts_of(entries, trusted_hints=trust_hints, version=version)
+    drafts, skipped = _only(tools, *_together(learner, *listed))
+    _write(drafts, skipped, learner, output, json=json)
+    if learner.unread or skipped or not drafts:
+        raise typer.Exit(1)
+
+
+def _take(learner: Learner, names: Sequence[str], kind: str | None, fields: str | None, *, needed: bool) -> None:
+    if needed and not names:
+        raise ConfigurationError("nothing to learn from: name recordings, --listing FILE, or --mcp -- COMMAND")
+    mapping = parse_map(fields) if fields else None
+    for name in names:
+        before = learner.calls
+        with Source(name, claimed=claimed_format(kind), fields=mapping) as source, reading(source) as told:
+            reader = source.kind.reader()
+            for block in source.blocks():
+                learner.take(read_block(block, reader))
+                told(block.read, learner.calls)
+            learner.take(reader.finish())
+            say(f"{name}: {source.kind.format}, {plural(learner.calls - before, 'call')}")
+
+
+def _together(learner: Learner, listed: list[Draft], unusable: list[Skipped]) -> tuple[list[Draft], list[Skipped]]:
+    """What was learnt, beneath what a server lists."""
+    learnt, skipped = learner.drafts()
+    return completed(listed, learnt) if listed else learnt, [*skipped, *unusable]
+
+
+def _only(
+    tools: Sequence[str] | None, drafts: list[Draft], skipped: list[Skipped]
+) -> tuple[list[Draft], list[Skipped]]:
+    if not tools:
+        return drafts, skipped
+    wanted = [draft for draft in drafts if draft.mapping["name"] in tools]
+    return wanted, [one for one in skipped if one.tool in tools]
+
+
+def _write(
+    drafts: Sequence[Draft], skipped: Sequence[Skipped], learner: Learner, output: str | None, *, json: bool
+) -> None:
+    head = [f"{plural(learner.calls, 'call')} read"] if learner.calls else []
+    text = yaml_text(drafts, skipped, head)
+    _prove(text)
+    if json:
+        notes = [{"/" + "/".join(place): note for place, note in draft.notes.items()} for draft in drafts]
+        found: dict[str, Any] = {
+            "contracts": [draft.mapping for draft in drafts],
+            "notes": notes,
+            "skipped": skipped,
+            "calls": learner.calls,
+            "unread": learner.unread,
+        }
+        text = as_json(found) + "\n"
+    if output is None:
+        out(text.rstrip("\n"))
+    else:
+        Path(output).write_text(text, encoding="utf-8")
+        say(f"wrote {output}: {plural(len(drafts), 'contract')}. Read it before you use it")
+    for one in skipped:
+        say(f"not learnt: {one.tool}: {one.why}")
+    if learner.unread:
+        first = learner.first_unread[0]
+        say(f"{plural(learner.unread, 'record')} could not be read. The first is on line {first.line}: {first.why}")
+
+
+def _prove(text: str) -> None:
+    """Read the file back before anybody gets it: what cannot be read again is not handed out."""
+    for mapping in read_document(text, name="the learnt contracts").value["contracts"]:
+        Contract.from_mapping(mapping)

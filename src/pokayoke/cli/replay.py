@@ -1,0 +1,177 @@
+"""`pokayoke replay`: what contracts would have said to recorded calls. Streaming, on every core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
+from pokayoke.cli.progress import reading
+from pokayoke.cli.sources import Material, read_sources
+from pokayoke.errors import ConfigurationError
+from pokayoke.replay.judge import Judge
+from pokayoke.replay.readers import Source, parse_map
+from pokayoke.replay.readers.source import claimed_format
+from pokayoke.replay.report import html_report, percent
+from pokayoke.replay.summary import Set, is_clean, summary
+from pokayoke.replay.workers import Replay, default_jobs
+
+_SMALL: Final = 2_000_000
+_MOST_ROWS: Final = 40
+_MOST_EXAMPLES: Final = 12
+_WIDTH: Final = 160
+
+
+def replay(
+    recordings: Annotated[list[str], typer.Argument(metavar="RECORDING...", help="Recordings; - reads stdin.")],
+    contracts: Annotated[
+        list[str],
+        typer.Option("--contracts", help="Contracts, tool definitions or MODULE:ATTRIBUTE."),
+    ],
+    compare: Annotated[
+        list[str] | None, typer.Option("--compare", help="Other contracts: what would they judge differently?")
+    ] = None,
+    config: Annotated[str | None, typer.Option(help="Configuration file; pokayoke.yaml if it is there.")] = None,
+    fields: Annotated[
+        str | None, typer.Option("--map", help="Fields of plain JSON Lines: tool=FIELD,arguments=FIELD,truth=FIELD,...")
+    ] = None,
+    kind: Annotated[str | None, typer.Option("--format", help="What the recordings are, if that is not plain.")] = None,
+    html: Annotated[str | None, typer.Option(help="Write a page with charts to this file.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; one per core if not given.", min=1)] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Score recorded calls against contracts. No tool is run.
+
+    pokayoke replay trace.jsonl --contracts contracts.yaml
+
+    pokayoke replay calls.jsonl --contracts v1.yaml --compare v2.yaml --html report.html
+
+    pokayoke replay labelled.jsonl --contracts contracts.yaml --map arguments=args,truth=right_args
+
+    Correction success, refusal accuracy and the wrong-call rate need a truth: the arguments that would have
+    been right, or null where there should have been no call. Exit code 0 if there is nothing to look at, 1 if
+    a line could not be read, a call was refused, an answer invalid, or the two sets differ, 2 if a recording
+    or the contracts cannot be read.
+    """
+    sets = [_set(contracts, config)]
+    if compare:
+        sets.append(_set(compare, config))
+    mapping = parse_map(fields) if fields else None
+    workers = jobs or (default_jobs() if _is_large(recordings) else 1)
+    with Replay([one.judge for one in sets], jobs=workers) as work:
+        for name in recordings:
+            with Source(name, claimed=claimed_format(kind), fields=mapping) as source, reading(source) as told:
+                work.add(source, told)
+                say(f"{name}: {source.kind.format}")
+        shown = summary(work.score, recordings, sets)
+    if html is not None:
+        Path(html).write_text(html_report(shown), encoding="utf-8")
+        say(f"wrote {html}")
+    if json:
+        out(as_json(shown))
+    else:
+        _print(shown)
+    if not is_clean(shown):
+        raise typer.Exit(1)
+
+
+def _set(names: list[str], config: str | None) -> Set:
+    """Read one set of contracts.
+
+    Raises:
+        ConfigurationError: it cannot be read, or something in it is wrong.
+    """
+    material: Material = read_sources(names, config=config, trust_hints=False)
+    if material.problems:
+        told = "; ".join(f"{one.where}: {one.message}" for one in material.problems[:3])
+        raise ConfigurationError(f"the contracts cannot be used: {told}")
+    if not material.contracts:
+        raise ConfigurationError(f"{', '.join(names)}: no contracts in there")
+    return Set(", ".join(names), Judge(material.contracts, material.policy))
+
+
+def _is_large(names: list[str]) -> bool:
+    """True if starting processes is worth it."""
+    return any(name == "-" or (Path(name).is_file() and Path(name).stat().st_size > _SMALL) for name in names)
+
+
+def _print(shown: dict[str, Any]) -> None:
+    paint = painter()
+    for one in shown["contracts"]:
+        out(f"{show(one['label'])}: {plural(shown['calls'], 'call')}")
+        for line in table(_rates(one)):
+            out(f"  {line}")
+        _print_coverage(one)
+        _section(f"tools ({'calls, refused, corrected, answers, invalid, errors'}):", _tools(one))
+        for title, counts in (
+            ("refused", one["refusals"]),
+            ("invalid answers", one["faults"]),
+            ("changed", one["changes"]),
+        ):
+            _section(f"{title}:", [(f"{number:,}", code) for code, number in counts.items()])
+        _section("to look at:", _looks(one))
+    _section("differences:", [(f"{x['count']:,}", x["way"], ", ".join(x["tools"])[:_WIDTH]) for x in shown["changes"]])
+    if len(shown["contracts"]) > 1 and not shown["changes"]:
+        out(paint("no differences", "ok"))
+    if shown["unread"]:
+        say(f"{plural(shown['unread'], 'record')} could not be read:")
+        for one in shown["first_unread"]:
+            say(f"  {one['at']}: {one['why']}")
+
+
+def _rates(one: dict[str, Any]) -> list[tuple[str, str, str]]:
+    rows: list[tuple[str, str, str]] = []
+    for name, rate in one["rates"].items():
+        if rate["rate"] is None:
+            rows.append(
+                (name, "-", "needs a truth: --map truth=FIELD" if rate["needs_truth"] else "nothing to measure")
+            )
+        else:
+            rows.append((name, percent(rate["rate"]), f"{rate['hits']:,} of {rate['of']:,}"))
+    told = f"{one['failed']:,} of {one['outputs']:,} answers"
+    more = [f"{one['unseen']:,} would pass as data"] if one["unseen"] else []
+    more += [f"{one['mentions']:,} other answers speak of errors"] if one["mentions"] else []
+    share = percent(one["failed"] / one["outputs"]) if one["outputs"] else "-"
+    rows.append(("tool errors", share, ", ".join([told, *more])))
+    if one["refused_worked"]:
+        rows.append(
+            ("perhaps too strict", f"{one['refused_worked']:,}", "refused calls that were answered in the recording")
+        )
+    return rows
+
+
+def _print_coverage(one: dict[str, Any]) -> None:
+    tools, fields, codes = (one["coverage"][key] for key in ("tools", "fields", "codes"))
+    out(f"coverage: {tools['seen']} of {tools['of']} tools, {fields['seen']} of {fields['of']} argument fields, "
+        f"{plural(len(codes), 'finding code')}")  # fmt: skip
+    if tools["never"]:
+        out(f"  never called: {show(', '.join(tools['never']), limit=_WIDTH)}")
+
+
+def _tools(one: dict[str, Any]) -> list[tuple[str, ...]]:
+    keys = ("calls", "refused", "corrected", "outputs", "invalid", "failed")
+    found = sorted(one["tools"], key=lambda tool: -tool["calls"])
+    rows: list[tuple[str, ...]] = [("calls", "refused", "corrected", "answers", "invalid", "errors", "tool")]
+    rows += [(*(f"{tool[key]:,}" for key in keys), str(tool["tool"])[:_WIDTH]) for tool in found[:_MOST_ROWS]]
+    hidden = len(found) - _MOST_ROWS
+    return rows if hidden <= 0 else [*rows, (*[""] * len(keys), f"and {hidden} more: --json or --html")]
+
+
+def _looks(one: dict[str, Any]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [
+        (str(example["where"]), str(tool["tool"])[:60], kind, str(example["message"])[:_WIDTH])
+        for tool in one["tools"]
+        for kind, examples in tool["examples"].items()
+        if kind != "failed"
+        for example in examples[:1]
+    ]
+    return rows[:_MOST_EXAMPLES]
+
+
+def _section(title: str, rows: list[tuple[Any, ...]]) -> None:
+    if rows:
+        out(title)
+        for line in table(rows):
+            out(f"  {line}")

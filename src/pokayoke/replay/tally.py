@@ -1,0 +1,241 @@
+"""Counts that can be added up: per tool and version what became of its calls and answers, with examples.
+
+Everything here is bounded: names, codes and words beyond the first ones are counted together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+OTHERS: Final = "(others)"
+MOST_TOOLS: Final = 2_000
+MOST_NAMES: Final = 200
+EXAMPLES: Final = 3
+
+Counts = dict[str, int]
+
+
+class Example(msgspec.Struct, frozen=True, order=True):
+    """One call to look at.
+
+    Attributes:
+        file: number of the recording in which it stands, from 0.
+        line: its line, from 1.
+        at: JSON pointer to the place it is about.
+        message: one sentence: what, where, got, expected.
+        shown: the arguments or the answer, shortened and without secrets.
+    """
+
+    file: int
+    line: int
+    at: str
+    message: str
+    shown: str
+
+
+class ToolTally(msgspec.Struct):
+    """What became of the calls of one tool under one contract.
+
+    Attributes:
+        calls: all of them.
+        read: those whose arguments could be read and may run as read.
+        allowed: those that would have run.
+        corrected: those that a correction made fit.
+        repaired: those whose text was repaired.
+        masked: refused because of values that the recording hides; not counted as refused.
+        truths: calls whose right arguments are known.
+        ran_right: ran with the right arguments; ran_wrong: with others, or should not have run.
+        refused_right: refused, and the call was wrong; refused_wrong: refused although it was right.
+        fixed: corrected calls whose right arguments are known; fixed_right: those that became them.
+        refused_failed: refused, and in the recording the tool said that it failed.
+        refused_worked: refused, and in the recording the tool answered: perhaps too strict.
+        outputs: recorded answers.
+        valid, invalid, failed, unchecked: what they were.
+        unseen: failures that would have passed as data.
+        mentions: good answers that speak of errors.
+        refusals: refused calls by code of the first finding.
+        faults: invalid answers by code.
+        codes: every finding code seen, beside repairs and corrections.
+        changes: repairs and correction rules that were used.
+        words: failures by what the tool said, digits aside.
+        fields: declared argument fields that were seen.
+        examples: a few calls for each kind of trouble.
+    """
+
+    calls: int = 0
+    read: int = 0
+    allowed: int = 0
+    corrected: int = 0
+    repaired: int = 0
+    masked: int = 0
+    truths: int = 0
+    ran_right: int = 0
+    ran_wrong: int = 0
+    refused_right: int = 0
+    refused_wrong: int = 0
+    fixed: int = 0
+    fixed_right: int = 0
+    refused_failed: int = 0
+    refused_worked: int = 0
+    outputs: int = 0
+    valid: int = 0
+    invalid: int = 0
+    failed: int = 0
+    unchecked: int = 0
+    unseen: int = 0
+    mentions: int = 0
+    refusals: Counts = {}
+    faults: Counts = {}
+    codes: Counts = {}
+    changes: Counts = {}
+    words: Counts = {}
+    fields: set[str] = set()
+    examples: dict[str, list[Example]] = {}
+
+    @property
+    def refused(self) -> int:
+        """Calls that would not have run."""
+        return self.calls - self.allowed - self.masked
+
+    def merge(self, other: ToolTally) -> None:
+        """Add the counts of another one."""
+        for name in NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in _COUNTS:
+            mine: Counts = getattr(self, name)
+            theirs: Counts = getattr(other, name)
+            for key, number in theirs.items():
+                count(mine, key, number)
+        self.fields |= other.fields
+        for kind, found in other.examples.items():
+            self.examples[kind] = sorted([*self.examples.get(kind, []), *found])[:EXAMPLES]
+
+    def example(self, kind: str, example: Example) -> None:
+        """Keep an example unless there are enough of its kind."""
+        kept = self.examples.get(kind)
+        if kept is None:
+            if len(self.examples) < MOST_NAMES:
+                self.examples[kind] = [example]
+        elif len(kept) < EXAMPLES:
+            kept.append(example)
+
+    def wants(self, kind: str) -> bool:
+        """True if an example of this kind would be kept."""
+        return len(self.examples.get(kind, ())) < EXAMPLES
+
+
+_COUNTS: Final = ("refusals", "faults", "codes", "changes", "words")
+NUMBERS: Final = tuple(
+    field.name for field in msgspec.structs.fields(ToolTally) if field.name not in (*_COUNTS, "fields", "examples")
+)
+
+
+def count(counts: Counts, key: str, number: int = 1) -> None:
+    """Add to a count; a name beyond the first 200 is counted with the others."""
+    if key not in counts and len(counts) >= MOST_NAMES:
+        key = OTHERS
+    counts[key] = counts.get(key, 0) + number
+
+
+class Tally(msgspec.Struct):
+    """What became of all calls under one set of contracts: per `name@version`, or the written name if none has it."""
+
+    tools: dict[str, ToolTally] = {}
+
+    def of(self, name: str) -> ToolTally:
+        """Return the counts of one tool, made when first asked for."""
+        if name not in self.tools and len(self.tools) >= MOST_TOOLS:
+            name = OTHERS
+        return self.tools.setdefault(name, ToolTally())
+
+    def merge(self, other: Tally) -> None:
+        """Add the counts of another one."""
+        for name, tally in other.tools.items():
+            self.of(name).merge(tally)
+
+    def whole(self) -> ToolTally:
+        """Return all tools together; without examples and fields."""
+        total = ToolTally()
+        for tally in self.tools.values():
+            total.merge(msgspec.structs.replace(tally, fields=set(), examples={}))
+        return total
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A call or an answer that two sets of contracts judge differently: which way, and of which tool."""
+
+    way: str
+    tool: str
+
+
+class Score(msgspec.Struct):
+    """Everything that was counted.
+
+    Attributes:
+        calls: recorded calls that were read.
+        unread: lines, and calls on them, that could not be read.
+        first_unread: the first few of them: file, line, why.
+        tallies: one per set of contracts, in the order they were given.
+        changes: with two sets: way -> tool -> count.
+        changed: examples of them, by way.
+    """
+
+    calls: int = 0
+    unread: int = 0
+    first_unread: list[tuple[int, int, str]] = []
+    tallies: list[Tally] = []
+    changes: dict[str, Counts] = {}
+    changed: dict[str, list[Example]] = {}
+
+    def merge(self, other: Score) -> None:
+        """Add the counts of another one."""
+        self.calls += other.calls
+        self.unread += other.unread
+        self.first_unread = sorted([*self.first_unread, *other.first_unread])[:10]
+        for mine, theirs in zip(self.tallies, other.tallies, strict=True):
+            mine.merge(theirs)
+        for way, counts in other.changes.items():
+            for tool, number in counts.items():
+                count(self.changes.setdefault(way, {}), tool, number)
+        for way, found in other.changed.items():
+            self.changed[way] = sorted([*self.changed.get(way, []), *found])[:EXAMPLES]
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """One rate: how many of how many; None of 0 is not a rate.
+
+    Attributes:
+        name: what it is.
+        hits: how many.
+        of: of how many.
+        truth: True if it needs a truth, so that it can be missing.
+    """
+
+    name: str
+    hits: int
+    of: int
+    truth: bool = False
+
+    @property
+    def share(self) -> float | None:
+        """Hits divided by all, or None where there is nothing to divide by."""
+        return self.hits / self.of if self.of else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the rate as JSON values."""
+        return {"rate": self.share, "hits": self.hits, "of": self.of, "needs_truth": self.truth}
+
+
+def rates(tally: ToolTally) -> tuple[Rate, ...]:
+    """Return the rates of seed 003, with recall and output validity beside them."""
+    wrong = tally.refused_right + tally.ran_wrong
+    return (
+        Rate("parse success", tally.read, tally.calls),
+        Rate("correction success", tally.fixed_right, tally.fixed, truth=True),
+        Rate("refusal accuracy", tally.refused_right, tally.refused_right + tally.refused_wrong, truth=True),
+        Rate("refusal recall", tally.refused_right, wrong, truth=True),
+        Rate("wrong-call rate", tally.ran_wrong, tally.truths, truth=True),
+        Rate("output validity", tally.valid, tally.valid + tally.invalid),
+    )
