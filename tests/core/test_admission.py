@@ -9,11 +9,12 @@ from pokayoke.core.admission import Approval, Charge, Held, Request, Used, admit
 from pokayoke.core.ledger import Claim, Record
 from pokayoke.core.policy import LimitPolicy
 from pokayoke.core.state import RunState, Taint, latch, worsen
+from pokayoke.core.switch import Switch
 
 RUN = RunState("r")
 WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0)
 ASKED = Approval("ap-1", "f", "pay", "pay@1", {"amount": 1}, "r", asked_at=90.0, expires_at=200.0)
-DONE = Record("k", "h1", "completed", 1, "c0", 105.0, "pay", "pay@1", "r", 95.0, output=b"1")
+DONE = Record("k", "h1", "completed", 1, "c0", 105.0, "pay", "pay@1", "r", 95.0, settled_at=99.0, output=b"1")
 
 
 def request(**changes):
@@ -103,11 +104,129 @@ def test_limits_hold_to_the_last_unit(used, value, kind):
         assert (kept.answer.finding.code, kept.used, kept.record) == ("quota_exceeded", {}, None)
 
 
-def test_a_retriable_failure_is_charged_again():
-    """A new attempt of the same write passes through limits like a first one."""
+@pytest.mark.parametrize("state", ["failed_retriable", "in_doubt"])
+def test_another_attempt_of_the_same_write_is_charged_once(state):
+    """Limits count effects, not attempts: what may run again passes a limit that its first attempt has used up."""
+    before = msgspec.structs.replace(DONE, state=state)
+    wish = msgspec.structs.replace(WISH, reruns=True)
+    charge = Charge("x", 1, 5.0, 5.0)
+    kept = admit(request(claim=wish, charges=(charge,)), Held(RUN, before, {"x": Used(1, 5.0)}))
+    assert (kept.answer.kind, kept.record.attempt, kept.used) == ("execute", 2, {})
+
+
+@pytest.mark.parametrize("status", [None, "waiting", "denied", "expired"])
+def test_another_attempt_asks_again(status):
+    """A consent is for one time: a retry that nobody has approved does not run, and its record stays."""
+    known = None if status is None else msgspec.structs.replace(ASKED, status=status)
     failed = msgspec.structs.replace(DONE, state="failed_retriable")
-    kept = admit(request(charges=(Charge("x", 1, None, 0.0),)), Held(RUN, failed, {"x": Used(1)}))
-    assert kept.answer.finding.code == "quota_exceeded"
+    kept = admit(request(approval=ASKED), Held(RUN, failed, approval=known))
+    assert (kept.answer.kind, kept.record) == ("pending" if status in (None, "waiting") else "refuse", None)
+
+
+def test_the_same_request_again_gets_the_same_answer():
+    """A claim whose receipt was lost is recognised first: no limit, question, latch or switch turns it into a refusal."""
+    first = admit(request(), Held(RUN, epoch=3))
+    held = Held(
+        worsen(RUN, "stopped", "kill_switch"), first.record, {"x": Used(9)}, switches=(Switch("*", "open"),), epoch=4
+    )
+    again = admit(request(charges=(Charge("x", 1, None, 0.0),), approval=ASKED), held)
+    assert (again.answer.kind, again.record, again.used) == ("execute", first.record, {})
+    other = admit(request(claim=msgspec.structs.replace(WISH, claim_id="c2")), held)
+    assert other.answer.finding.code == "run_stopped"
+    settled = msgspec.structs.replace(held, record=msgspec.structs.replace(first.record, state="in_doubt"))
+    assert admit(request(), settled).answer.finding.code == "run_stopped"
+
+
+@pytest.mark.parametrize(
+    ("switches", "changes", "code"),
+    [
+        ((), {}, None),
+        ((Switch("crm", "closed", 2),), {}, None),
+        ((Switch("crm", "open", 2),), {}, "kill_switch"),
+        ((Switch("crm", "open", 2),), {"sources": ("crm", "x")}, "kill_switch"),
+        ((Switch("crm", "open", 2),), {"sources": ("x",)}, None),
+        ((Switch("crm", "open", 2),), {"sources": ()}, None),
+        ((Switch("pay", "open", 2),), {"sources": ()}, "kill_switch"),
+        ((Switch("*", "open", 2),), {"sources": ()}, "kill_switch"),
+        ((Switch("*", "open", 2),), {"effect": "destructive"}, "kill_switch"),
+        ((Switch("*", "open", 2),), {"effect": "read", "claim": None}, None),
+        ((Switch("a", "closed"), Switch("crm", "open", 2)), {"sources": ("crm",)}, "kill_switch"),
+    ],
+)
+def test_the_kill_switch_is_part_of_the_claim(switches, changes, code):
+    """An open switch leaves no claim behind; the claim of what may go on carries the epoch it was admitted in."""
+    asked = request(**changes)
+    kept = admit(asked, Held(RUN, switches=switches, epoch=2))
+    assert (kept.answer.finding.code if kept.answer.finding else None) == code
+    assert (kept.answer.kind, kept.record is None) == (("refuse", True) if code else ("execute", asked.claim is None))
+    if kept.record is not None:
+        assert kept.record.epoch == 2
+
+
+def test_a_resolver_with_proof_still_needs_admission():
+    """Between the lookup and the second execution a switch may open, a run may stop: then nothing starts."""
+    resolving = msgspec.structs.replace(DONE, state="resolving", settled_at=None, resolver="c1")
+    wish = request(claim=msgspec.structs.replace(WISH, proceed=True))
+    assert admit(wish, Held(RUN, resolving)).answer.kind == "execute"
+    for held in (
+        Held(worsen(RUN, "safe_mode", "tool_failure"), resolving),
+        Held(latch(RUN, Taint("crm", "i", 1, "html")), resolving),
+        Held(RUN, resolving, switches=(Switch("crm", "open", 1),)),
+    ):
+        kept = admit(wish, held)
+        assert (kept.answer.kind, kept.record) == ("refuse", None)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [("in_doubt", "resolve"), ("completed", "replay"), ("failed_final", "failed"), ("executing", "refuse")],
+)
+def test_what_does_not_execute_asks_nobody_and_takes_nothing(state, kind):
+    """Lookups, replays and refusals of the ledger leave limits and questions alone."""
+    known = msgspec.structs.replace(DONE, state=state)
+    wish = msgspec.structs.replace(WISH, resolves=True)
+    asked = request(claim=wish, charges=(Charge("x", 0, None, 0.0),), approval=ASKED)
+    kept = admit(asked, Held(RUN, known))
+    assert (kept.answer.kind, kept.used, kept.approval) == (kind, {}, None)
+    assert (kept.record is not None) is (state == "in_doubt")
+
+
+@pytest.mark.parametrize(
+    ("changes", "shared"),
+    [
+        ({}, True),
+        ({"claim": None}, False),
+        ({"claim": None, "approval": ASKED}, True),
+        ({"claim": None, "charges": (Charge("x", 1, None, 0.0),)}, True),
+    ],
+)
+def test_what_the_store_has_to_be_asked_for(changes, shared):
+    """A claim, a question or a limit needs the store; a plain read needs only its run."""
+    assert request(**changes).shared is shared
+
+
+def test_a_new_question_is_kept_and_an_open_one_is_not_replaced():
+    """The first call leaves its question; the next one finds it and adds none."""
+    first = admit(request(approval=ASKED), Held(RUN))
+    assert (first.approval, first.answer.approval) == (ASKED, "ap-1")
+    again = admit(request(approval=ASKED), Held(RUN, approval=first.approval))
+    assert (again.approval, again.answer.approval) == (None, "ap-1")
+    denied = msgspec.structs.replace(ASKED, status="denied", by="ann", reason="too much")
+    refused = admit(request(approval=ASKED), Held(RUN, approval=denied))
+    assert (refused.answer.approval, refused.approval) == ("ap-1", None)
+    assert "denied by ann: too much" in refused.answer.finding.message
+    nameless = admit(request(approval=ASKED), Held(RUN, approval=msgspec.structs.replace(ASKED, status="denied")))
+    assert "denied by a person: no reason given" in nameless.answer.finding.message
+
+
+@pytest.mark.parametrize(("calls", "amount", "what"), [(1, 50.0, "calls"), (5, 5.0, "amount")])
+def test_a_used_up_limit_says_which(calls, amount, what):
+    """The finding names the limit, what is used and what is allowed."""
+    charge = Charge("x", calls, amount, 6.0)
+    finding = admit(request(charges=(charge,)), Held(RUN, used={"x": Used(1, 0.0)})).answer.finding
+    assert (finding.code, finding.data["limit"]) == ("quota_exceeded", what)
+    assert finding.data["allowed"] == (calls if what == "calls" else amount)
+    assert finding.data["used"] == (1 if what == "calls" else 0.0)
 
 
 @pytest.mark.parametrize(

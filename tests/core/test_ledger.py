@@ -9,124 +9,348 @@ from hypothesis import strategies as st
 
 from pokayoke.core.ledger import (
     Claim,
+    Decision,
     Record,
     Settlement,
     claim,
+    compensation_key,
+    decide,
     ledger_key,
     settle,
 )
-from pokayoke.core.ledger_explain import in_doubt, no_scope, store_unavailable
+from pokayoke.core.ledger_explain import in_doubt, no_scope, repeated_write, store_unavailable
 
-WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0)
-STATES = ("executing", "completed", "failed_retriable", "failed_final", "in_doubt")
+WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0, owner="me")
+DONE = {"state": "completed", "settled_at": 99.0, "output": b"1"}
+EARLY = {"state": "completed", "settled_at": None}
+RESOLVING = {"state": "resolving", "resolver": "c9"}
+DOUBT = {"state": "in_doubt", "failure": "tool_timeout"}
+STATES = ("executing", "resolving", "completed", "failed_retriable", "failed_final", "in_doubt")
 
 
 def record(state="executing", **changes):
-    base = Record("k", "h1", state, 1, "c0", 105.0, "pay", "pay@1", "r", 95.0)
+    base = Record("k", "h1", state, 1, "c0", 105.0, "pay", "pay@1", "r", 95.0, owner="them", epoch=4)
     return msgspec.structs.replace(base, **changes)
 
 
+def wish(**changes):
+    return msgspec.structs.replace(WISH, **changes)
+
+
+def changed(before, after):
+    """The fields in which two records differ."""
+    return {
+        name: getattr(after, name) for name in Record.__struct_fields__ if getattr(before, name) != getattr(after, name)
+    }
+
+
+# -- claims -------------------------------------------------------------------------------------------
+
+
 def test_the_first_claim_executes():
-    """Without a record the wish becomes one, attempt 1, with a lease from now."""
-    kept, answer = claim(None, WISH)
-    assert answer.kind == "execute"
-    assert (kept.state, kept.attempt, kept.claim_id, kept.lease_until) == ("executing", 1, "c1", 110.0)
+    """Without a record the wish becomes one: attempt 1, a lease from now, everything as wished, nothing settled."""
+    kept, answer = claim(None, wish(compensates="k0"))
+    assert (answer.kind, answer.record, answer.finding) == ("execute", kept, None)
+    assert kept == Record(
+        "k", "h1", "executing", 1, "c1", 110.0, "pay", "pay@1", "r", 100.0, owner="me", compensates="k0"
+    )
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_other_arguments_never_execute(state):
-    """Same key, other arguments: refused in every state, and the record stays as it is."""
-    kept, answer = claim(record(state), msgspec.structs.replace(WISH, args_hash="h2"))
+@pytest.mark.parametrize("licence", [{}, {"reruns": True}, {"resolves": True}, {"proceed": True}, {"dead": "c0"}])
+def test_other_arguments_never_execute(state, licence):
+    """Same key, other arguments: refused in every state and with every licence; the record stays, both hashes are told."""
+    kept, answer = claim(record(state), wish(args_hash="h2", claim_id="c0", **licence))
     assert (kept, answer.kind, answer.finding.code) == (None, "refuse", "conflict")
+    assert answer.finding.data == {"recorded": "h1", "now": "h2"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "kind", "code", "state_after"),
-    [
-        ({"state": "completed"}, "replay", None, None),
-        ({"state": "failed_final"}, "failed", "failed_before", None),
-        ({"state": "failed_retriable"}, "execute", None, "executing"),
-        ({"state": "failed_retriable", "attempt": 3}, "failed", "failed_before", None),
-        ({"state": "executing"}, "refuse", "in_progress", None),
-        ({"state": "executing", "lease_until": 100.0}, "in_doubt", "in_doubt", "in_doubt"),
-        ({"state": "executing", "lease_until": 10.0}, "in_doubt", "in_doubt", "in_doubt"),
-        ({"state": "in_doubt"}, "in_doubt", "in_doubt", None),
-    ],
-)
-def test_what_the_second_caller_is_told(changes, kind, code, state_after):
-    """The second caller's table of the specification, row by row; a lapsed lease never executes."""
-    kept, answer = claim(record(**changes), WISH)
-    assert answer.kind == kind
-    assert (answer.finding.code if answer.finding else None) == code
-    assert (kept.state if kept else None) == state_after
+# What the record is, what the wish adds, what it is told, and in which fields the record changes.
+TABLE = [
+    # completed: the record answers, whatever the wish could do
+    (DONE, {}, "replay", None, None),
+    (DONE, {"reruns": True}, "replay", None, None),
+    (DONE, {"resolves": True}, "replay", None, None),
+    (DONE, {"dead": "c0"}, "replay", None, None),
+    (DONE, {"claim_id": "c0"}, "replay", None, None),
+    ({**DONE, "output": None}, {}, "replay", None, None),
+    ({**DONE, "output_ok": False}, {"reruns": True}, "replay", None, None),
+    # completed in the effect's own transaction: its output is on its way, until nobody can bring it any more
+    (EARLY, {}, "refuse", "in_progress", None),
+    (EARLY, {"reruns": True}, "refuse", "in_progress", None),
+    (EARLY, {"dead": "somebody"}, "refuse", "in_progress", None),
+    (EARLY, {"dead": "c0"}, "replay", None, {"settled_at": 100.0}),
+    ({**EARLY, "lease_until": 100.0}, {}, "replay", None, {"settled_at": 100.0}),
+    # failed
+    ({"state": "failed_final"}, {}, "failed", "failed_before", None),
+    ({"state": "failed_final"}, {"reruns": True}, "failed", "failed_before", None),
+    ({"state": "failed_retriable"}, {}, "execute", None, 2),
+    ({"state": "failed_retriable", "attempt": 2}, {}, "execute", None, 3),
+    ({"state": "failed_retriable", "attempt": 3}, {}, "failed", "failed_before", None),
+    ({"state": "failed_retriable", "attempt": 3}, {"max_attempts": 4}, "execute", None, 4),
+    ({"state": "failed_retriable", "attempt": 3, "decided_by": "ann"}, {}, "execute", None, 4),
+    # executing, its lease valid
+    ({}, {}, "refuse", "in_progress", None),
+    ({}, {"reruns": True}, "refuse", "in_progress", None),
+    ({}, {"resolves": True}, "refuse", "in_progress", None),
+    ({}, {"dead": "somebody"}, "refuse", "in_progress", None),
+    ({}, {"claim_id": "c0"}, "execute", None, {"lease_until": 110.0}),
+    # executing, its lease lapsed or its owner proven dead: a doubt, and no licence
+    ({"lease_until": 100.0}, {}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
+    ({"lease_until": 10.0}, {"proceed": True}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
+    ({}, {"dead": "c0"}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back", "dead_since": 100.0}),
+    ({"dead_since": 97.0}, {"dead": "c0"}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
+    ({"lease_until": 10.0}, {"dead": "c5"}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
+    ({"lease_until": 10.0}, {"reruns": True}, "execute", None, 2),
+    ({}, {"reruns": True, "dead": "c0"}, "execute", None, 2),
+    ({"lease_until": 10.0}, {"resolves": True}, "resolve", None, {"state": "resolving", "resolver": "c1", "lease_until": 110.0, "failure": "the caller never reported back"}),
+    ({}, {"resolves": True, "dead": "c0"}, "resolve", None, {"state": "resolving", "resolver": "c1", "lease_until": 110.0, "failure": "the caller never reported back", "dead_since": 100.0}),
+    ({"lease_until": 10.0}, {"claim_id": "c0"}, "execute", None, {"lease_until": 110.0}),
+    # in doubt
+    (DOUBT, {}, "in_doubt", "in_doubt", None),
+    (DOUBT, {"proceed": True}, "in_doubt", "in_doubt", None),
+    (DOUBT, {"claim_id": "c0"}, "in_doubt", "in_doubt", None),
+    (DOUBT, {"dead": "c0"}, "in_doubt", "in_doubt", None),
+    (DOUBT, {"reruns": True}, "execute", None, 2),
+    (DOUBT, {"resolves": True}, "resolve", None, {"state": "resolving", "resolver": "c1", "lease_until": 110.0}),
+    ({**DOUBT, "dead_since": 98.0}, {"resolves": True, "proceed": True}, "resolve", None, {"state": "resolving", "resolver": "c1", "lease_until": 110.0}),
+    # resolving
+    (RESOLVING, {}, "refuse", "in_progress", None),
+    (RESOLVING, {"resolves": True}, "refuse", "in_progress", None),
+    (RESOLVING, {"proceed": True}, "refuse", "in_progress", None),
+    (RESOLVING, {"reruns": True}, "refuse", "in_progress", None),
+    (RESOLVING, {"resolves": True, "dead": "c0"}, "refuse", "in_progress", None),
+    (RESOLVING, {"claim_id": "c0"}, "refuse", "in_progress", None),
+    (RESOLVING, {"claim_id": "c9", "resolves": True}, "resolve", None, None),
+    (RESOLVING, {"claim_id": "c9", "resolves": True, "proceed": True}, "execute", None, 2),
+    ({**RESOLVING, "lease_until": 10.0}, {"claim_id": "c9", "proceed": True}, "execute", None, 2),
+    ({**RESOLVING, "lease_until": 10.0}, {}, "in_doubt", "in_doubt", {"state": "in_doubt", "resolver": "", "failure": "the caller never reported back"}),
+    ({**RESOLVING, "lease_until": 10.0, "failure": "tool_timeout"}, {}, "in_doubt", "in_doubt", {"state": "in_doubt", "resolver": ""}),
+    ({**RESOLVING, "lease_until": 10.0}, {"resolves": True}, "resolve", None, {"resolver": "c1", "lease_until": 110.0, "failure": "the caller never reported back"}),
+    ({**RESOLVING, "lease_until": 10.0}, {"proceed": True, "resolves": True}, "resolve", None, {"resolver": "c1", "lease_until": 110.0, "failure": "the caller never reported back"}),
+]  # fmt: skip
 
 
-def test_a_new_attempt_raises_the_fencing_token():
-    """A retry after a harmless failure is attempt 2 under the new claim."""
-    kept, _ = claim(record("failed_retriable"), WISH)
-    assert (kept.attempt, kept.claim_id) == (2, "c1")
+@pytest.mark.parametrize(("changes", "wishes", "kind", "code", "after"), TABLE)
+def test_what_the_second_caller_is_told(changes, wishes, kind, code, after):
+    """The second caller's table, cell by cell: the answer, and exactly what changes in the record (a number: a new attempt)."""
+    before = record(**changes)
+    kept, answer = claim(before, wish(**wishes))
+    assert (answer.kind, answer.finding.code if answer.finding else None) == (kind, code)
+    if isinstance(after, int):
+        assert kept == Record(
+            "k", "h1", "executing", after, wishes.get("claim_id", "c1"),
+            110.0, "pay", "pay@1", "r", 100.0, owner="me",
+        )  # fmt: skip
+    else:
+        assert (None if kept is None else changed(before, kept)) == after
+    assert answer.record == (kept or before)
 
 
-def test_a_running_claim_says_when_to_ask_again():
-    """`retry_after` is what remains of the lease."""
-    assert claim(record(), WISH)[1].retry_after == 5.0
+@pytest.mark.parametrize("changes", [{}, RESOLVING, EARLY])
+def test_a_running_claim_says_when_to_ask_again(changes):
+    """`retry_after` is what remains of the lease; no other answer names a time."""
+    assert claim(record(**changes), WISH)[1].retry_after == 5.0
+    for other in ({"lease_until": 10.0}, DOUBT, DONE, {"state": "failed_final"}):
+        assert claim(record(**other), WISH)[1].retry_after is None
 
 
-@pytest.mark.parametrize(
-    ("state", "report", "accepted", "after"),
-    [
-        ("executing", "completed", True, "completed"),
-        ("executing", "failed_retriable", True, "failed_retriable"),
-        ("executing", "failed_final", True, "failed_final"),
-        ("executing", "in_doubt", True, "in_doubt"),
-        ("in_doubt", "completed", True, "completed"),
-        ("in_doubt", "failed_retriable", False, None),
-        ("in_doubt", "failed_final", False, None),
-        ("in_doubt", "in_doubt", True, None),
-        ("completed", "completed", True, None),
-        ("completed", "failed_retriable", False, None),
-        ("completed", "in_doubt", False, None),
-        ("failed_final", "completed", False, None),
-        ("failed_retriable", "completed", False, None),
-    ],
-)
-def test_who_may_report_what(state, report, accepted, after):
-    """Only an open record takes a report; a completed one never changes; a repeated report is harmless."""
-    kept, said = settle(record(state), Settlement("k", "c0", report, 101.0, b"1"))
+# -- reports ------------------------------------------------------------------------------------------
+
+OWN, ASKING = "c0", "c9"
+REPORTS = [
+    # state before, who reports, what; whether it is accepted, the state after (None: unchanged)
+    ("executing", OWN, "completed", True, "completed"),
+    ("executing", OWN, "failed_retriable", True, "failed_retriable"),
+    ("executing", OWN, "failed_final", True, "failed_final"),
+    ("executing", OWN, "in_doubt", True, "in_doubt"),
+    ("in_doubt", OWN, "completed", True, "completed"),
+    ("in_doubt", OWN, "failed_retriable", False, None),
+    ("in_doubt", OWN, "failed_final", False, None),
+    ("in_doubt", OWN, "in_doubt", True, None),
+    ("resolving", OWN, "completed", True, "completed"),
+    ("resolving", OWN, "failed_retriable", False, None),
+    ("resolving", OWN, "failed_final", False, None),
+    ("resolving", OWN, "in_doubt", False, None),
+    ("completed", OWN, "completed", True, None),
+    ("completed", OWN, "failed_retriable", False, None),
+    ("completed", OWN, "in_doubt", False, None),
+    ("failed_final", OWN, "completed", False, None),
+    ("failed_final", OWN, "failed_final", True, None),
+    ("failed_retriable", OWN, "completed", False, None),
+    ("failed_retriable", OWN, "failed_retriable", True, None),
+    ("resolving", ASKING, "completed", True, "completed"),
+    ("resolving", ASKING, "in_doubt", True, "in_doubt"),
+    ("resolving", ASKING, "failed_final", True, "failed_final"),
+    *((state, ASKING, "completed", False, None) for state in STATES if state != "resolving"),
+    *((state, ASKING, "in_doubt", False, None) for state in STATES if state != "resolving"),
+    *((state, "c7", report, False, None) for state in STATES for report in ("completed", "in_doubt")),
+]
+
+
+@pytest.mark.parametrize(("state", "who", "report", "accepted", "after"), REPORTS)
+def test_who_may_report_what(state, who, report, accepted, after):
+    """Only an open record takes a report, only from its owner or its resolver; a report that came through is recognised."""
+    resolver = ASKING if state == "resolving" else ""
+    known = record(state, settled_at=99.0, output=b"1", resolver=resolver)
+    kept, said = settle(known, Settlement("k", who, report, 101.0, b"1"))
     assert (said, kept.state if kept else None) == (accepted, after)
 
 
-@pytest.mark.parametrize("known", [None, record(claim_id="somebody else")])
-def test_a_report_without_the_claim_is_refused(known):
-    """Nobody but the owner of the claim settles it."""
-    assert settle(known, Settlement("k", "c0", "completed", 101.0)) == (None, False)
+def test_a_report_without_a_record_is_refused():
+    """Nothing is settled that was never claimed."""
+    assert settle(None, Settlement("k", "c0", "completed", 101.0)) == (None, False)
+
+
+def test_what_a_report_leaves_in_the_record():
+    """Exactly the report's own fields, and the resolver's place is free again."""
+    known = record(**RESOLVING, reference="old")
+    report = Settlement("k", "c9", "completed", 101.0, b"2", output_ok=False, failure="html", reference="R1")
+    kept, _ = settle(known, report)
+    assert changed(known, kept) == {
+        "state": "completed", "settled_at": 101.0, "output": b"2", "output_ok": False, "failure": "html",
+        "reference": "R1", "resolver": "",
+    }  # fmt: skip
+    assert settle(known, Settlement("k", "c9", "completed", 101.0))[0].reference == "old"
+
+
+@pytest.mark.parametrize(
+    ("known", "said", "kept"), [(None, None, None), (None, 90.0, 90.0), (80.0, None, 80.0), (80.0, 90.0, 80.0)]
+)
+def test_the_first_proof_of_death_stays(known, said, kept):
+    """A doubt keeps the earliest second at which its executor was seen dead; without one, nothing is made up."""
+    before = record(**RESOLVING, dead_since=known)
+    assert settle(before, Settlement("k", "c9", "in_doubt", 101.0, dead_since=said))[0].dead_since == kept
+
+
+@pytest.mark.parametrize("changes", [{"output": b"2"}, {"output_ok": False}, {"output": None}])
+def test_a_completion_by_somebody_else_overtakes_the_executor(changes):
+    """What a lookup or a person has recorded is the answer for all: the executor's other output is not accepted."""
+    found = record(**{**DONE, **changes})
+    assert settle(found, Settlement("k", "c0", "completed", 101.0, b"1")) == (None, False)
+
+
+EARLY_REPORTS = [
+    # a second early report, the output, a report that it failed
+    ({"state": "completed", "early": True}, True, None),
+    ({"state": "completed", "output": b"2"}, True, {"settled_at": 101.0, "output": b"2"}),
+    (
+        {"state": "completed", "output_ok": False, "failure": "html", "reference": "R2"},
+        True,
+        {"settled_at": 101.0, "output_ok": False, "failure": "html", "reference": "R2"},
+    ),
+    ({"state": "in_doubt", "output": b"2", "failure": "tool_timeout"}, False, {"settled_at": 101.0}),
+    ({"state": "failed_retriable"}, False, {"settled_at": 101.0}),
+    ({"state": "failed_final"}, False, {"settled_at": 101.0}),
+]
+
+
+@pytest.mark.parametrize(("report", "accepted", "after"), EARLY_REPORTS)
+def test_what_follows_a_completion_in_the_effects_own_transaction(report, accepted, after):
+    """Its output is filled in once; a failure only says that there is none: what is committed stays completed."""
+    known = record(**EARLY, reference="R1")
+    kept, said = settle(known, Settlement("k", "c0", now=101.0, **report))
+    assert (said, None if kept is None else changed(known, kept)) == (accepted, after)
+    assert settle(known, Settlement("k", "c7", now=101.0, **report)) == (None, False)
+
+
+@pytest.mark.parametrize("changes", [{}, DOUBT, RESOLVING])
+def test_an_early_completion_leaves_room_for_its_output(changes):
+    """Completed at once, but not settled: `settled_at` stays empty until the output is known; a doubt is over."""
+    before = record(**{**changes, "failure": ""})
+    kept, said = settle(before, Settlement("k", "c0", "completed", 101.0, reference="R1", early=True))
+    assert (said, kept.state, kept.settled_at, kept.output, kept.reference) == (True, "completed", None, None, "R1")
+    assert kept.resolver == ""
+
+
+# -- people ---------------------------------------------------------------------------------------------
+
+DECISIONS = [
+    ({"state": "in_doubt"}, True),
+    ({"lease_until": 101.0}, True),
+    ({"lease_until": 101.1}, False),
+    ({**RESOLVING, "lease_until": 101.0}, True),
+    ({**RESOLVING, "lease_until": 101.1}, False),
+    (DONE, False),
+    ({**EARLY, "lease_until": 1.0}, False),
+    ({"state": "failed_final", "lease_until": 1.0}, False),
+    ({"state": "failed_retriable", "lease_until": 1.0}, False),
+]
+
+
+@pytest.mark.parametrize("happened", [True, False])
+@pytest.mark.parametrize(("changes", "open_to"), DECISIONS)
+def test_what_a_person_may_settle(changes, open_to, happened):
+    """Only a doubt, and what is as good as one; the word, its speaker and its time stand in the record."""
+    before = record(**changes)
+    kept = decide(before, Decision("k", happened, "ann", "asked the bank", 101.0, "R1" if happened else ""))
+    assert (kept is not None) is open_to
+    if kept is not None:
+        assert kept.state == ("completed" if happened else "failed_retriable")
+        assert (kept.decided_by, kept.settled_at, kept.resolver) == ("ann", 101.0, "")
+        assert kept.reference == ("R1" if happened else "")
+        assert kept.failure == ("" if happened else "a person said that it did not happen: asked the bank")
+
+
+def test_a_persons_no_allows_one_more_attempt_and_closes_the_old_one():
+    """Beyond the highest number of attempts too, once; the first executor's late word is then refused."""
+    no = decide(record("in_doubt", attempt=3), Decision("k", False, "ann", "asked", 101.0))
+    assert settle(no, Settlement("k", "c0", "completed", 102.0)) == (None, False)
+    again, answer = claim(no, wish(now=102.0))
+    assert (answer.kind, again.attempt, again.decided_by) == ("execute", 4, "")
+    failed, _ = settle(again, Settlement("k", "c1", "failed_retriable", 103.0))
+    assert claim(failed, wish(claim_id="c2", now=104.0))[1].kind == "failed"
+
+
+def test_a_persons_yes_is_the_answer_for_all():
+    """Afterwards every caller is answered from the record, the executor too."""
+    yes = decide(record("in_doubt"), Decision("k", True, "ann", "asked", 101.0, "R1"))
+    assert claim(yes, WISH)[1].kind == "replay"
+    assert settle(yes, Settlement("k", "c0", "completed", 102.0, b"1")) == (None, False)
+
+
+# -- laws -----------------------------------------------------------------------------------------------
 
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(("claim", "settle")), st.integers(0, 2), st.sampled_from(STATES[1:])), max_size=12
+        st.tuples(
+            st.sampled_from(("claim", "settle", "decide")),
+            st.integers(0, 2),
+            st.sampled_from(("completed", "failed_retriable", "failed_final", "in_doubt")),
+            st.fixed_dictionaries(
+                {}, optional={"reruns": st.booleans(), "resolves": st.booleans(), "proceed": st.booleans()}
+            ),
+            st.booleans(),
+            st.integers(0, 12),
+        ),
+        max_size=14,
     )
 )
 def test_completed_is_final_and_attempts_only_grow(script):
-    """Whatever callers do in whatever order: at most one owner, completed never changes, attempts grow."""
-    known, attempts, final = None, 0, None
-    for clock, (what, who, report) in enumerate(script):
+    """Whoever does what in whatever order: completed stays, its output is filled in once at most, attempts grow by one."""
+    known, attempts, clock = None, 0, 100.0
+    for what, who, report, licence, early, seconds in script:
+        clock += seconds
+        before = known
         if what == "claim":
-            kept, answer = claim(known, msgspec.structs.replace(WISH, claim_id=f"c{who}", now=float(clock)))
-            if answer.kind == "execute":
+            kept, answer = claim(known, wish(claim_id=f"c{who}", now=clock, **licence))
+            if answer.kind == "execute" and (before is None or before.attempt != kept.attempt):
                 assert kept.attempt == attempts + 1
                 attempts = kept.attempt
+            assert (answer.kind == "execute") <= (kept is not None)
+        elif what == "settle":
+            kept, _ = settle(known, Settlement("k", f"c{who}", report, clock, b"%d" % who, early=early))
         else:
-            kept, _ = settle(known, Settlement("k", f"c{who}", report, float(clock), b"%d" % who))
+            kept = None if known is None else decide(known, Decision("k", early, "ann", "so", clock))
         known = kept or known
-        if final is not None:
-            assert known == final
-        if known is not None and known.state == "completed":
-            final = known
+        if before is not None and before.state == "completed":
+            assert known.state == "completed"
+            assert before.settled_at is None or known == before
 
 
 @pytest.mark.parametrize(
-    ("changed", "same"),
+    ("changes", "same"),
     [
         ({}, True),
         ({"occurrence": 1}, False),
@@ -135,16 +359,23 @@ def test_completed_is_final_and_attempts_only_grow(script):
         ({"scope": ("session", "r1")}, False),
         ({"effect_name": "pay2"}, False),
         ({"identity": "h2"}, False),
+        ({"occurrence": 1, "epoch": 1}, False),
     ],
 )
-def test_what_makes_a_key(changed, same):
+def test_what_makes_a_key(changes, same):
     """Scope, name, epoch, occurrence and identity make the key."""
     base = {"scope": ("run", "r1"), "effect_name": "pay", "identity": "h1"}
     one, other = (
         ledger_key(x.pop("scope"), x.pop("effect_name"), x.pop("identity"), **x)
-        for x in (dict(base), {**base, **changed})
+        for x in (dict(base), {**base, **changes})
     )
     assert (one == other) is same
+
+
+def test_an_epoch_is_no_occurrence():
+    """Raising the epoch and asking for a repetition are two different keys."""
+    scope = ("run", "r")
+    assert ledger_key(scope, "pay", "h", epoch=1) != ledger_key(scope, "pay", "h", occurrence=1)
 
 
 def test_keys_do_not_run_together():
@@ -157,8 +388,16 @@ def test_keys_do_not_run_together():
     assert len(keys) == 3
 
 
+def test_undoing_has_its_own_key():
+    """The key of a compensation is neither its effect's nor another effect's compensation's."""
+    assert len({"k1", compensation_key("k1"), compensation_key("k2"), compensation_key(compensation_key("k1"))}) == 4
+
+
 def test_refusals_blame_the_host_and_stay_short():
     """What the host did is blamed on the host, and the model is told not to repeat it."""
     for finding in (no_scope("pay"), store_unavailable("pay", "OSError"), in_doubt(record())):
         assert finding.blame == "host"
         assert 0 < len(finding.hint) < 600
+    assert "Do not send it again" in in_doubt(record()).hint
+    assert in_doubt(record()).data == {"key": "k", "attempt": 1}
+    assert (repeated_write("pay").blame, repeated_write("pay").code) == ("model", "repeated_write")

@@ -531,7 +531,7 @@ def test_an_unreachable_store_refuses_writes_and_lets_reads_go_on(world, driver)
 
 def test_a_latch_the_store_does_not_know_refuses_every_write(world, driver):
     """While the run's state cannot be kept, nothing is written; when it can, the latch holds there too."""
-    store = FailingStore(MemoryStore(), ("save_run", "propose"))
+    store = FailingStore(MemoryStore(), ("change_run", "propose"))
     guard = world.guard(store=store, config={"safe_mode": {"on_invalid_output": "human_review"}})
     run = guard.run("r")
     world.answer = lambda user_id: None
@@ -540,7 +540,7 @@ def test_a_latch_the_store_does_not_know_refuses_every_write(world, driver):
     assert codes(driver.call(run, call())) == ["store_unavailable"]
     store.fail_on(())
     assert driver.call(run, call()).ok
-    store.fail_on("save_run")
+    store.fail_on("change_run")
     run.close()
     assert run.trace[-1]["event"] == "store"
 

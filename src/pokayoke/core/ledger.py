@@ -283,8 +283,21 @@ def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None
     else:
         return None, False
     if record.state not in open_for:
-        return None, own and record.state == settlement.state
+        return None, own and _says_the_same(record, settlement)
     return _settled(record, settlement), True
+
+
+def _says_the_same(record: Record, settlement: Settlement) -> bool:
+    """Whether the record holds what a report says: it was taken before, and only its receipt was lost.
+
+    A completion by somebody else (a lookup, a person) may know another output. Its own executor then
+    has to answer from the record, so that all callers hear the same.
+    """
+    return (record.state, record.output, record.output_ok) == (
+        settlement.state,
+        settlement.output,
+        settlement.output_ok,
+    )
 
 
 def _settled(record: Record, settlement: Settlement) -> Record:

@@ -78,13 +78,14 @@ def resolved(
     claim, record = request.claim, answer.record
     assert claim is not None, "only a claimed write is resolved"
     assert record is not None, "a doubt has a record"
+    since = record.dead_since
+    if since is None and contract.lookup_safe != "downstream_key" and record.owner:
+        # Before the question, never after: an executor may act between the answer and its own end.
+        since = yield Gone(record.owner)
     reaction: Reaction = yield Look(contract, claim.key, arguments, lookup_timeout)
     said = reaction.value if isinstance(reaction, Returned) else UNKNOWN
     if isinstance(said, Found):
         return answer, said
-    since = record.dead_since
-    if since is None and contract.lookup_safe != "downstream_key" and record.owner:
-        since = yield Gone(record.owner)
     wait = _wait(contract, since, request.now) if said is NOT_FOUND else None
     if wait is not None and wait <= 0:
         answer = yield Admit(_with(request, msgspec.structs.replace(claim, proceed=True)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from pokayoke.core.admission import Approval
-from pokayoke.core.ledger import Record
+from pokayoke.core.ledger import Record, Settlement
 from pokayoke.core.state import RunState
 from pokayoke.core.switch import Rate, Switch
 from pokayoke.stores.acts import Act
@@ -60,13 +60,15 @@ class FailingStore(Store):
 
     async def arun(self, act: Act[T]) -> T:
         """See `Store.arun`."""
-        due = self._due(act.name)
-        if due and not self._after:
-            raise self._error()
-        result = await self._store.arun(act)
-        if due:
-            raise self._error()
-        return result
+        return await self._ado(act.name, lambda: self._store.arun(act))
+
+    def settle_on(self, conn: Any, settlement: Settlement) -> bool:
+        """See `Store.settle_on`."""
+        return self._do("settle_on", lambda: self._store.settle_on(conn, settlement))
+
+    async def asettle_on(self, conn: Any, settlement: Settlement) -> bool:
+        """See `Store.asettle_on`."""
+        return await self._ado("settle_on", lambda: self._store.asettle_on(conn, settlement))
 
     def record(self, key: str) -> Record | None:
         """See `Store.record`."""
@@ -113,6 +115,15 @@ class FailingStore(Store):
         if due and not self._after:
             raise self._error()
         result = act()
+        if due:
+            raise self._error()
+        return result
+
+    async def _ado(self, name: str, act: Callable[[], Awaitable[T]]) -> T:
+        due = self._due(name)
+        if due and not self._after:
+            raise self._error()
+        result = await act()
         if due:
             raise self._error()
         return result
