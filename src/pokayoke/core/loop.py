@@ -243,7 +243,7 @@ def exhausted(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind]) -
     stuck = max((times for _, times in count.failing), default=0)
     if count.streak <= policy.self_repair and stuck <= policy.tool_failures and count.bad < policy.bad_rounds:
         return None
-    reasons = {kinds[kind].reason for kind, _, _ in count.seen if kind in kinds}
+    reasons = {kinds[kind].reason for kind, _, _ in count.seen if kind in kinds and kinds[kind].streak}
     return reasons.pop() if len(reasons) == 1 else "loop_detected"
 
 
