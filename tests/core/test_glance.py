@@ -1,13 +1,19 @@
-"""The look that is enough for the usual answer says what the rooms say, or nothing."""
+"""The look that is enough for the usual call says what the rooms say, or nothing."""
 
 import json
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pokayoke import Contract
-from pokayoke.core import output
-from pokayoke.core.policy import ToolOutputPolicy
+from pokayoke import Contract, ToolCall
+from pokayoke.core import judge, output
+from pokayoke.core.judge import Scene
+from pokayoke.core.lastgood import LastGood
+from pokayoke.core.loop import Rounds
+from pokayoke.core.plan import snapshot
+from pokayoke.core.policy import Policy, ToolOutputPolicy
+from pokayoke.core.state import RunState
 
 FIELDS = {
     "type": "object",
@@ -59,6 +65,66 @@ DAMAGE = st.sampled_from([
 WRITTEN = st.builds(lambda value, damage: damage(json.dumps(value)), VALUES, DAMAGE) | st.sampled_from(
     ["", "null", "5", '"x"', "[]", '{"name": "\\ud800"}', '{"name": 1e999}', '{"name": "a", "na\\u006de": "b"}']
 )
+
+
+class Seen:
+    """What a call may see of its run."""
+
+    def __init__(self):
+        self.state, self.rounds = RunState("r"), Rounds()
+
+
+class Uncounted:
+    """A meter that counts nothing."""
+
+    def valid(self, *_):
+        """Note nothing."""
+
+
+def scene_of(contracts, policy, view) -> Scene:
+    return Scene(
+        snapshot=snapshot(contracts, policy), view=view, run_id="r", scope=lambda _: ("run", "r"), tenant=None,
+        principal=None, step=1, now=1.0, ident="i", last_good=LastGood(), asks=False, meter=Uncounted(),
+    )  # fmt: skip
+
+
+def decided(steps):
+    """What a generator returns that yields nothing."""
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    return end.value.value
+
+
+@pytest.mark.parametrize("effect", ["read", "write"])
+@pytest.mark.parametrize("mode", ["enforce", "monitor"])
+@given(
+    text=WRITTEN | WRITTEN.map(str.encode) | VALUES,
+    name=st.sampled_from(["save", "Save", "save@1", "other", ""]),
+    reason=st.sampled_from([None, "stop", "length", "tool_use"]),
+    confidence=st.sampled_from([None, 0.1, 1.0]),
+    failures=st.integers(0, 4),
+)
+@example(text='{"name": "a"}', name="save", reason="stop", confidence=None, failures=0)
+@example(text='{"name": "a"}', name="save", reason="stop", confidence=None, failures=3)
+def test_a_call_decided_at_a_glance_is_decided_as_in_the_rooms(effect, mode, text, name, reason, confidence, failures):
+    """Whatever the look decides, the rooms decide alike, field by field; and an ordinary call is decided by it."""
+    tool = Contract.from_schema("save", FIELDS, output_schema="text", effect=effect, paths={"path": ("/srv/data",)})
+    view = Seen()
+    scene = scene_of([tool], Policy(mode=mode), view)
+    call = ToolCall("c", name, text, stop_reason=reason, confidence=confidence)
+    for _ in range(failures):
+        view.rounds.repeats.failed("save", decided(judge._judging(call, scene)).args_hash)
+    quick, whole = judge._at_a_glance(call, scene), decided(judge._judging(call, scene))
+    assert quick is None or quick == whole
+    usual = (name, reason in {None, "stop", "tool_use"}, confidence, failures) == ("save", True, None, 0)
+    if usual and text == '{"name": "a"}':
+        assert quick is not None
+
+
+def test_contracts_with_code_of_their_own_are_never_decided_at_a_glance():
+    """A user's validator and correctors always get their turn."""
+    tool = Contract.from_schema("save", FIELDS, output_schema="text", validate_input=lambda value: (value, ()))
+    assert judge._at_a_glance(ToolCall("c", "save", '{"name": "a"}'), scene_of([tool], Policy(), Seen())) is None
 
 
 CONTRACTS = [

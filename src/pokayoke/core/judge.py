@@ -19,9 +19,11 @@ from pokayoke.core.gate import Asked, Principal, first_objection, stop_reason_fo
 from pokayoke.core.intake import Reading, finding_for, from_value, is_cut, read_arguments
 from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Rounds
+from pokayoke.core.placeholders import may_hold_placeholder
 from pokayoke.core.plan import Plan, Snapshot
 from pokayoke.core.state import RunState, repeated
 from pokayoke.core.steps import Compute, Raised, Reaction, Returned, Step
+from pokayoke.core.strict import parse
 
 CODES: dict[str, str] = {
     "correction_cut": "a declared corrector or validator did not come back in time",
@@ -128,6 +130,41 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
 def judging(call: ToolCall, scene: Scene) -> Generator[Step, Any, Judged]:
     """Decide over a call as far as that is possible before admission."""
+    return _at_a_glance(call, scene) or (yield from _judging(call, scene))
+
+
+def _at_a_glance(call: ToolCall, scene: Scene) -> Judged | None:
+    """Decide over the usual call in one look: strict text that fits its schema, and no rule that objects.
+
+    Says what `_judging` says, or None where there is anything to say: most calls are of this kind, and
+    for small ones the way through the rooms is most of what a call costs.
+    """
+    plan = scene.snapshot.simple.get(call.name)
+    text = call.arguments
+    if plan is None or type(text) is not str or len(text) > plan.intake.max_chars or call.confidence is not None:
+        return None
+    if call.stop_reason is not None and is_cut(call.stop_reason):
+        return None
+    try:
+        parsed, dumped = parse(text, max_depth=plan.intake.max_depth, sort=True, equal_duplicates=False)
+        if not isinstance(parsed, dict) or not plan.contract.input.is_valid(parsed) or may_hold_placeholder(dumped):
+            return None
+    except Exception:  # noqa: BLE001 - whatever it is, the rooms have a name for it
+        return None
+    value = cast("dict[str, Any]", parsed)
+    judged = Judged(call, plan, value, _hash_of(value, dumped, plan.contract), dumped)
+    repeats = scene.view.rounds.repeats
+    if repeats.count(plan.contract.name, judged.args_hash) >= scene.snapshot.policy.loop.identical_failures:
+        return None
+    asked = Asked(plan.contract, value, 1.0, scene.principal)
+    for rule in plan.rules:
+        if rule(asked) is not None:
+            return None
+    return judged
+
+
+def _judging(call: ToolCall, scene: Scene) -> Generator[Step, Any, Judged]:
+    """The way of a call through the rooms."""
     plan = scene.snapshot.find(call.name)
     if is_cut(call.stop_reason):
         known = None if isinstance(plan, Finding) else plan
@@ -201,8 +238,7 @@ def _checked(call: ToolCall, plan: Plan, reading: Reading, prepared: Prepared) -
         call,
         plan,
         arguments=prepared.value,
-        # Only an effect needs one hash for 1 and 1.0; reads are never ledgered.
-        args_hash=digest(dumped if plan.contract.effect == "read" else canonical(prepared.value, dumped)),
+        args_hash=_hash_of(prepared.value, dumped, plan.contract),
         dumped=dumped,
         refusal=findings[0] if findings else None,
         room="check" if findings else "gate",
@@ -211,6 +247,11 @@ def _checked(call: ToolCall, plan: Plan, reading: Reading, prepared: Prepared) -
         confidence=1.0 if certain else confidence(reading.repairs, prepared.corrections, call.confidence),
         also=findings[1:],
     )
+
+
+def _hash_of(value: dict[str, Any], dumped: bytes, contract: Contract) -> str:
+    # Only an effect needs one hash for 1 and 1.0; reads are never ledgered.
+    return digest(dumped if contract.effect == "read" else canonical(value, dumped))
 
 
 def _ruled(judged: Judged, plan: Plan, scene: Scene) -> Judged:

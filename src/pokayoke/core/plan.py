@@ -11,7 +11,7 @@ from pokayoke.core.catalogue import Catalogue
 from pokayoke.core.contract import Contract
 from pokayoke.core.gate import Rule, rules_for
 from pokayoke.core.loop import KINDS, Kind, kinds_for
-from pokayoke.core.policy import BudgetPolicy, LimitPolicy, Policy, RetryPolicy, ToolOutputPolicy
+from pokayoke.core.policy import BudgetPolicy, IntakePolicy, LimitPolicy, Policy, RetryPolicy, ToolOutputPolicy
 
 _LEASE_MARGIN = 10.0
 """Seconds a claim outlives its tool's deadline: time to settle, never a licence to start again."""
@@ -28,6 +28,7 @@ class Plan(msgspec.Struct, frozen=True):
         limits: the limits that count its calls.
         asks: True if a person has to approve each call.
         retry: how transient failures are repeated.
+        intake: how long and deep its arguments may be.
         output: what its output has to fulfil.
         timeout: the declared deadline in seconds, or None.
         lease: seconds a claim is believed to be alive.
@@ -39,6 +40,7 @@ class Plan(msgspec.Struct, frozen=True):
     limits: tuple[LimitPolicy, ...]
     asks: bool
     retry: RetryPolicy
+    intake: IntakePolicy
     output: ToolOutputPolicy
     timeout: float | None
     lease: float
@@ -50,6 +52,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     policy: Policy
     catalogue: Catalogue
     plans: Mapping[str, Plan]
+    """Every plan by its contract's id."""
+    simple: Mapping[str, Plan] = {}
+    """Plans by tool name, of contracts whose arguments only their schema judges: no code of a user's runs."""
     budgeted: bool = False
     """True if any budget limits the runs."""
     kinds: tuple[Kind, ...] = KINDS
@@ -69,7 +74,10 @@ def snapshot(contracts: Iterable[Contract], policy: Policy, kinds: Iterable[Kind
     """
     kept = tuple(contracts)
     plans = {contract.id: _plan(contract, policy) for contract in kept}
-    return Snapshot(policy, Catalogue(kept), plans, policy.budgets != BudgetPolicy(), kinds_for(policy.loop, kinds))
+    catalogue = Catalogue(kept)
+    simple = {one.name: plans[one.id] for one in catalogue.contracts if not one.input_hooks}
+    budgeted = policy.budgets != BudgetPolicy()
+    return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(policy.loop, kinds))
 
 
 def _plan(contract: Contract, policy: Policy) -> Plan:
@@ -86,6 +94,7 @@ def _plan(contract: Contract, policy: Policy) -> Plan:
         limits=limits if enforced else (),
         asks=asks and enforced,
         retry=contract.retry or (policy.retry if reads else _NO_RETRY),
+        intake=policy.validation.intake,
         output=policy.validation.tool_output,
         timeout=contract.timeout,
         lease=(contract.timeout or policy.execution.timeout) + _LEASE_MARGIN,

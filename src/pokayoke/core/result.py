@@ -88,7 +88,11 @@ def concluded(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> G
     """Turn a reaction into the outcome."""
     if not isinstance(reaction, Returned):
         return (yield from _broken(entered, scene, reaction, ran))
-    checked = yield from _check(entered.plan, entered.arguments, reaction.value)
+    plan = entered.plan
+    if plan.contract.output_hooks:
+        checked = yield from _check(plan, entered.arguments, reaction.value)
+    else:
+        checked = check_output(reaction.value, plan.contract, arguments=entered.arguments, policy=plan.output)
     if checked.failure is not None:
         return (yield from _declared_failure(entered, scene, checked, ran))
     if checked.findings and scene.snapshot.policy.mode == "enforce":
@@ -141,7 +145,10 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
     if scene.view.state.taints and not checked.findings:
         identity = identity_of(entered.judged, entered.plan.contract)
         yield Mark(lambda state: unlatch(state, contract.name, identity, step=scene.step))
-    text = yield from _shown(entered, scene, checked)
+    if checked.chars <= scene.snapshot.policy.context.offload_chars:
+        text = _whole(entered, checked)
+    else:
+        text = yield from _offloaded(entered, scene, checked)
     notes = (*judged.notes, *checked.findings, *checked.notes)
     outcome = Outcome(
         status="ok",
@@ -167,17 +174,22 @@ def _whose(scene: Scene) -> str | None:
     return scene.tenant if scene.principal is None else f"{scene.tenant or ''}\x1f{scene.principal.id}"
 
 
-def _shown(entered: Entered, scene: Scene, checked: Checked) -> Generator[Step, Any, str]:
-    """The value as the model reads it: whole, or a preview with a handle if it is very long."""
+def _whole(entered: Entered, checked: Checked) -> str:
+    return present(
+        checked.value,
+        tool=entered.plan.contract.name,
+        call_id=entered.judged.call.id,
+        trust=trust_of(entered.plan),
+        canonical=checked.canonical,
+        content=checked.content,
+    )
+
+
+def _offloaded(entered: Entered, scene: Scene, checked: Checked) -> Generator[Step, Any, str]:
+    """A very long value as the model reads it: a preview with a handle."""
     tool, value, data = entered.plan.contract.name, checked.value, checked.canonical
-    context = scene.snapshot.policy.context
-    if checked.chars <= context.offload_chars:
-        trust = trust_of(entered.plan)
-        return present(
-            value, tool=tool, call_id=entered.judged.call.id, trust=trust, canonical=data, content=checked.content
-        )
     handle: str = yield Keep(value if isinstance(value, str) else _bytes(checked).decode())
-    return preview(value, data, handle=handle, max_chars=context.preview_chars, tool=tool)
+    return preview(value, data, handle=handle, max_chars=scene.snapshot.policy.context.preview_chars, tool=tool)
 
 
 def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome]:

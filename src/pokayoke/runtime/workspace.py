@@ -211,11 +211,11 @@ def confine(
     space = _workspace_at(roots) if isinstance(roots, str) else workspace_of(roots)
     if not isinstance(path, str) and isinstance(path, Path):
         path = path.as_posix()
-    located = splits_at_sight(path, space.spellings) if type(path) is str else None
-    if located is None:
-        located = normalise(path, space.spellings, at=at)
-        if isinstance(located, Finding):
-            raise PathEscape(located.message, located)
+    located = (splits_at_sight(path, space.spellings) if type(path) is str else None) or normalise(
+        path, space.spellings, at=at
+    )
+    if isinstance(located, Finding):
+        raise PathEscape(located.message, located)
     root, relative = space.real[located[0]], located[1]
     try:
         if space.linked:
