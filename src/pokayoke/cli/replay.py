@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,6 +15,8 @@ from pokayoke.errors import ConfigurationError
 from pokayoke.replay.judge import Judge
 from pokayoke.replay.readers import Source, parse_map
 from pokayoke.replay.readers.source import claimed_format
+from pokayoke.replay.recorder import Recorder
+from pokayoke.replay.recording import Recording
 from pokayoke.replay.report import html_report, percent
 from pokayoke.replay.summary import Set, is_clean, summary
 from pokayoke.replay.workers import Replay, default_jobs
@@ -39,6 +42,10 @@ def replay(
     ] = None,
     kind: Annotated[str | None, typer.Option("--format", help="What the recordings are, if that is not plain.")] = None,
     html: Annotated[str | None, typer.Option(help="Write a page with charts to this file.")] = None,
+    sample: Annotated[
+        str | None, typer.Option(help="Write a sample of the runs to this file, with pseudonyms.")
+    ] = None,
+    share: Annotated[float, typer.Option(help="Share of the runs in the sample.", min=0.0, max=1.0)] = 0.01,
     jobs: Annotated[int | None, typer.Option(help="Processes; one per core if not given.", min=1)] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -69,12 +76,30 @@ def replay(
     if html is not None:
         Path(html).write_text(html_report(shown), encoding="utf-8")
         say(f"wrote {html}")
+    if sample is not None:
+        _sample(sample, share, recordings, sets[0], kind, mapping)
     if json:
         out(as_json(shown))
     else:
         _print(shown)
     if not is_clean(shown):
         raise typer.Exit(1)
+
+
+def _sample(
+    name: str, share: float, recordings: list[str], given: Set, kind: str | None, fields: dict[str, str] | None
+) -> None:
+    """Go through the recordings once more and write the sample. Its key is thrown away: nobody can go back."""
+    if "-" in recordings:
+        raise ConfigurationError("--sample reads the recordings twice, and stdin can be read once")
+    with Path(name).open("wb") as file:
+        recorder = Recorder(file.write, key=secrets.token_bytes(32), share=share, contracts=given.judge.contracts)
+        for recording in recordings:
+            with Source(recording, claimed=claimed_format(kind), fields=fields) as source:
+                for read in source.recordings():
+                    if isinstance(read, Recording):
+                        recorder.record(read)
+    say(f"wrote {name}: {recorder.written:,} of {recorder.seen:,} calls, {recorder.withheld:,} withheld")
 
 
 def _set(names: list[str], config: str | None) -> Set:

@@ -54,6 +54,15 @@ def begins_as_error(text: str) -> str | None:
     return _words(text[:_LOOKED_AT]) if _BEGINS.match(text) else None
 
 
+def error_prefix(text: str) -> str:
+    """Return the beginning by which a text is known as an error message; "" if it is none."""
+    found = _BEGINS.match(text)
+    if found is None:
+        return ""
+    sign = text[found.end() : found.end() + 1]
+    return found[0] + (sign if sign in (":", "]", ")", " ") else "")
+
+
 def mentions_error(output: Any) -> bool:
     """Return whether the word error (or exception) stands anywhere in an answer. A guess, for people to look at."""
     text = output if isinstance(output, str) else words(output, limit=_LOOKED_AT)

@@ -15,6 +15,7 @@ from pokayoke.replay.charts import bar, gauge
 
 _STYLE: Final = Path(__file__).with_name("report.css")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_MISSING: Final = "needs a truth: --map truth=FIELD"
 _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
@@ -67,13 +68,14 @@ def _text(value: Any) -> str:
 def _head(shown: dict[str, Any]) -> str:
     files = ", ".join(map(_text, shown["recordings"]))
     labels = " and ".join(f"<code>{_text(one['label'])}</code>" for one in shown["contracts"])
-    unread = f" {shown['unread']:,} records could not be read." if shown["unread"] else ""
+    unread = f" {_many(shown['unread'], 'record')} could not be read." if shown["unread"] else ""
     return f"<h1>Replay of {shown['calls']:,} calls</h1><p>{files}, judged by {labels}.{unread}</p>"
 
 
 def _set(one: dict[str, Any], *, alone: bool, first: bool) -> Iterable[str]:
     yield "" if alone else f"<h2>{'Contracts' if first else 'Compared with'} <code>{_text(one['label'])}</code></h2>"
-    yield f'<div class="cards">{"".join(_card(name, rate) for name, rate in one["rates"].items())}</div>'
+    cards = "".join(_card(name, rate, known=bool(one["truths"])) for name, rate in one["rates"].items())
+    yield f'<div class="cards">{cards}</div>'
     yield _whole(one)
     yield _coverage(one["coverage"])
     yield "<h2>Tools</h2>" + _table(one["tools"][:_MOST_TOOLS])
@@ -83,13 +85,17 @@ def _set(one: dict[str, Any], *, alone: bool, first: bool) -> Iterable[str]:
     yield f"<h2>Calls to look at</h2>{details}" if details else ""
 
 
-def _card(name: str, rate: dict[str, Any]) -> str:
+def _many(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def _card(name: str, rate: dict[str, Any], *, known: bool) -> str:
     share = rate["rate"]
     if share is None:
-        known = "needs a truth: --map truth=FIELD" if rate["needs_truth"] else "nothing to measure"
+        why = _MISSING if rate["needs_truth"] and not known else "nothing to measure"
         return (
             f'<div class="card">{gauge(None, "none")}<span class="dim">{_text(name)}</span>'
-            f'<b>&ndash;</b><span class="dim">{known}</span></div>'
+            f'<b>&ndash;</b><span class="dim">{why}</span></div>'
         )
     worth = 1 - share if name in _LOW_IS_GOOD else share
     kind = "good" if worth >= _GOOD else "warn" if worth >= _FAIR else "bad"
@@ -129,11 +135,13 @@ def _whole(one: dict[str, Any]) -> str:
     )
     notes: list[str] = []
     if one["refused_worked"]:
-        notes.append(f"{one['refused_worked']:,} refused calls were answered in the recording: perhaps too strict.")
+        notes.append(
+            f"Answered in the recording, and refused here: {_many(one['refused_worked'], 'call')}. Perhaps too strict."
+        )
     if one["unseen"]:
-        notes.append(f"{one['unseen']:,} tool errors would pass as data: declare an envelope, or a schema.")
+        notes.append(f"Would pass as data: {_many(one['unseen'], 'tool error')}. Declare an envelope, or a schema.")
     if one["mentions"]:
-        notes.append(f"{one['mentions']:,} good answers speak of errors: look at the examples.")
+        notes.append(f"Speak of errors in their data: {_many(one['mentions'], 'good answer')}. Look at the examples.")
     return found + "".join(f'<p class="warn-text">{_text(note)}</p>' for note in notes)
 
 
@@ -172,8 +180,12 @@ def _table(tools: list[dict[str, Any]]) -> str:
 
 
 def _details(tool: dict[str, Any]) -> str:
-    counts = [f"{number:,} {_text(code)}" for code, number in (*tool["refusals"].items(), *tool["faults"].items())]
-    counts += [f"{tool['failed']:,} tool errors"] if tool["failed"] else []
+    counts = [
+        f"{title} {', '.join(f'{_text(code)} {number:,}' for code, number in tool[key].items())}"
+        for title, key in (("refused:", "refusals"), ("invalid:", "faults"))
+        if tool[key]
+    ]
+    counts += [_many(tool["failed"], "tool error")] if tool["failed"] else []
     errors = "".join(
         f'<tr><td>{_text(words)}</td><td class="n">{number:,}</td></tr>' for words, number in tool["errors"].items()
     )
@@ -181,13 +193,14 @@ def _details(tool: dict[str, Any]) -> str:
     never = tool["fields"]["never"]
     unused = f'<p class="dim">Fields never sent: {", ".join(map(_text, never))}</p>' if never else ""
     shown = "".join(_examples(kind, found) for kind, found in tool["examples"].items())
-    summary = f"<code>{_text(tool['tool'])}</code> {', '.join(counts)}"
+    summary = f"<code>{_text(tool['tool'])}</code> {'; '.join(counts)}"
     return f"<details><summary>{summary}</summary>{table}{shown}{unused}</details>"
 
 
 def _examples(kind: str, found: list[dict[str, str]]) -> str:
     items = "".join(
-        f'<p class="dim">{_text(one["where"])}: {_text(one["message"])}</p><pre>{_text(one["shown"])}</pre>'
+        f'<p class="dim">{_text(one["where"])}: {_text(one["message"] if one["message"] != one["shown"] else "")}</p>'
+        f"<pre>{_text(one['shown'])}</pre>"
         for one in found
     )
     return f"<h3>{_text(kind)}</h3>{items}"
@@ -207,4 +220,4 @@ def _changes(shown: dict[str, Any]) -> str:
 
 def _unread(shown: dict[str, Any]) -> str:
     rows = "".join(f"<tr><td>{_text(one['at'])}</td><td>{_text(one['why'])}</td></tr>" for one in shown["first_unread"])
-    return f"<h2>Not read</h2><p>{shown['unread']:,} records; the first ones:</p><table>{rows}</table>"
+    return f"<h2>Not read</h2><p>{_many(shown['unread'], 'record')}; the first ones:</p><table>{rows}</table>"
