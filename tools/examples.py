@@ -7,6 +7,8 @@ Per page, in a folder of its own and in one namespace:
   0 if absent;
 - ```` ```yaml file=NAME ```` (or any language) is written to NAME first;
 - ```` ```text ```` and ```` ```sh ```` are shown only.
+- `needs=MODULE` in a block's info says that the page cannot run without that module; `needs=NAME:` (with a
+  colon) that it needs a server, named by the environment variable NAME.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -60,6 +63,12 @@ def blocks(page: Path) -> list[Block]:
 def runs(page: Path) -> bool:
     """Whether a page has anything to run."""
     return any(block.language not in SHOWN_ONLY for block in blocks(page))
+
+
+def missing(page: Path) -> list[str]:
+    """What a page needs and this machine does not have: modules, and servers by their environment variable."""
+    needed = [need for block in blocks(page) for need in re.findall(r"needs=(\S+)", block.info)]
+    return [need for need in needed if not (os.environ.get(need[:-1]) if need.endswith(":") else find_spec(need))]
 
 
 def outputs(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:

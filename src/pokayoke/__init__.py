@@ -8,8 +8,10 @@ Importing does nothing else: no file is read, no thread started, no logger confi
 """
 
 from pokayoke.core.admission import Approval
+from pokayoke.core.alert import Alert
 from pokayoke.core.answer import Answer
 from pokayoke.core.call import Correction, Finding, Outcome, Raw, ToolCall, Verdict
+from pokayoke.core.context import Compacted, Facts, History, OpenEffect, Refusal, compacted
 from pokayoke.core.contract import Contract
 from pokayoke.core.gate import Principal
 from pokayoke.core.intake import Calls, Reading, read_arguments, read_calls
@@ -17,6 +19,7 @@ from pokayoke.core.policy import Policy
 from pokayoke.core.resolve import NOT_FOUND, UNKNOWN, Found
 from pokayoke.core.terms import Compare, Envelope, Equal, Format, Range
 from pokayoke.errors import PokayokeError, ToolError
+from pokayoke.runtime.compaction import compact
 from pokayoke.runtime.effect import Effect, this_effect
 from pokayoke.runtime.guard import Guard
 from pokayoke.runtime.run import Run
@@ -30,9 +33,11 @@ __version__ = "0.1.0"
 __all__ = [
     "NOT_FOUND",
     "UNKNOWN",
+    "Alert",
     "Answer",
     "Approval",
     "Calls",
+    "Compacted",
     "Compare",
     "ConfinedPath",
     "Contract",
@@ -40,10 +45,13 @@ __all__ = [
     "Effect",
     "Envelope",
     "Equal",
+    "Facts",
     "Finding",
     "Format",
     "Found",
     "Guard",
+    "History",
+    "OpenEffect",
     "Outcome",
     "PokayokeError",
     "Policy",
@@ -51,11 +59,14 @@ __all__ = [
     "Range",
     "Raw",
     "Reading",
+    "Refusal",
     "Run",
     "Ticket",
     "ToolCall",
     "ToolError",
     "Verdict",
+    "compact",
+    "compacted",
     "open_beneath",
     "open_store",
     "read_arguments",

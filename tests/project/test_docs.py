@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from source import name
 
-from tools.examples import PAGES, SHOWN_ONLY, blocks, outputs, runs
+from tools.examples import PAGES, SHOWN_ONLY, blocks, missing, outputs, runs
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=name)
-def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch):
+def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch, need):
     """The blocks of a page run in order and print exactly what the page says they print."""
+    if lacking := missing(page):
+        need(f"{name(page)} needs {lacking[0]}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     for block, printed in outputs(page, tmp_path):

@@ -11,24 +11,14 @@ import pytest
 
 import pokayoke
 from pokayoke.core.policy import AlertPolicy, TracePolicy
+from pokayoke.core.switch import Seen
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.alerts import Alerts
 from pokayoke.runtime.trace import Trace
 
 
-def output(status="ok", tool="get", ts=1000.0, **more):
-    return {
-        "ts": ts,
-        "run_id": "run_1",
-        "step": 1,
-        "event": "tool_result",
-        "tool": tool,
-        "ok": status == "ok",
-        "attempts": 1,
-        "status": status,
-        "contract": f"{tool}@1",
-        **more,
-    }
+def output(status="ok", tool="get", ts=1000.0):
+    return [Seen(tool, status == "ok", ts, run_id="run_1")]
 
 
 @pytest.fixture
@@ -51,9 +41,9 @@ def written(tmp_path, trace):
 def test_a_spike_is_told_once(trace, written):
     """Ten invalid outputs are one call of `on_alert` and one event, without any exporter."""
     told = []
-    Alerts(trace, AlertPolicy(), told.append)
+    alerts = Alerts(trace.record, AlertPolicy(), told.append)
     for number in range(10):
-        trace.record(output("degraded", ts=1000.0 + number))
+        alerts.take(output("degraded", ts=1000.0 + number))
     assert [(alert.tool, alert.in_a_row, alert.run_id) for alert in told] == [("get", 3, "run_1")]
     assert written() == [
         {
@@ -72,38 +62,38 @@ def test_a_spike_is_told_once(trace, written):
 
 def test_a_spike_needs_no_callback(trace, written):
     """Without `on_alert` the event is written all the same."""
-    Alerts(trace, AlertPolicy())
+    alerts = Alerts(trace.record, AlertPolicy())
     for _ in range(3):
-        trace.record(output("invalid_output"))
+        alerts.take(output("invalid_output"))
     assert len(written()) == 1
 
 
 def test_each_tool_has_its_own_spike(trace):
     """Outputs of one tool say nothing about another."""
     told = []
-    Alerts(trace, AlertPolicy(), told.append)
+    alerts = Alerts(trace.record, AlertPolicy(), told.append)
     for _ in range(2):
-        trace.record(output("degraded", "a"))
-        trace.record(output("degraded", "b"))
+        alerts.take(output("degraded", "a"))
+        alerts.take(output("degraded", "b"))
     assert told == []
-    trace.record(output("degraded", "b"))
+    alerts.take(output("degraded", "b"))
     assert [alert.tool for alert in told] == ["b"]
 
 
 def test_the_option_switches_it_off_and_on(trace):
     """With `invalid_output_spike: false` nothing is observed; a changed policy counts from then on."""
     told = []
-    alerts = Alerts(trace, AlertPolicy(invalid_output_spike=False), told.append)
-    assert trace.observers == ()
+    alerts = Alerts(trace.record, AlertPolicy(invalid_output_spike=False), told.append)
     for _ in range(3):
-        trace.record(output("degraded"))
+        alerts.take(output("degraded"))
     alerts.use(AlertPolicy())
     alerts.use(AlertPolicy())
-    assert len(trace.observers) == 1
     for _ in range(3):
-        trace.record(output("degraded"))
+        alerts.take(output("degraded"))
     alerts.use(AlertPolicy(invalid_output_spike=False))
-    assert (len(told), trace.observers) == (1, ())
+    for _ in range(3):
+        alerts.take(output("degraded", "b"))
+    assert len(told) == 1
 
 
 def test_a_callback_that_raises_is_written_down(trace, written):
@@ -112,10 +102,10 @@ def test_a_callback_that_raises_is_written_down(trace, written):
     def broken(alert):
         raise ValueError("CANARY")
 
-    Alerts(trace, AlertPolicy(), broken)
+    alerts = Alerts(trace.record, AlertPolicy(), broken)
     for tool in ("a", "b"):
         for _ in range(3):
-            trace.record(output("degraded", tool))
+            alerts.take(output("degraded", tool))
     assert [event["reason"] for event in written()] == [
         "the last 3 outputs of a broke its contract",
         "on_alert raised ValueError",
@@ -131,14 +121,14 @@ def test_a_coroutine_function_is_refused(trace):
         """Never runs."""
 
     with pytest.raises(ConfigurationError, match="plain function"):
-        Alerts(trace, AlertPolicy(), later)
+        Alerts(trace.record, AlertPolicy(), later)
 
 
 def test_the_tools_it_remembers_are_bounded(trace):
     """A catalogue that changes all the time does not fill the memory; the oldest tool is forgotten first."""
-    alerts = Alerts(trace, AlertPolicy())
+    alerts = Alerts(trace.record, AlertPolicy())
     for number in range(1_500):
-        alerts.seen(output(tool=f"t{number}"))
+        alerts.take(output(tool=f"t{number}"))
     assert len(alerts._tools) == 1_000
     assert "t1499" in alerts._tools
     assert "t0" not in alerts._tools
@@ -153,8 +143,8 @@ def test_real_calls_make_an_alert(mode):
         """Look somebody up."""
         return {} if name == "broken" else {"id": 1}
 
-    guard, told = pokayoke.Guard([lookup], config={"mode": mode, "alerts": {"invalid_output_spike": False}}), []
-    Alerts(guard.trace, AlertPolicy(), told.append)
+    told = []
+    guard = pokayoke.Guard([lookup], config={"mode": mode}, on_alert=told.append)
     with guard.run("run_7") as run:
         for number in range(3):
             run.call(pokayoke.ToolCall(str(number), "lookup", {"name": "fine", "n": number}))
@@ -173,8 +163,7 @@ def test_a_tool_that_promises_nothing_breaks_nothing():
         "fetch", {"type": "object", "properties": {}}, effect="read", handler=lambda: "<html><body>x</body></html>"
     )
     config = {"validation": {"tool_output": {"schema": "declared"}}, "loop": {"identical_failures": 50}}
-    guard = pokayoke.Guard([fetch], config=config | {"alerts": {"invalid_output_spike": False}})
-    Alerts(guard.trace, AlertPolicy(), told.append)
+    guard = pokayoke.Guard([fetch], config=config, on_alert=told.append)
     with guard.run("run_1") as run:
         outcomes = [run.call(pokayoke.ToolCall("1", "fetch", {})) for _ in range(5)]
     assert "html_instead_of_data" in {finding.code for finding in outcomes[0].findings}
@@ -183,7 +172,7 @@ def test_a_tool_that_promises_nothing_breaks_nothing():
 
 def test_threads_count_one_after_the_other(trace):
     """Two threads never count the same tool's outputs at once, and each output is counted."""
-    alerts = Alerts(trace, AlertPolicy())
+    alerts = Alerts(trace.record, AlertPolicy())
     inside, together, counted = [], [], []
 
     class Probe:
@@ -195,7 +184,7 @@ def test_threads_count_one_after_the_other(trace):
             counted.append(valid)
 
     alerts._tools["get"] = Probe()
-    threads = [threading.Thread(target=lambda: [alerts.seen(output()) for _ in range(10)]) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: [alerts.take(output()) for _ in range(10)]) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -206,13 +195,13 @@ def test_threads_count_one_after_the_other(trace):
 
 def test_a_forked_child_has_a_lock_of_its_own(trace):
     """A child made while the parent was counting does not wait for a lock that nobody will give back."""
-    alerts = Alerts(trace, AlertPolicy())
+    alerts = Alerts(trace.record, AlertPolicy())
     gc.disable()
     with alerts._lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of what this test is about
         child = os.fork()
         if child == 0:
-            alerts.seen(output())
+            alerts.take(output())
             os._exit(7)
     gc.enable()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

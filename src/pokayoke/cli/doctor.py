@@ -90,10 +90,9 @@ def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Itera
         yield "mode is monitor: what would be refused is recorded and runs."
     if store is None:
         yield (
-            "no store is named: repeated writes are stopped within a run and a process; approvals, latches and "
-            "budgets end with it."
+            "no store is named: repeated writes are stopped within a run and a process; approvals, latches, kill "
+            "switches and budgets end with it."
         )
-    yield "this version has no kill switch over runs, and alerts.invalid_output_spike reports nothing yet."
     for name in unfired(policy):
         yield f"{name} is too high to be fired: no probe makes that many calls."
     if not contracts:

@@ -6,6 +6,7 @@ published JSON Schema is generated from them. Unknown keys are errors.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -16,6 +17,12 @@ from pokayoke.core.call import CorrectionKind
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0.0)]
+
+# A user name in front of a host would hide the host, and a password does not belong in a file.
+WEBHOOK_URL = re.compile(
+    r"(https://[^/?#@\\\s]+|http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?)(/[^#\\\s]*)?", re.ASCII
+)
+"""What the URL of a webhook has to match as a whole: https anywhere, http only to this machine."""
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -163,6 +170,15 @@ class AccessPolicy(_Options, frozen=True, kw_only=True):
     """Tool name to the roles of which the principal must hold one."""
 
 
+class WebhookPolicy(_Options, frozen=True, kw_only=True):
+    """Where new questions are announced. They are signed with the secret in `POKAYOKE_WEBHOOK_SECRET`."""
+
+    url: str | None = None
+    """Gets each new question as JSON in a POST; https, or http on this machine. None announces nothing."""
+    timeout_seconds: Annotated[float, Meta(gt=0.0, le=60.0)] = 5.0
+    """How long one attempt may take, in seconds. No call ever waits for it."""
+
+
 class ApprovalPolicy(_Options, frozen=True, kw_only=True):
     """Which calls a person has to approve."""
 
@@ -172,6 +188,8 @@ class ApprovalPolicy(_Options, frozen=True, kw_only=True):
     """Effects that always ask."""
     expires_seconds: Seconds = 86_400.0
     """How long a question stays open, in seconds; then it is a refusal."""
+    webhook: WebhookPolicy = WebhookPolicy()
+    """Announces new questions to another program."""
 
 
 class ContextPolicy(_Options, frozen=True, kw_only=True):
@@ -208,7 +226,7 @@ class AlertPolicy(_Options, frozen=True, kw_only=True):
     """What is reported without being asked."""
 
     invalid_output_spike: bool = True
-    """Report when the rate of invalid outputs jumps. Accepted, and without effect in this version."""
+    """Report, in the trace and to `on_alert`, when a tool's outputs begin to break its contract."""
 
 
 class Policy(_Options, frozen=True, kw_only=True):

@@ -133,7 +133,10 @@ def _check(plan: Plan, arguments: dict[str, Any], value: Any) -> Generator[Step,
 def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome]:
     judged, contract = entered.judged, entered.plan.contract
     stored = checked.canonical
-    scene.meter.valid(contract.name, scene.now, contract.effect == "read")
+    if checked.findings:  # monitor mode hands it on all the same
+        yield _broke_contract(entered, scene)
+    else:
+        scene.meter.valid(contract.name, scene.now, contract.effect == "read")
     if entered.claim is not None:
         lost = yield from _settle(entered, scene, "completed", output=None if contract.secret else _bytes(checked))
         if isinstance(lost, Record):
@@ -203,7 +206,7 @@ def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Gene
     stops = policy.on_invalid_output == "fail_closed"
     review = _review(entered, scene, reason) if policy.on_invalid_output == "human_review" else None
     before, after = yield Mark(lambda state: _tainted(state, taint, stops=stops), review)
-    yield Observe(Seen(contract.name, valid=False, at=scene.now, read=contract.effect == "read"))
+    yield _broke_contract(entered, scene)
     value, findings = None, checked.findings
     if contract.effect == "read" and not stops:
         age, value = scene.last_good.get(
@@ -233,6 +236,11 @@ def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Gene
     if before.effective_mode != after.effective_mode:
         yield Emit(event.stop(after, scene.now, scene.step, "invalid_tool_output", policy.on_invalid_output))
     return outcome
+
+
+def _broke_contract(entered: Entered, scene: Scene) -> Observe:
+    contract = entered.plan.contract
+    return Observe(Seen(contract.name, valid=False, at=scene.now, read=contract.effect == "read", run_id=scene.run_id))
 
 
 def _degraded_text(entered: Entered, findings: tuple[Finding, ...], value: Any, age: float) -> str:

@@ -86,12 +86,14 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
         at: wall-clock second at which its call began. One from before the last flip of its switch is not
             counted: it says nothing about what came after.
         read: True if the tool only reads; only reads are probes.
+        run_id: the run it came in, if it matters.
     """
 
     tool: str
     valid: bool
     at: float
     read: bool = True
+    run_id: str | None = None
 
 
 class Board(msgspec.Struct, frozen=True, gc=False):

@@ -1,6 +1,6 @@
 """Alerts: a spike of invalid outputs is written to the trace and told to the host, once.
 
-What enters: the events of a trace. What leaves: one `alert` event and one call of `on_alert` per spike.
+What enters: outputs that reached the validator. What leaves: one `alert` event and one call of `on_alert` per spike.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from pokayoke.core.alert import Alert, Watch, output_of
+from pokayoke.core.alert import Alert, Watch
 from pokayoke.core.policy import AlertPolicy
+from pokayoke.core.switch import Seen
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.trace import Trace
 
 __all__ = ["Alerts"]
 
@@ -23,48 +23,50 @@ _MOST_TOOLS: Final = 1_000  # a catalogue that is replaced again and again must 
 
 
 class Alerts:
-    """Watches a trace.
+    """Watches the outputs of a guard's tools.
 
     Args:
-        trace: where outputs are seen and alerts are written.
+        record: writes an event to the trace.
         policy: which alerts there are.
-        on_alert: called with an `Alert`, in the thread of the call that made it a spike. A call waits for
-            it, so it should only hand over. What it raises is written to the trace.
+        on_alert: called with an `Alert`, in the thread that counts the outputs. A call may wait for it, so
+            it should only hand over. What it raises is written to the trace.
+
+    Attributes:
+        on: True if there is anything to watch.
 
     Raises:
         ConfigurationError: `on_alert` is a coroutine function, which nobody would await.
     """
 
-    def __init__(self, trace: Trace, policy: AlertPolicy, on_alert: Callable[[Alert], object] | None = None) -> None:
+    def __init__(
+        self,
+        record: Callable[[dict[str, Any]], object],
+        policy: AlertPolicy,
+        on_alert: Callable[[Alert], object] | None = None,
+    ) -> None:
         """Begin to watch, if the policy says so."""
         if inspect.iscoroutinefunction(on_alert):
             raise ConfigurationError("on_alert must be a plain function: let it schedule what has to be awaited")
-        self._trace, self._on_alert = trace, on_alert
+        self.on = policy.invalid_output_spike
+        self._record_event, self._on_alert = record, on_alert
         self._lock = threading.Lock()
         self._tools: dict[str, Watch] = {}
-        self._end: Callable[[], None] | None = None
-        self.use(policy)
         _watching.add(self)
 
     def use(self, policy: AlertPolicy) -> None:
         """Go on under a changed policy. What was seen so far stays seen."""
-        if policy.invalid_output_spike and self._end is None:
-            self._end = self._trace.observe(self.seen)
-        elif not policy.invalid_output_spike and self._end is not None:
-            self._end()
-            self._end = None
+        self.on = policy.invalid_output_spike
 
-    def seen(self, event: dict[str, Any]) -> None:
-        """Take an event of the trace in."""
-        valid = output_of(event)
-        if valid is None:
+    def take(self, outputs: Iterable[Seen]) -> None:
+        """Take outputs in, in the order in which they came."""
+        if not self.on:
             return
-        tool: str = event["tool"]
-        with self._lock:
-            watch = self._tools.get(tool) or self._watch(tool)
-            alert = watch.told(tool, event["ts"], valid=valid, run_id=event.get("run_id"))
-        if alert is not None:
-            self._tell(alert)
+        for seen in outputs:
+            with self._lock:
+                watch = self._tools.get(seen.tool) or self._watch(seen.tool)
+                alert = watch.told(seen.tool, seen.at, valid=seen.valid, run_id=seen.run_id)
+            if alert is not None:
+                self._tell(alert)
 
     def forked(self) -> None:
         """Start anew in a child process, whose parent may have held the lock."""
@@ -85,7 +87,7 @@ class Alerts:
                 self._record(alert, reason=f"on_alert raised {type(error).__name__}")
 
     def _record(self, alert: Alert, **fields: Any) -> None:
-        self._trace.record(
+        self._record_event(
             {"ts": alert.at, "run_id": alert.run_id, "event": "alert", "alert": alert.kind, "tool": alert.tool}
             | {"ok": False, **fields}
         )

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.core.admission import Approval
+from pokayoke.core.alert import Alert
 from pokayoke.core.contract import Contract, require_output_contract
 from pokayoke.core.gate import Principal
 from pokayoke.core.lastgood import LastGood
@@ -20,6 +21,7 @@ from pokayoke.core.policy import Policy
 from pokayoke.core.state import RunState, unlatch
 from pokayoke.core.switch import Switch
 from pokayoke.errors import ConfigurationError, UsageError
+from pokayoke.runtime.alerts import Alerts
 from pokayoke.runtime.approvals import Approvals
 from pokayoke.runtime.clock import Clock, SystemClock
 from pokayoke.runtime.config import PolicyFile, load_policy
@@ -48,6 +50,7 @@ class Guard:
         on_ask: asked at once when a call needs approval; returns True, False, or None for "later".
         on_step: told how far a call has come (`after_claim`, `before_invoke`, `after_invoke`,
             `after_settle`); for tests that stop a process between two steps.
+        on_alert: told of a spike of invalid outputs, with an `Alert`; a plain function that only hands over.
         loop_kinds: kinds of failure the loop guard counts beside its own.
         clock: where the time comes from.
 
@@ -65,6 +68,7 @@ class Guard:
         store: str | Store | None = None,
         on_ask: Question | None = None,
         on_step: Callable[[str], None] | None = None,
+        on_alert: Callable[[Alert], object] | None = None,
         loop_kinds: Iterable[Kind] = (),
         clock: Clock | None = None,
     ) -> None:
@@ -77,8 +81,9 @@ class Guard:
         self.approvals = Approvals(self.store, self.clock, self._reviewed)
         self.last_good = _SharedLastGood()
         self.workers = Workers(policy.execution.max_lost_workers)
+        self.alerts = Alerts(self._write, policy.alerts, on_alert)
         self.switchboard = Switchboard(
-            self.store, self.clock, self.workers, told=self._flipped, problem=self._uncounted
+            self.store, self.clock, self.workers, self.alerts, told=self._flipped, problem=self._uncounted
         )
         self._opened: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
         self._opening = threading.Lock()
@@ -167,6 +172,7 @@ class Guard:
         if policy is not self.snapshot.policy:
             self._install(self._tools, policy)
             self.trace.use(policy.trace)
+            self.alerts.use(policy.alerts)
             self.trace.record({"ts": self.clock.now(), "event": "config", "ok": True, "reason": "reloaded"})
 
     def question(self, approval: Approval) -> Any:
@@ -226,6 +232,9 @@ class Guard:
             "ts": self.clock.now(), "event": "switch", "tool": switch.scope, "ok": switch.mode == "closed",
             "reason": switch.reason, "mode": switch.mode, "epoch": switch.epoch,
         })  # fmt: skip
+
+    def _write(self, happened: dict[str, Any]) -> object:
+        return self.trace.record(happened)
 
     def _uncounted(self, problem: str) -> None:
         self.trace.record({"ts": self.clock.now(), "event": "store", "ok": False, "reason": problem})
