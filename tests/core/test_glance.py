@@ -113,8 +113,8 @@ def test_a_call_decided_at_a_glance_is_decided_as_in_the_rooms(effect, mode, tex
     scene = scene_of([tool], Policy(mode=mode), view)
     call = ToolCall("c", name, text, stop_reason=reason, confidence=confidence)
     for _ in range(failures):
-        view.rounds.repeats.failed("save", decided(judge._judging(call, scene)).args_hash)
-    quick, whole = judge._at_a_glance(call, scene), decided(judge._judging(call, scene))
+        view.rounds.repeats.failed("save", decided(judge.judging(call, scene)).args_hash)
+    quick, whole = judge.judged_at_a_glance(call, scene), decided(judge.judging(call, scene))
     assert quick is None or quick == whole
     usual = (name, reason in {None, "stop", "tool_use"}, confidence, failures) == ("save", True, None, 0)
     if usual and text == '{"name": "a"}':
@@ -124,7 +124,7 @@ def test_a_call_decided_at_a_glance_is_decided_as_in_the_rooms(effect, mode, tex
 def test_contracts_with_code_of_their_own_are_never_decided_at_a_glance():
     """A user's validator and correctors always get their turn."""
     tool = Contract.from_schema("save", FIELDS, output_schema="text", validate_input=lambda value: (value, ()))
-    assert judge._at_a_glance(ToolCall("c", "save", '{"name": "a"}'), scene_of([tool], Policy(), Seen())) is None
+    assert judge.judged_at_a_glance(ToolCall("c", "save", '{"name": "a"}'), scene_of([tool], Policy(), Seen())) is None
 
 
 CONTRACTS = [

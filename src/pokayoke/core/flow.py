@@ -16,13 +16,14 @@ from pokayoke.core import event
 from pokayoke.core.admission import Approval, Request, charges, fingerprint
 from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, ToolCall
 from pokayoke.core.gate import stop_reason_for
-from pokayoke.core.judge import Judged, Scene, effect_hash, identity_of, judging
+from pokayoke.core.judge import Judged, Scene, effect_hash, identity_of, judged_at_a_glance, judging
 from pokayoke.core.ledger import Answer, Claim, ledger_key
 from pokayoke.core.ledger_explain import in_doubt, no_scope, repeated_write
 from pokayoke.core.outcome import already_done, from_ledger, refused
 from pokayoke.core.plan import Plan
 from pokayoke.core.resolve import admitted, resolved
 from pokayoke.core.result import Entered, Ran, concluded, found_effect
+from pokayoke.core.state import blocked
 from pokayoke.core.steps import Admit, Ask, Emit, Invoke, Locate, Reaction, Settle, Step, Wait
 from pokayoke.core.transient import is_transient
 
@@ -38,7 +39,7 @@ def walk(call: ToolCall, scene: Scene) -> Generator[Step, Any, Outcome]:
 
 def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcome]:
     """Walk up to the tool's door. Returns an outcome if the call ends before it."""
-    judged = yield from judging(call, scene)
+    judged = judged_at_a_glance(call, scene) or (yield from judging(call, scene))
     plan, arguments = judged.plan, judged.arguments
     if judged.refusal is not None or plan is None or arguments is None:
         return (yield from _refuse(judged, scene, cast("Finding", judged.refusal), judged.room))
@@ -48,6 +49,11 @@ def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcom
         if isinstance(found, Finding):
             return (yield from _refuse(judged, scene, found, "gate"))
         located = found
+    if plan.alone and not scene.snapshot.budgeted:
+        halted = blocked(scene.view.state, "read", plan.contract.sources)
+        if halted is not None:
+            return (yield from _answered(judged, plan, scene, Answer("refuse", halted), None))
+        return Entered(judged, plan, arguments, located, None)
     scope: tuple[str, str] | None = None
     if plan.contract.effect != "read":
         scope = scene.scope(plan.contract)

@@ -130,13 +130,28 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
 def judging(call: ToolCall, scene: Scene) -> Generator[Step, Any, Judged]:
     """Decide over a call as far as that is possible before admission."""
-    return _at_a_glance(call, scene) or (yield from _judging(call, scene))
+    plan = scene.snapshot.find(call.name)
+    if is_cut(call.stop_reason):
+        known = None if isinstance(plan, Finding) else plan
+        return _unreadable(call, known, read_arguments("", stop_reason=call.stop_reason))
+    if isinstance(plan, Finding):
+        return Judged(call, refusal=plan, room="catalogue", args_hash=_signature(call))
+    reading = _read(call, plan, scene)
+    value = reading.value
+    effect = plan.contract.effect
+    if value is None or (reading.grade == "edited" and effect != "read"):
+        return _unreadable(call, plan, reading)
+    prepared = yield from _prepared(plan, value, reading)
+    judged = _checked(call, plan, reading, prepared)
+    if judged.refusal is None:
+        judged = _ruled(judged, plan, scene)
+    return _monitored(judged) if scene.snapshot.policy.mode == "monitor" else judged
 
 
-def _at_a_glance(call: ToolCall, scene: Scene) -> Judged | None:
+def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | None:
     """Decide over the usual call in one look: strict text that fits its schema, and no rule that objects.
 
-    Says what `_judging` says, or None where there is anything to say: most calls are of this kind, and
+    Says what `judging` says, or None where there is anything to say: most calls are of this kind, and
     for small ones the way through the rooms is most of what a call costs.
     """
     plan = scene.snapshot.simple.get(call.name)
@@ -161,26 +176,6 @@ def _at_a_glance(call: ToolCall, scene: Scene) -> Judged | None:
         if rule(asked) is not None:
             return None
     return judged
-
-
-def _judging(call: ToolCall, scene: Scene) -> Generator[Step, Any, Judged]:
-    """The way of a call through the rooms."""
-    plan = scene.snapshot.find(call.name)
-    if is_cut(call.stop_reason):
-        known = None if isinstance(plan, Finding) else plan
-        return _unreadable(call, known, read_arguments("", stop_reason=call.stop_reason))
-    if isinstance(plan, Finding):
-        return Judged(call, refusal=plan, room="catalogue", args_hash=_signature(call))
-    reading = _read(call, plan, scene)
-    value = reading.value
-    effect = plan.contract.effect
-    if value is None or (reading.grade == "edited" and effect != "read"):
-        return _unreadable(call, plan, reading)
-    prepared = yield from _prepared(plan, value, reading)
-    judged = _checked(call, plan, reading, prepared)
-    if judged.refusal is None:
-        judged = _ruled(judged, plan, scene)
-    return _monitored(judged) if scene.snapshot.policy.mode == "monitor" else judged
 
 
 def _read(call: ToolCall, plan: Plan, scene: Scene) -> Reading:

@@ -27,6 +27,8 @@ class Plan(msgspec.Struct, frozen=True):
         rules: the gate rules that can object.
         limits: the limits that count its calls.
         asks: True if a person has to approve each call.
+        alone: True if nothing but the run's own state and budgets can stop a call that was judged: a read
+            that no limit counts and nobody is asked about.
         retry: how transient failures are repeated.
         intake: how long and deep its arguments may be.
         output: what its output has to fulfil.
@@ -39,6 +41,7 @@ class Plan(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...]
     limits: tuple[LimitPolicy, ...]
     asks: bool
+    alone: bool
     retry: RetryPolicy
     intake: IntakePolicy
     output: ToolOutputPolicy
@@ -86,13 +89,14 @@ def _plan(contract: Contract, policy: Policy) -> Plan:
     # Monitor mode lets everything readable run; only the ledger stays, or it would cause second effects.
     enforced = policy.mode == "enforce"
     asks = contract.approval or contract.name in approvals.tools or contract.effect in approvals.effects
-    limits = (*contract.quota, *(x for x in policy.limits if x.tool in ("*", contract.name)))
+    limits = (*contract.quota, *(x for x in policy.limits if x.tool in ("*", contract.name))) if enforced else ()
     return Plan(
         contract=contract,
         kinds=policy.corrections.read if reads else policy.corrections.write,
         rules=rules_for(contract, policy),
-        limits=limits if enforced else (),
+        limits=limits,
         asks=asks and enforced,
+        alone=reads and not limits and not (asks and enforced),
         retry=contract.retry or (policy.retry if reads else _NO_RETRY),
         intake=policy.validation.intake,
         output=policy.validation.tool_output,

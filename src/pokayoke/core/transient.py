@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pokayoke.core.contract import Contract
 from pokayoke.core.steps import Raised, Reaction, Returned
 from pokayoke.core.wire import as_wire
@@ -19,18 +21,23 @@ def is_transient(contract: Contract, reaction: Reaction) -> bool:
     would hang again, with one more worker lost.
     """
     reads = contract.effect == "read"
-    repeatable = reads or contract.on_ambiguous in ("downstream_key", "rerun_safe")
+    if isinstance(reaction, Returned):
+        return reads and type(reaction.value) is not str and _says_later(reaction.value)
     if isinstance(reaction, Raised):
         if isinstance(reaction.error, contract.no_effect_errors):
             return not contract.transient_errors or isinstance(reaction.error, contract.transient_errors)
+        repeatable = reads or contract.on_ambiguous in ("downstream_key", "rerun_safe")
         kinds = contract.transient_errors or (ConnectionError, TimeoutError)
         return repeatable and isinstance(reaction.error, kinds)
-    if isinstance(reaction, Returned) and reads and type(reaction.value) is not str:
-        try:
-            wire = as_wire(reaction.value)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # noqa: BLE001 - a property of the tool's own object; the output rooms will name it
-            return False
-        return wire is not None and wire.status in _TRANSIENT_STATUS
     return False
+
+
+def _says_later(value: Any) -> bool:
+    """True if a result is a response whose status says that the same request may succeed later."""
+    try:
+        wire = as_wire(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - a property of the tool's own object; the output rooms will name it
+        return False
+    return wire is not None and wire.status in _TRANSIENT_STATUS
