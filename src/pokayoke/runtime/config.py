@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, cast, get_args, get_origin
 import msgspec
 
 from pokayoke.core import policy as policy_module
-from pokayoke.core.policy import Policy
+from pokayoke.core.policy import WEBHOOK_URL, Policy
 from pokayoke.core.rare import rare
 from pokayoke.errors import PolicyError
 from pokayoke.runtime.document import Document, DocumentError, read_document
@@ -220,6 +220,9 @@ def _contradictions(policy: Policy) -> Iterator[tuple[Keys, str]]:
     media = policy.validation.tool_output.require_content_type
     if not re.fullmatch(r"[\w.+-]+/[\w.+*-]+", media):
         yield ("validation", "tool_output", "require_content_type"), "is no media type such as application/json."
+    webhook = policy.approvals.webhook.url
+    if webhook is not None and not WEBHOOK_URL.fullmatch(webhook):
+        yield ("approvals", "webhook", "url"), "is neither https:// nor http:// to this machine, without a password."
     if policy.trace.path == "":
         yield ("trace", "path"), "is empty. Leave it out if no file shall be written."
 

@@ -1,0 +1,215 @@
+"""Announces new questions to another program, off the path of the call that asked.
+
+What enters: a question. What leaves: a signed POST, sooner or later or never. A receiver that is slow,
+wrong or dead costs no call anything: the question waits in the store, where `pokayoke approvals list`
+finds it, and the trace says that it could not be announced.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import threading
+import weakref
+from collections import OrderedDict, deque
+from typing import Any, Final, Protocol
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from pokayoke.core.admission import Approval
+from pokayoke.core.policy import WEBHOOK_URL, WebhookPolicy
+from pokayoke.core.redact import Redactor
+from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.clock import Clock, SystemClock
+from pokayoke.runtime.signature import secret_from_environment, signed
+
+__all__ = ["Webhook", "announcement"]
+
+_PAUSES: Final = (1.0, 5.0, 15.0)
+"""Seconds between the attempts."""
+_MOST_WAITING: Final = 1_000
+_REMEMBERED: Final = 10_000
+_GOOD, _TRY_AGAIN = range(200, 300), (408, 425, 429)
+_SERVER_ERRORS: Final = 500
+
+
+class _Trace(Protocol):
+    """What a webhook needs of a trace."""
+
+    redactor: Redactor
+
+    def record(self, event: dict[str, Any], /) -> object:
+        """Take an event."""
+        ...
+
+
+class Webhook:
+    """Tells one receiver of new questions. Safe to share between threads; starts its thread with the first one.
+
+    Args:
+        policy: where to, and how long an attempt may take.
+        trace: redacts the arguments, and is told what could not be announced.
+        clock: says when.
+        pauses: seconds before each further attempt.
+
+    Raises:
+        ConfigurationError: there is no URL, it is neither https nor of this machine, or there is no secret.
+    """
+
+    def __init__(
+        self,
+        policy: WebhookPolicy,
+        trace: _Trace,
+        *,
+        clock: Clock | None = None,
+        pauses: tuple[float, ...] = _PAUSES,
+    ) -> None:
+        if policy.url is None or not WEBHOOK_URL.fullmatch(policy.url):
+            raise ConfigurationError(
+                "approvals.webhook.url is neither https:// nor http:// to this machine, without a password"
+            )
+        self._url, self._timeout = urlsplit(policy.url), policy.timeout_seconds
+        self._secret = secret_from_environment()
+        self._trace, self._pauses = trace, pauses
+        self._clock: Clock = clock or SystemClock()
+        self._told: OrderedDict[str, float] = OrderedDict()
+        self._waiting: deque[tuple[Approval, tuple[str, ...]]] = deque(maxlen=_MOST_WAITING)
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        _announcing.add(self)
+
+    def tell(self, approval: Approval, marks: tuple[str, ...] = ()) -> None:
+        """Announce a question, once as long as it is open. Returns at once and never raises.
+
+        Args:
+            approval: the question.
+            marks: names of arguments that the tool's contract marks as secret.
+        """
+        with self._lock:
+            until = self._told.get(approval.id)
+            if self._closed or (until is not None and self._clock.now() < until):
+                return
+            self._told[approval.id] = approval.expires_at
+            self._told.move_to_end(approval.id)
+            if len(self._told) > _REMEMBERED:
+                self._told.popitem(last=False)
+            dropped = self._waiting[0][0].id if len(self._waiting) == _MOST_WAITING else None
+            self._waiting.append((approval, marks))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="pokayoke-webhook", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+        if dropped is not None:
+            self._failed(dropped, "too many questions wait to be announced")
+
+    def close(self, timeout: float = 2.0) -> None:
+        """Announce what waits, `timeout` seconds at most, and end the thread. What is left is in the trace."""
+        with self._lock:
+            self._closed = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+
+    def forked(self) -> None:
+        """Start anew in a child process: what waits is the parent's to announce."""
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting.clear()
+        self._thread = None
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                approval, marks = self._waiting.popleft()
+            try:
+                self._announce(approval, marks)
+            except Exception as error:  # noqa: BLE001 - the thread has to live on for the next question
+                self._failed(approval.id, type(error).__name__)
+
+    def _announce(self, approval: Approval, marks: tuple[str, ...]) -> None:
+        body = announcement(approval, self._trace.redactor, marks)
+        why = ""
+        for pause in (*self._pauses, None):
+            try:
+                status = self._posted(body)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                why, again = type(error).__name__, True
+            else:
+                if status in _GOOD:
+                    return
+                why, again = f"it answered {status}", status >= _SERVER_ERRORS or status in _TRY_AGAIN
+            if not again or pause is None or self._over(approval, pause):
+                break
+        self._failed(approval.id, why)
+
+    def _posted(self, body: bytes) -> int:
+        """Send once and return the status. Redirects are not followed and proxies not asked."""
+        kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
+        connection = kind(self._url.hostname or "", self._url.port, timeout=self._timeout)
+        path = _path(self._url)
+        headers = {"Content-Type": "application/json", "User-Agent": "pokayoke"}
+        try:
+            connection.request(
+                "POST", path, body, headers | signed(self._secret, "POST", path, body, self._clock.now())
+            )
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    def _over(self, approval: Approval, pause: float) -> bool:
+        """Wait before the next attempt. True if there is no point in one."""
+        with self._lock:
+            self._changed.wait_for(lambda: self._closed, pause)
+            return self._closed or self._clock.now() >= approval.expires_at
+
+    def _failed(self, approval_id: str, why: str) -> None:
+        self._trace.record(
+            {"ts": self._clock.now(), "event": "webhook", "ok": False, "approval": approval_id, "reason": why}
+        )
+
+
+def announcement(approval: Approval, redactor: Redactor, marks: tuple[str, ...] = ()) -> bytes:
+    """Return a question as JSON for somebody else's eyes: its arguments are redacted.
+
+    Args:
+        approval: the question.
+        redactor: that of the trace.
+        marks: names of arguments that the tool's contract marks as secret.
+    """
+    return msgspec.json.encode(
+        {
+            "id": approval.id,
+            "kind": approval.kind,
+            "status": approval.status,
+            "tool": approval.tool,
+            "contract": approval.contract,
+            "arguments": redactor.value(approval.arguments, marks=marks),
+            "run": approval.run_id,
+            "asked": approval.asked_at,
+            "expires": approval.expires_at,
+        }
+    )
+
+
+def _path(url: SplitResult) -> str:
+    return (url.path or "/") + (f"?{url.query}" if url.query else "")
+
+
+_announcing: weakref.WeakSet[Webhook] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for webhook in list(_announcing):
+        webhook.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

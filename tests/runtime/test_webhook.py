@@ -1,0 +1,216 @@
+"""Announcing questions: who is told, what they see, and that no call ever waits for it."""
+
+import http.server
+import json
+import os
+import socket
+import threading
+import time
+
+import pytest
+
+from pokayoke.core.admission import Approval
+from pokayoke.core.policy import TracePolicy, WebhookPolicy
+from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.config import load_policy
+from pokayoke.runtime.signature import SECRET, SIGNATURE, TIMESTAMP, signed, signed_at
+from pokayoke.runtime.trace import Trace
+from pokayoke.runtime.webhook import Webhook
+
+KEY = b"0123456789abcdef"
+QUESTION = Approval(
+    "ap-1", "f", "pay", "pay@1", {"to": "ann", "password": "hunter2", "iban": "DE00"}, "r1", time.time(), time.time() + 60
+)  # fmt: skip
+
+
+class Receiver:
+    """An HTTP server that keeps what it was sent and answers with the given statuses, the last one for ever."""
+
+    def __init__(self, *statuses):
+        self.got = []
+        self.arrived = threading.Semaphore(0)
+        there, waiting = self, list(statuses)
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                there.got.append((self.path, dict(self.headers), body))
+                self.send_response(waiting.pop(0) if len(waiting) > 1 else waiting[0])
+                self.send_header("Location", f"http://127.0.0.1:{there.port}/elsewhere")
+                self.end_headers()
+                there.arrived.release()
+
+            def log_message(self, *args):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}/hook?team=a"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def receiver():
+    made = []
+
+    def make(*statuses):
+        made.append(Receiver(*statuses))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def announcing(monkeypatch):
+    """Build a webhook, and the events its trace was given."""
+    monkeypatch.setenv(SECRET, KEY.decode())
+    made = []
+
+    def build(url, **options):
+        trace = Trace(TracePolicy(redact_fields=("nickname",)))
+        recorded, record = [], trace.record
+        trace.record = lambda event: (recorded.append(dict(event)), record(event))[1]
+        hook = Webhook(WebhookPolicy(url=url, timeout_seconds=options.pop("timeout", 2.0)), trace, **options)
+        made.append((hook, trace))
+        return hook, recorded
+
+    yield build
+    for hook, trace in made:
+        hook.close(0)
+        trace.close()
+
+
+def until(condition, seconds=20.0):
+    """Wait for another thread; False if it takes too long."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.005)
+    return condition()
+
+
+def test_a_question_is_announced_signed_and_redacted(receiver, announcing):
+    """The receiver gets id, tool, run and times, the arguments without secrets, and a signature it can verify."""
+    there = receiver(200)
+    hook, events = announcing(there.url)
+    hook.tell(QUESTION, marks=("iban",))
+    assert there.arrived.acquire(timeout=20)
+    path, headers, body = there.got[0]
+    told = json.loads(body)
+    assert told == {
+        "id": "ap-1", "kind": "call", "status": "waiting", "tool": "pay", "contract": "pay@1", "run": "r1",
+        "arguments": {"to": "ann", "password": "[redacted]", "iban": "[redacted]"},
+        "asked": QUESTION.asked_at, "expires": QUESTION.expires_at,
+    }  # fmt: skip
+    assert path == "/hook?team=a"
+    assert signed_at(KEY, "POST", path, body, headers=headers, now=time.time()) is not None
+    assert signed_at(KEY, "POST", "/hook", body, headers=headers, now=time.time()) is None
+    assert events == []
+
+
+def test_a_question_is_announced_once_as_long_as_it_is_open(receiver, announcing):
+    """The same question again, as every repeated call finds it, is no news; another one is."""
+    there = receiver(204)
+    hook, _ = announcing(there.url)
+    for _ in range(5):
+        hook.tell(QUESTION)
+    hook.tell(Approval("ap-2", "g", "pay", "pay@1", {}, "r1", time.time(), time.time() + 60))
+    hook.close(20)
+    assert [json.loads(body)["id"] for _, _, body in there.got] == ["ap-1", "ap-2"]
+
+
+@pytest.mark.parametrize(("statuses", "sent", "failed"), [
+    ((500, 503, 200), 3, False), ((429, 200), 2, False), ((500,), 4, True), ((403,), 1, True), ((302,), 1, True),
+])  # fmt: skip
+def test_what_may_go_away_is_tried_again(receiver, announcing, statuses, sent, failed):
+    """Server errors are tried four times, a refusal and a redirect once; a failure is an event of the trace."""
+    there = receiver(*statuses)
+    hook, events = announcing(there.url, pauses=(0.01, 0.01, 0.01))
+    hook.tell(QUESTION)
+    assert until(lambda: len(there.got) == sent and (bool(events) or not failed))
+    hook.close(20)
+    assert len(there.got) == sent
+    assert [(e["event"], e["ok"], e["approval"]) for e in events] == [("webhook", False, "ap-1")] * failed
+
+
+@pytest.mark.parametrize("kind", ["closed", "silent"])
+def test_a_dead_receiver_holds_nobody_up(announcing, kind):
+    """A port nobody listens on, or one that never answers: `tell` is back at once, the trace says what happened."""
+    with socket.socket() as dead:
+        dead.bind(("127.0.0.1", 0))
+        if kind == "silent":
+            dead.listen()
+        hook, events = announcing(f"http://127.0.0.1:{dead.getsockname()[1]}/", pauses=(0.01,), timeout=0.2)
+        begun = time.monotonic()
+        for number in range(100):
+            hook.tell(Approval(f"ap-{number}", "f", "pay", "pay@1", {}, "r1", time.time(), time.time() + 60))
+        assert time.monotonic() - begun < 5.0
+        assert until(lambda: bool(events))
+        assert events[0]["reason"] in ("ConnectionRefusedError", "TimeoutError")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_announces_its_own_questions(receiver, announcing):
+    """The child has no thread of its parent; it starts one."""
+    there = receiver(200)
+    hook, _ = announcing(there.url)
+    hook.tell(QUESTION)
+    assert there.arrived.acquire(timeout=20)
+    child = os.fork()
+    if not child:
+        hook.tell(Approval("ap-child", "g", "pay", "pay@1", {}, "r1", time.time(), time.time() + 60))
+        hook.close(20)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert [json.loads(body)["id"] for _, _, body in there.got] == ["ap-1", "ap-child"]
+
+
+@pytest.mark.parametrize("url", [
+    "http://evil.example/", "http://127.0.0.1@evil.example/", "http://127.0.0.1:80@evil.example/", "http://127.0.0.1.evil/",
+    "https://user:password@host/", "ftp://host/", "https://host\n", "", "https://", "//host",
+])  # fmt: skip
+def test_questions_go_to_https_or_stay_on_this_machine(monkeypatch, url):
+    """Any other URL is a mistake, in a file and in code, and its message does not repeat a password."""
+    monkeypatch.setenv(SECRET, KEY.decode())
+    with pytest.raises(ConfigurationError, match=r"approvals\.webhook\.url") as found:
+        load_policy({"approvals": {"webhook": {"url": url}}})
+    assert "password@" not in str(found.value)
+    with pytest.raises(ConfigurationError, match=r"approvals\.webhook\.url is neither"):
+        Webhook(WebhookPolicy(url=url), Trace(TracePolicy()))
+
+
+@pytest.mark.parametrize("secret", [None, "", "short"])
+def test_without_a_secret_nothing_is_announced_unsigned(monkeypatch, secret):
+    """A missing or guessable secret is a configuration error that says how to make one."""
+    monkeypatch.delenv(SECRET, raising=False)
+    if secret is not None:
+        monkeypatch.setenv(SECRET, secret)
+    with pytest.raises(ConfigurationError, match="openssl rand"):
+        Webhook(WebhookPolicy(url="https://host/"), Trace(TracePolicy()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"secret": KEY + b"x"}, {"method": "GET"}, {"path": "/approvals/ap-2"}, {"body": b"{}"}, {"now": 1_301.0},
+        {"now": 699.0}, {"headers": {}}, {"headers": {TIMESTAMP: "1000"}}, {"headers": {TIMESTAMP: "\ud800", SIGNATURE: "v1=\xff"}},
+    ],
+)  # fmt: skip
+def test_a_signature_holds_for_one_message_only(change):
+    """Another secret, method, path, body, time, or no signature at all: not signed."""
+    message = {"secret": KEY, "method": "POST", "path": "/approvals/ap-1", "body": b'{"decision":"approve"}'}
+    message |= {"headers": signed(*message.values(), 1_000.0), "now": 1_299.0}
+
+    def verify(secret, method, path, body, **rest):
+        return signed_at(secret, method, path, body, **rest)
+
+    assert verify(**message) == 1_000.0
+    assert verify(**(message | change)) is None
