@@ -197,7 +197,8 @@ class Rounds:
                 self._known.popitem(last=False)
             return 1
         times, last = before
-        result = digest(msgspec.json.encode(outcome.value))
+        # What the model reads, but for the id of the call, which is another one each time.
+        result = digest(outcome.text.replace(outcome.call_id, "").encode("utf-8", "surrogatepass"))
         times = times + 1 if last in ("", result) else 2
         self._known[key] = (times, result)
         return times
@@ -264,11 +265,21 @@ def instruction(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind],
     for name in dict.fromkeys(kind for kind, _, _ in count.seen):
         who = sorted({tool for kind, tool, _ in count.seen if kind == name})
         what = kinds[name].what if name in kinds else name
-        told.append(f"{what} ({', '.join(repr(tool) for tool in who)})")
+        told.append(f"{what} ({_listed(who)})")
         if name == "unknown_tool":
-            told.append(f"there are only {', '.join(sorted(tools)) or 'no tools'}")
+            told.append(f"there are only {_listed(sorted(tools)) or 'no tools'}")
     return (
         f"In the last {count.streak or count.bad} rounds you {'; '.join(told)}. "
         "Tools are off for the rest of this turn. Answer the user now, in your own words: "
         "what you know, what was done, and what could not be done. Do not claim anything that no tool has confirmed."
     )
+
+
+def _listed(names: list[str]) -> str:
+    """Some names, as data: a model may have written anything into them, and a catalogue may be long."""
+    shown = [repr(name[:_LONGEST_NAME]) for name in names[:_MOST_NAMES]]
+    return ", ".join(shown) + (f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else "")
+
+
+_LONGEST_NAME: Final = 64
+_MOST_NAMES: Final = 20

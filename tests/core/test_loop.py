@@ -1,0 +1,283 @@
+"""The loop guard: what a bad round is, what ends a streak, and what the model is told when its tools go."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.core.call import Finding, Outcome
+from pokayoke.core.loop import KINDS, Kind, Mark, Rounds, counted, exhausted, instruction, kind_of, kinds_for
+from pokayoke.core.policy import LoopPolicy
+from pokayoke.core.state import LoopCount, RunState, begin_turn
+
+POLICY = LoopPolicy()
+BY_NAME = {kind.name: kind for kind in KINDS}
+
+
+def outcome(status="ok", code="", blame="model", tool="t", text="x", **more):
+    found = (Finding(code=code, blame=blame),) if code else ()
+    return Outcome(status=status, call_id="c", tool=tool, findings=found, text=text, **more)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (outcome("refused", "unknown_tool"), "unknown_tool"),
+        (outcome("refused", "repeated_failure"), "repeated_call"),
+        (outcome("refused", "repeated_write"), "repeated_call"),
+        (outcome("failed", "tool_failed", "tool"), "tool_failure"),
+        (outcome("failed", "failed_before", "tool"), "tool_failure"),
+        (outcome("in_doubt", "tool_timeout", "tool"), "tool_failure"),
+        (outcome("degraded", "html_instead_of_data", "tool"), "invalid_output"),
+        (outcome("invalid_output", "missing_field", "tool"), "invalid_output"),
+        (outcome("refused", "missing_field"), "invalid_arguments"),
+        (outcome("refused", "low_confidence"), "invalid_arguments"),
+        (outcome("refused", "permission_denied", "policy"), "refusal"),
+        (outcome("refused", "quota_exceeded", "policy"), "refusal"),
+        (outcome("refused", "latched", "tool"), "held_back"),
+        (outcome("refused", "kill_switch", "policy"), "held_back"),
+        # What the host or another caller does is nobody's bad round.
+        (outcome("refused", "in_progress", "host"), None),
+        (outcome("refused", "store_unavailable", "host"), None),
+        (outcome("refused", "no_scope", "host"), None),
+        (outcome("in_doubt", "in_doubt", "host"), None),
+        (outcome("failed", "not_started", "host"), None),
+        (outcome("pending", "awaiting_approval", "policy"), None),
+        (outcome(), None),
+        (outcome("replayed", "already_done"), None),
+        (outcome("failed"), None),
+    ],
+)
+def test_which_kind_an_outcome_is(given, kind):
+    """Each way to fail is one kind; what is not the model's or the tool's doing is none."""
+    found = kind_of(given, KINDS)
+    assert (found.name if found else None) == kind
+
+
+def test_kinds_are_switched_off_by_name_and_added_by_a_declaration():
+    """A kind of the host's own is looked at first; one that is off is not looked at."""
+    own = Kind("rate_limited", "called a tool that is tired", codes=("tool_failed",))
+    names = [kind.name for kind in kinds_for(LoopPolicy(off=("refusal",)), [own])]
+    assert names[0] == "rate_limited"
+    assert "refusal" not in names
+    assert kind_of(outcome("failed", "tool_failed", "tool"), kinds_for(POLICY, [own])) is own
+
+
+def marks(*kinds):
+    """One mark each: `+tool` for progress, `tool` for nothing, `kind/tool` for a failure."""
+    made = []
+    for one in kinds:
+        kind, _, tool = one.rpartition("/")
+        made.append(Mark(tool.lstrip("+"), kind, progress=tool.startswith("+")))
+    return tuple(made)
+
+
+def after(*rounds):
+    count = LoopCount()
+    for one in rounds:
+        count = counted(count, marks(*one), BY_NAME)
+    return count
+
+
+@pytest.mark.parametrize(
+    ("rounds", "streak", "bad", "failing"),
+    [
+        # C2, C3: failures of all kinds add up, in one round and over rounds (G2: alternating ones too).
+        ([["unknown_tool/x"]], 1, 1, {"*unknown_tool": 1}),
+        ([["unknown_tool/x"], ["tool_failure/a"]], 2, 2, {"*unknown_tool": 1, "a": 1}),
+        ([["unknown_tool/x", "tool_failure/a"]], 1, 1, {"*unknown_tool": 1, "a": 1}),
+        ([["tool_failure/a", "tool_failure/a"]], 1, 1, {"a": 1}),
+        # Progress without failure ends the streak; that of a tool ends its own count, and nobody else's (G8).
+        ([["tool_failure/a"], ["+b"]], 0, 1, {"a": 1}),
+        ([["tool_failure/a"], ["+a"]], 0, 1, {}),
+        # G2: a trivial success beside a failure neither adds to the streak nor ends it; the totals go on.
+        ([["tool_failure/a"], ["tool_failure/a", "+b"]], 1, 2, {"a": 2}),
+        ([["tool_failure/a", "+b"], ["tool_failure/a", "+b"]], 0, 2, {"a": 2}),
+        # A result that brings nothing new and fails nothing changes nothing.
+        ([["tool_failure/a"], ["b"]], 1, 1, {"a": 1}),
+        ([["b"]], 0, 0, {}),
+        # Writes held back follow from an invalid output, which was counted: total only.
+        ([["invalid_output/r"], ["held_back/w"]], 1, 2, {"r": 1}),
+        # A kind nobody knows any more (it was switched off over a restart) still counts by its tool.
+        ([["gone/a"]], 1, 1, {"a": 1}),
+    ],
+)
+def test_how_rounds_are_counted(rounds, streak, bad, failing):
+    """The count after a series of rounds, row by row."""
+    count = after(*rounds)
+    assert (count.streak, count.bad, dict(count.failing)) == (streak, bad, failing)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "policy", "reason"),
+    [
+        # C1: one bad round may be repaired, the next takes the tools away; 0 does so at the first.
+        ([["unknown_tool/x"]], {}, None),
+        ([["unknown_tool/x"]] * 2, {}, "unknown_tool"),
+        ([["unknown_tool/x"]], {"self_repair": 0}, "unknown_tool"),
+        ([["unknown_tool/x"]] * 3, {"self_repair": 3}, None),
+        ([["unknown_tool/x"], ["tool_failure/a"]], {}, "loop_detected"),
+        ([["tool_failure/a"]] * 2, {}, "tool_failure"),
+        ([["invalid_output/a"], ["held_back/w"], ["invalid_output/a"]], {}, "invalid_tool_output"),
+        # G2, G8: trivial progress beside it does not hide a tool that always fails.
+        ([["tool_failure/a", "+b"]] * 4, {}, None),
+        ([["tool_failure/a", "+b"]] * 5, {}, "tool_failure"),
+        ([["tool_failure/a"], ["+b"]] * 4, {}, None),
+        ([["tool_failure/a"], ["+b"]] * 5, {}, "loop_detected"),
+        # Nothing clears the total of a turn.
+        ([["tool_failure/a"], ["+a"]] * 11, {}, None),
+        ([["tool_failure/a"], ["+a"]] * 12, {}, "loop_detected"),
+        ([["held_back/w"]] * 12, {}, "loop_detected"),
+    ],
+)
+def test_when_the_tools_go(rounds, policy, reason):
+    """Streak, the count of one tool, and the total of the turn: whichever is passed first."""
+    assert exhausted(after(*rounds), LoopPolicy(**policy), BY_NAME) == reason
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from(["+a", "+b", "a", "tool_failure/a", "unknown_tool/x", "held_back/w"]),
+            min_size=1,
+            max_size=4,
+        ),
+        max_size=60,
+    )
+)
+def test_every_turn_ends(rounds):
+    """However failures and successes are mixed, at most twelve bad rounds pass before the tools go."""
+    count = LoopCount()
+    for one in rounds:
+        before = count
+        count = counted(count, marks(*one), BY_NAME)
+        assert count.bad - before.bad == any("/" in mark for mark in one)
+        if exhausted(before, POLICY, BY_NAME) and count.bad > before.bad and count.bad > 12:
+            assert exhausted(count, POLICY, BY_NAME)
+    assert count.bad < 12 or exhausted(count, POLICY, BY_NAME)
+
+
+def test_the_count_is_bounded():
+    """However many tools fail, the count keeps a bounded number of them."""
+    count = after(*[[f"tool_failure/t{number}"] for number in range(200)])
+    assert len(count.failing) == 64
+    assert len(count.seen) == 12
+
+
+def test_a_new_turn_starts_the_count_anew():
+    """The user's next text ends streak, totals and final answer."""
+    state = RunState("r", mode="final_answer", stop_reason="loop_detected", loop=LoopCount(2, 5, why="w"))
+    fresh = begin_turn(state)
+    assert (fresh.mode, fresh.loop) == ("normal", LoopCount())
+
+
+@pytest.mark.parametrize(
+    ("seen", "tools", "said"),
+    [
+        ([("unknown_tool", "x", "")], ["a", "b"], ["'x'", "there are only 'a', 'b'"]),
+        ([("unknown_tool", "x", "")], [], ["there are only no tools"]),
+        (
+            [("tool_failure", "a", ""), ("invalid_arguments", "b", "")],
+            ["a"],
+            ["tools that failed ('a')", "do not fit ('b')"],
+        ),
+        ([("gone", "a", "")], [], ["gone ('a')"]),
+        ([("unknown_tool", "y" * 500, "")], [f"t{n:02}" for n in range(50)], ["y" * 64 + "'", "and 30 more"]),
+    ],
+)
+def test_what_the_model_is_told(seen, tools, said):
+    """F1: how many rounds, what was asked for, what there is, and that tools are off. Bounded, names as data."""
+    text = instruction(LoopCount(2, 2, seen=tuple(seen)), POLICY, BY_NAME, tools)
+    for part in ("In the last 2 rounds", "Tools are off", *said):
+        assert part in text
+    assert len(text) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ({"tool_failure": "Stop it."}, "Stop it."),
+        ({"*": "Stop."}, "Stop."),
+        ({"tool_failure": "A", "*": "B"}, "A"),
+        ({"*": "  "}, None),
+    ],
+)
+def test_the_host_may_say_it_otherwise(texts, said):
+    """F1: a text of the host's that is not blank replaces the built-in one whole, that of the kind before that for all."""
+    count = LoopCount(2, 2, seen=(("tool_failure", "a", ""),))
+    text = instruction(count, LoopPolicy(instructions=texts), BY_NAME, [])
+    assert text == said if said else "Tools are off" in text
+
+
+def noted(rounds, *given, effect="read", signature="s", policy=POLICY):
+    for one in given:
+        rounds.note(one, signature, effect, kinds_for(policy), policy)
+    return rounds.close()
+
+
+def test_a_read_is_progress_once():
+    """A read new in tool and arguments is progress; an equal one is not."""
+    rounds = Rounds()
+    assert [mark.progress for mark in noted(rounds, outcome(), outcome())] == [True, False]
+    assert noted(rounds, outcome(), signature="other")[0].progress
+
+
+def test_a_write_that_is_settled_is_progress_each_time():
+    """A write that took effect is progress, also a wanted repetition; a replay is not."""
+    rounds = Rounds()
+    assert noted(rounds, outcome(), outcome(), effect="write") == marks("+t", "+t")
+    assert noted(rounds, outcome("replayed", "already_done"), effect="write") == marks("t")
+
+
+def test_the_same_result_again_and_again_is_a_bad_round():
+    """Equal calls with equal results: three are fine, the fourth is a repeated call. A changed result starts anew."""
+    rounds = Rounds()
+    kinds = [mark.kind for mark in noted(rounds, *[outcome()] * 5)]
+    assert kinds == ["", "", "", "repeated_call", "repeated_call"]
+    assert noted(rounds, outcome(text="y"))[0].kind == ""
+    assert [mark.kind for mark in noted(rounds, *[outcome(text="y")] * 2)] == ["", "repeated_call"]
+
+
+def test_repetitions_are_not_counted_where_that_is_off():
+    """With `repeated_call` off, equal results are never a failure."""
+    rounds = Rounds()
+    found = noted(rounds, *[outcome()] * 9, policy=LoopPolicy(off=("repeated_call",)))
+    assert {mark.kind for mark in found} == {""}
+
+
+def test_the_id_of_a_call_does_not_make_a_result_another_one():
+    """The text the model reads names the call; two equal results under other ids are equal."""
+    rounds = Rounds()
+    for number in range(4):
+        one = msgspec.structs.replace(outcome(text=f"<out call=id{number}>7</out>"), call_id=f"id{number}")
+        found = noted(rounds, one)
+    assert found[0].kind == "repeated_call"
+
+
+def test_what_is_remembered_is_bounded():
+    """Old calls are forgotten first; a forgotten one is new again."""
+    rounds = Rounds(size=3)
+    for number in range(9):
+        noted(rounds, outcome(), signature=str(number))
+    assert noted(rounds, outcome(), signature="0")[0].progress
+    assert not noted(rounds, outcome(), signature="8")[0].progress
+
+
+def test_a_round_ends_once():
+    """A round that has ended leaves nothing behind, and a new turn nothing at all."""
+    rounds = Rounds()
+    noted(rounds, outcome())
+    assert rounds.close() == ()
+    rounds.note(outcome("refused", "missing_field"), "s", None, KINDS, POLICY)
+    assert rounds.repeats.count("t", "s") == 1
+    rounds.clear()
+    assert (rounds.close(), rounds.repeats.count("t", "s")) == ((), 0)
+    assert noted(rounds, outcome())[0].progress
+
+
+def test_what_waits_for_a_person_leaves_no_mark():
+    """A pending call is neither a failure nor progress, and no repetition; a refusal by policy is no repetition either."""
+    rounds = Rounds()
+    assert noted(rounds, outcome("pending", "awaiting_approval", "policy")) == ()
+    assert noted(rounds, outcome("refused", "quota_exceeded", "policy"))[0].kind == "refusal"
+    assert rounds.repeats.count("t", "s") == 0
