@@ -43,17 +43,39 @@ def is_dead(name: str) -> bool:
     if len(own) != len(other) or own[:3] != other[:3]:
         return False
     try:
-        return _started(int(other[3])) != other[4]
+        pid = int(other[3])
+        started = _started(pid)
+        return started != other[4] and not (started is None and _hidden(pid))
     except (OSError, ValueError):
         return False
 
 
 def _started(pid: int) -> str | None:
-    """The clock tick at which a process started; None if there is no such process, or only what is left of one."""
+    """The clock tick at which a process started; None if there is no such process, or only what is left of one.
+
+    A process whose first thread has ended counts as there until its last thread has: that one may be
+    in the middle of the effect, even while a kill is being carried out.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name in parentheses may hold anything; what follows the last one is regular.
     fields = text.rpartition(")")[2].split()
-    return None if fields[0] in ("Z", "X") else fields[19]
+    return None if fields[0] in ("Z", "X") and int(fields[17]) <= 1 else fields[19]
+
+
+def _hidden(pid: int) -> bool:
+    """Whether a process exists that /proc does not show: it may be mounted so that users see their own only."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    # What is left of a process can still be signalled, and is none.
+    return not Path(f"/proc/{pid}/stat").exists()
+
+
+# A child may get the pid of an ancestor that is gone: the name of that one would be its own death certificate.
+os.register_at_fork(after_in_child=_named.cache_clear)
