@@ -13,8 +13,6 @@ from pokayoke.core.gate import Rule, rules_for
 from pokayoke.core.loop import KINDS, Kind, kinds_for
 from pokayoke.core.policy import BudgetPolicy, IntakePolicy, LimitPolicy, Policy, RetryPolicy, ToolOutputPolicy
 
-_LEASE_MARGIN = 10.0
-"""Seconds a claim outlives its tool's deadline: time to settle, never a licence to start again."""
 _NO_RETRY = RetryPolicy(retries=0)
 
 
@@ -101,5 +99,5 @@ def _plan(contract: Contract, policy: Policy) -> Plan:
         intake=policy.validation.intake,
         output=policy.validation.tool_output,
         timeout=contract.timeout,
-        lease=(contract.timeout or policy.execution.timeout) + _LEASE_MARGIN,
+        lease=(contract.timeout or policy.execution.timeout) + policy.execution.lease_margin_seconds,
     )

@@ -88,6 +88,8 @@ class ExecutionPolicy(_Options, frozen=True, kw_only=True):
 
     timeout: Seconds = 30.0
     """Deadline of an async tool whose contract does not say, in seconds."""
+    lease_margin_seconds: Seconds = 10.0
+    """Seconds a claim is believed to be alive beyond the deadline: time to report, never a licence to start again."""
     concurrency: Positive = 5
     """Calls of one batch that run at the same time."""
     max_lost_workers: Positive = 32
