@@ -293,13 +293,23 @@ def test_what_a_person_may_settle(changes, open_to, happened):
 
 
 def test_a_persons_no_allows_one_more_attempt_and_closes_the_old_one():
-    """Beyond the highest number of attempts too, once; the first executor's late word is then refused."""
+    """Beyond the highest number of attempts too, once; once that has begun, the first executor's word comes too late."""
     no = decide(record("in_doubt", attempt=3), Decision("k", False, "ann", "asked", 101.0))
-    assert settle(no, Settlement("k", "c0", "completed", 102.0)) == (None, False)
     again, answer = claim(no, wish(now=102.0))
     assert (answer.kind, again.attempt, again.decided_by) == ("execute", 4, "")
+    assert settle(again, Settlement("k", "c0", "completed", 102.0)) == (None, False)
     failed, _ = settle(again, Settlement("k", "c1", "failed_retriable", 103.0))
     assert claim(failed, wish(claim_id="c2", now=104.0))[1].kind == "failed"
+
+
+def test_an_executor_knows_better_than_a_persons_no():
+    """Its completion is taken as long as no other attempt has begun: that attempt would be a second effect."""
+    no = decide(record("in_doubt"), Decision("k", False, "ann", "asked", 101.0))
+    for other in (("c0", "failed_retriable"), ("c0", "in_doubt"), ("c7", "completed")):
+        assert settle(no, Settlement("k", other[0], other[1], 102.0))[0] is None
+    done, accepted = settle(no, Settlement("k", "c0", "completed", 102.0, b"1"))
+    assert (accepted, done.state, done.output, done.decided_by) == (True, "completed", b"1", "ann")
+    assert claim(done, WISH)[1].kind == "replay"
 
 
 def test_a_persons_yes_is_the_answer_for_all():

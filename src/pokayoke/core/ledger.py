@@ -264,7 +264,8 @@ def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None
 
     The owner of the claim may report as long as the record is open, the resolver as long as it
     resolves; a completed record never changes, but for the output that its own transaction could
-    not know yet. A refused report is a late effect: the caller records it as an event.
+    not know yet. A person's "it did not happen" yields to the executor who knows better, until the
+    next attempt begins. A refused report is a late effect: the caller records it as an event.
     """
     if record is None:
         return None, False
@@ -276,6 +277,8 @@ def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None
         return _filled(record, settlement), settlement.state == "completed"
     if own and settlement.state == "completed":
         open_for: tuple[RecordState, ...] = ("executing", "resolving", "in_doubt")
+        if record.decided_by:
+            open_for = ("failed_retriable",)
     elif own:
         open_for = ("executing",)
     elif record.resolver == settlement.claim_id:
