@@ -23,7 +23,7 @@ _BEGINS: Final = re.compile(
     r"""|(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception)\s{0,2}:|Traceback\s\(most\srecent\scall\slast\))"""
 )
 _PARTS: Final = ("rror", "RROR", "xception", "XCEPTION")
-_MENTIONS: Final = re.compile(r"(?i)(?:\b|(?<=[a-z_'\"]))(?:error|exception)s?\b")
+_MENTIONS: Final = re.compile(r"(?<![A-Za-z])(?i:error|exception)s?\b|(?<=[a-z])(?:Error|Exception)s?\b")
 
 
 def stated_failure(output: Any, is_error: bool | None = None) -> str | None:

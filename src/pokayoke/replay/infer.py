@@ -71,10 +71,10 @@ def counted(tally: Tally, what: str, whole: Tally | None = None) -> str:
 
 def _place(evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, arguments: bool = False) -> None:
     kinds = _kinds(evidence)
-    if not kinds or (evidence.unwatched and not (evidence.fields or evidence.items)):
-        drawn.notes[at] = "not looked into: nested too deep, or too many places"
-        if not kinds:
-            return
+    if not kinds:
+        return
+    if evidence.unwatched:
+        drawn.notes[at] = "not all looked into: nested too deep, or too many places; left open"
     node["type"] = kinds[0] if len(kinds) == 1 else kinds
     if "string" in kinds:
         _string(evidence, drawn, at, node, alone=set(kinds) <= {"string", "null"})
@@ -147,6 +147,8 @@ def _object(evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *
     always = [name for name, member in evidence if member.all.samples == whole.samples]
     if always and (arguments or whole.samples >= REQUIRED_SAMPLES):
         node["required"] = always
+    if evidence.unwatched:
+        return  # what was not watched may be there again
     if arguments:
         node["additionalProperties"] = False
     elif is_closed(evidence):
@@ -177,6 +179,5 @@ def is_closed(evidence: Evidence) -> bool:
     return (
         evidence.objects() >= CLOSED_SAMPLES
         and evidence.kinds["object"].runs >= CLOSED_RUNS
-        and not evidence.unwatched
         and all(min(member.all.runs, member.all.samples) >= CLOSED_RUNS for member in evidence.fields.values())
     )

@@ -154,7 +154,7 @@ class Source:
                 if strength and (strength == _PROOF or not proven):
                     return name
             raise ConfigurationError(f"{self.name}: no known kind of recording. {_say(sample[0])} {_ADVICE}")
-        if looks[claimed]:
+        if looks[claimed] == _PROOF or (looks[claimed] and not proven):
             return claimed
         other = f"It looks like {proven[0]}." if proven else _say(sample[0])
         missing = f" {_ADVICE}" if claimed == "plain" else ""

@@ -1,0 +1,515 @@
+"""Learning: every statement of a contract needs its evidence, and says less where there is less."""
+
+import json
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from pokayoke.core.contract import Contract
+from pokayoke.errors import ConfigurationError
+from pokayoke.replay.effects import guess_effect
+from pokayoke.replay.evidence import MOST_FIELDS, Budget, Evidence
+from pokayoke.replay.infer import infer
+from pokayoke.replay.learn import Draft, Learner, Skipped, Watched
+from pokayoke.replay.recording import Recording, Unread
+from pokayoke.replay.strings import formats_of, pattern_of, shape_of
+from pokayoke.replay.yamltext import yaml_text
+from pokayoke.runtime.document import read_document
+
+
+def schema_of(values, *, arguments=False, runs=None):
+    evidence = Evidence()
+    for number, value in enumerate(values):
+        evidence.add(value, str(number if runs is None else number % runs))
+    return infer(evidence, arguments=arguments).schema
+
+
+def learnt(rows, **more):
+    """The drafts for rows of (arguments, output)."""
+    learner = Learner(**more)
+    learner.take(Recording(tool="t", arguments=a, output=o, run=str(n)) for n, (a, o) in enumerate(rows))
+    drafts, _ = learner.drafts()
+    return drafts[0].mapping, drafts[0].notes
+
+
+def order(number):
+    return f"#W{1_000_000 + 7 * number}"
+
+
+def words(count):
+    rng = random.Random(3)
+    return [" ".join(rng.choice(["red", "old", "big", "fast"]) for _ in range(rng.randint(1, 5))) for _ in range(count)]
+
+
+# -- fields ----------------------------------------------------------------------------------------
+
+
+def test_required_is_what_was_always_there():
+    """A field of every call is required, one that was missing once is optional, and arguments are closed."""
+    schema = schema_of([{"a": 1, "b": 2}, {"a": 1}, {"a": 1, "b": 3}], arguments=True)
+    assert schema["required"] == ["a"]
+    assert set(schema["properties"]) == {"a", "b"}
+    assert schema["additionalProperties"] is False
+
+
+def test_an_answer_needs_more_evidence_than_a_call():
+    """Two answers require nothing and close nothing; twenty whose fields all came back do both."""
+    few, many = schema_of([{"a": "x"}] * 2), schema_of([{"a": "x"}] * 20)
+    assert "required" not in few
+    assert "additionalProperties" not in few
+    assert many["required"] == ["a"]
+    assert many["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(("extra", "closed"), [(1, False), (2, True)])
+def test_a_field_seen_once_keeps_an_object_open(extra, closed):
+    """A name in one run only says that more are to come; in two runs, it is one of the known ones."""
+    values = [{"a": "x", "b": 1}] * 30 + [{"a": "x", "b": 1, "new": 1}] * extra
+    assert ("additionalProperties" in schema_of(values)) is closed
+
+
+def test_one_run_is_one_piece_of_evidence():
+    """Sixty answers of one run close nothing: it repeated itself."""
+    assert "additionalProperties" not in schema_of([{"a": "x"}] * 60, runs=1)
+    assert schema_of([{"a": "x"}] * 60, runs=3)["additionalProperties"] is False
+
+
+def test_ids_as_names_make_a_map():
+    """An object whose names are ids is a map: one schema for all members, no list of names."""
+    values = [{f"item_{1000 + n}": {"price": n * 1.5}, f"item_{2000 + n}": {"price": 2.5}} for n in range(30)]
+    schema = schema_of(values)
+    assert "properties" not in schema
+    assert schema["additionalProperties"]["properties"]["price"] == {"type": "number"}
+
+
+def test_names_that_never_repeat_make_a_map():
+    """Options that differ from object to object, with values of one kind, are a map."""
+    names = ["color", "size", "material", "weight", "finish"]
+    values = [{names[n % 5]: f"x {n}", names[(n + 1) % 5]: "y"} for n in range(25)]
+    assert schema_of(values)["additionalProperties"] == {"type": "string"}
+
+
+def test_a_common_field_is_no_map():
+    """A name that every object has is the name of a field, and so are its siblings."""
+    names = ["color", "size", "material", "weight", "finish"]
+    assert "properties" in schema_of([{"id": "x", names[n % 5]: "x"} for n in range(25)])
+
+
+def test_too_many_names_are_a_map():
+    """Beyond 128 names an object is a map, and memory does not grow with the names."""
+    evidence = Evidence()
+    for number in range(1_000):
+        evidence.add({f"name{chr(97 + number % 26)}{number}": "x"}, str(number))
+    assert len(evidence.fields) <= MOST_FIELDS
+    assert infer(evidence).schema["additionalProperties"] == {"type": "string"}
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1] * 3, "number"),
+        ([1, 2] * 10, "integer"),
+        ([1, 2.5] * 10, "number"),
+        ([5.0] * 20, "number"),
+        ([True, False], "boolean"),
+        ([None, "x"], ["string", "null"]),
+        ([1.5, "x", None, True], ["string", "number", "boolean", "null"]),
+        ([[1.5], []], "array"),
+    ],
+)
+def test_types(values, kind):
+    """Types are those seen; whole numbers are integers only after ten of them and no other."""
+    assert schema_of(values)["type"] == kind
+
+
+def test_arrays_and_objects_nest():
+    """Items and members have schemas of their own, to any depth that is looked into."""
+    schema = schema_of([{"a": [{"b": [[1.5]]}]}] * 3)
+    assert schema["properties"]["a"]["items"]["properties"]["b"]["items"]["items"] == {"type": "number"}
+
+
+def test_very_deep_values_are_not_followed():
+    """What nests deeper than twelve levels is accepted unseen, and takes no memory."""
+    deep = leaf = {}
+    for _ in range(60):
+        leaf["x"] = {}
+        leaf = leaf["x"]
+    drawn = infer(_evidence([deep]))
+    assert Contract.from_schema("t", drawn.schema).input.accepts(deep)
+    assert any("not all looked into" in note for note in drawn.notes.values())
+
+
+def test_too_many_places_are_not_followed():
+    """A tool with more places than are watched costs bounded memory, and its schema still accepts what was seen."""
+    value = {f"a{chr(97 + n % 26)}{chr(97 + n // 26)}": {f"b{chr(97 + k)}": 1.5 for k in range(26)} for n in range(120)}
+    evidence = Evidence(Budget(500))
+    evidence.add(value, "1")
+    assert Contract.from_schema("t", infer(evidence, arguments=True).schema).input.accepts(value)
+
+
+def _evidence(values):
+    evidence = Evidence()
+    for number, value in enumerate(values):
+        evidence.add(value, str(number))
+    return evidence
+
+
+# -- texts -----------------------------------------------------------------------------------------
+
+
+def test_an_enum_needs_every_value_again_and_again():
+    """Three words, fifteen times each, in many runs: an enum. One of them only twice: none."""
+    often = ["gold", "silver", "regular"] * 15
+    assert schema_of(often)["enum"] == ["gold", "regular", "silver"]
+    assert "enum" not in schema_of([*often, "platinum", "platinum"])
+    assert "enum" not in schema_of(often, runs=2)
+    assert "enum" not in schema_of(often[:24])
+
+
+def test_an_enum_may_be_null():
+    """A word that is sometimes null: null is one of the values."""
+    assert schema_of([*["gold", "silver"] * 20, None])["enum"] == ["gold", "silver", None]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["yes"] * 100, [f"city {chr(97 + n % 13)}" for n in range(300)], [f"{n % 3}7" for n in range(100)], words(100)],
+    ids=["one value", "thirteen values", "numbers", "sentences"],
+)
+def test_what_is_no_enum(values):
+    """One value alone, many values, numbers and sentences promise no list."""
+    assert "enum" not in schema_of(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ([f"2026-11-{n:02d}" for n in range(1, 20)], "date"),
+        ([f"a{n}@shop.example" for n in range(5)], "email"),
+        ([f"2026-11-{n:02d}T10:00:00Z" for n in range(1, 20)], "date-time"),
+        ([f"https://shop.example/{n}" for n in range(5)], "uri"),
+        ([f"10.0.0.{n}" for n in range(5)], "ipv4"),
+        ([f"123e4567-e89b-42d3-a456-42661417400{n}" for n in range(5)], "uuid"),
+    ],
+)
+def test_formats(values, name):
+    """A format that all texts are in is asserted; one text that is not in it takes it away."""
+    assert schema_of(values)["format"] == name
+    assert "format" not in schema_of([*values, "tomorrow"])
+    assert "format" not in schema_of(values[:1] * 30)
+
+
+@pytest.mark.parametrize(
+    ("values", "pattern"),
+    [
+        ([order(n) for n in range(30)], "^#W[0-9]{7}$"),
+        ([f"{n:05d}" for n in range(10_000, 10_040)], "^[0-9]{5}$"),
+        ([f"{'abc' * (1 + n % 2)}_{n + 100}" for n in range(40)], "^[a-z]+_[0-9]{3}$"),
+        ([f"{chr(65 + n % 26)}{n % 10}{chr(65 + n % 7)}{n % 8}" for n in range(60)], "^[A-Z][0-9][A-Z][0-9]$"),
+        (
+            ["JG7FMM", "ABC123", "Z9Z9Z9", "QWERT1", "1Q2W3E"] + [f"A{n}B{n}CD"[:6] for n in range(10, 40)],
+            "^[0-9A-Z]{6}$",
+        ),
+    ],
+)
+def test_patterns(values, pattern):
+    """Identifiers made by a machine get a pattern; an identifier of the same make fits it."""
+    assert schema_of(values)["pattern"] == pattern
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["Mia", "Omar", "Sofia", "Yusuf", "Chen", "Raj", "Emma", "Noah", "Lei", "Ivan", "Mei"] * 5,
+        [f"{100 + n} Main Street" for n in range(40)],
+        [chr(65 + n % 26) + chr(65 + n % 7) + chr(65 + n % 5) for n in range(60)],
+        [order(n) for n in range(9)] * 5,
+        [*(order(n) for n in range(40)), "none"],
+        [f"é{n}" for n in range(40)],
+    ],
+    ids=["names", "addresses", "capitals", "too few", "one other", "not ascii"],
+)
+def test_what_has_no_pattern(values):
+    """Names, addresses, words and short evidence promise nothing about the next text."""
+    assert "pattern" not in schema_of(values)
+
+
+@given(st.lists(st.text(alphabet="abXY019#-_. ", min_size=1, max_size=8), min_size=1, max_size=12))
+def test_a_pattern_fits_what_it_was_made_of(texts):
+    """Every pattern accepts every text it was learnt from, and compiles."""
+    evidence = _evidence(texts)
+    for shape in (evidence.texts.shape, evidence.texts.mixed):
+        pattern = pattern_of(shape, evidence.texts.values)
+        if pattern is not None:
+            contract = Contract.from_schema("t", {"properties": {"x": {"type": "string", "pattern": pattern}}})
+            assert all(contract.input.accepts({"x": text}) for text in texts)
+
+
+def test_shapes_and_formats_of_odd_texts():
+    """Empty, long and unprintable texts have no shape; long ones no format."""
+    assert shape_of("") is None
+    assert shape_of("a" * 65) is None
+    assert shape_of("a\x1b1") is None
+    assert formats_of("a" * 3_000 + "@x.example") == frozenset()
+
+
+# -- laws ------------------------------------------------------------------------------------------
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6)
+    | st.sampled_from(["#W123", "2026-01-02", "gold"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "c", "id_1234", "é", ""]), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+OBJECTS = st.dictionaries(st.sampled_from(["a", "b", "c", "d\n#"]), VALUES, max_size=4)
+
+
+@given(st.lists(OBJECTS, min_size=1, max_size=40))
+def test_what_was_seen_is_accepted(objects):
+    """The learnt schema accepts everything it was learnt from, as arguments and as answers."""
+    for arguments in (True, False):
+        drawn = infer(_evidence(objects), arguments=arguments)
+        contract = Contract.from_schema("t", drawn.schema)
+        assert all(contract.input.accepts(one) for one in objects)
+
+
+@given(st.lists(OBJECTS, min_size=1, max_size=20), st.lists(OBJECTS, min_size=1, max_size=20))
+def test_evidence_of_two_halves_can_be_put_together(first, second):
+    """Merged evidence gives the schema of all values together."""
+    whole = _evidence([*first, *second])
+    half, other = _evidence(first), Evidence()
+    for number, value in enumerate(second, len(first)):
+        other.add(value, str(number))
+    half.merge(other)
+    assert infer(half, arguments=True).schema == infer(whole, arguments=True).schema
+
+
+# -- tools -----------------------------------------------------------------------------------------
+
+
+def test_failed_calls_teach_nothing():
+    """Calls whose tool said that it failed are counted; their arguments and answers are not learnt."""
+    rows = [({"id": "x"}, '{"ok": true}')] * 5 + [({"wrong": 1}, '{"error": "no such field"}')] * 2
+    mapping, notes = learnt(rows)
+    assert set(mapping["input_schema"]["properties"]) == {"id"}
+    assert mapping["envelope"] == {"error": "/error"}
+    assert "2 more failed" in notes["name",]
+
+
+def test_unreadable_arguments_teach_nothing():
+    """Arguments that are no JSON object are counted and not learnt."""
+    mapping, notes = learnt([({"a": "x"}, UNSET), ('{"a": ', UNSET)])
+    assert mapping["input_schema"]["required"] == ["a"]
+    assert "1 had arguments" in notes["name",]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "schema"),
+    [
+        (["hello", "good bye"], "text"),
+        ([""], "text"),
+        (['{"a": "x"}', "not json"], "text"),
+        (['"quoted"'], "text"),
+        (["5", "6"], "text"),
+        (["5.5"] * 6, {"type": "number"}),
+        (["null"] * 6, {"type": "null"}),
+        ([{"content": [{"type": "text", "text": "hi"}]}], "text"),
+        ([order(n) for n in range(30)], {"type": "string", "pattern": "^#W[0-9]{7}$"}),
+    ],
+)
+def test_what_answers_are(outputs, schema):
+    """Answers are data only if all of them are JSON; texts of one shape keep it; bare numbers need five of them."""
+    mapping, _ = learnt([({}, one) for one in outputs])
+    assert mapping["output_schema"] == schema
+
+
+def test_without_answers_nothing_is_promised():
+    """A recording without outputs gives no output contract, and the file says so."""
+    mapping, notes = learnt([({"a": "x"}, UNSET)])
+    assert "output_schema" not in mapping
+    assert "max_chars" not in mapping
+    assert "nothing is promised" in notes["input_schema",]
+
+
+@pytest.mark.parametrize(("longest", "cap"), [(10, 1_000), (400, 2_000), (3_000, 20_000), (100_000, 500_000)])
+def test_the_size_cap_follows_what_was_seen(longest, cap):
+    """max_chars is a round number at least four times the longest answer."""
+    assert learnt([({}, "x " * (longest // 2))])[0]["max_chars"] == cap
+
+
+@pytest.mark.parametrize(
+    ("name", "effect"),
+    [
+        ("get_order", "read"), ("orders.list", "write"), ("listOrders", "read"), ("searchHTTPLogs", "read"), ("ls", "read"),
+        ("delete_order", "destructive"), ("rm", "destructive"), ("get_and_delete", "destructive"), ("find_and_replace", "write"),
+        ("get_or_create_user", "write"), ("create_order", "write"), ("frobnicate", "write"), ("", "write"),
+        ("get_login_status", "read"), ("login", "write"), ("view_messages_sent", "read"), ("ｇｅｔ", "write"),
+    ],
+)  # fmt: skip
+def test_effects_are_guessed_on_the_safe_side(name, effect):
+    """A name is a read only if it begins with looking and holds no doing; what is not known is a write."""
+    found, why = guess_effect(name)
+    assert found == effect
+    assert why
+
+
+def test_tools_that_cannot_be_learnt_are_named():
+    """A tool whose calls all failed, and one whose name cannot be a tool's, are skipped with the reason."""
+    learner = Learner()
+    learner.take(
+        [
+            Recording("bad", {}, "Error: no"),
+            Recording("odd\x1b", {}, "x"),
+            Unread(3, "cut"),
+            Recording("text", "{", "x"),
+        ]
+    )
+    drafts, skipped = learner.drafts()
+    assert drafts == []
+    assert {one.tool: one.why for one in skipped} == {
+        "bad": "its only call failed",
+        "odd\x1b": "the name holds characters that a tool's name cannot have",
+        "text": "none of 1 calls has arguments that are a JSON object",
+    }
+    assert (learner.calls, learner.unread, learner.first_unread[0].line) == (3, 1, 3)
+
+
+def test_tools_are_bounded():
+    """A recording with endless tool names does not fill the memory."""
+    learner = Learner()
+    learner.take(Recording(f"t{n}", {}, "x") for n in range(2_010))
+    drafts, skipped = learner.drafts()
+    assert len(drafts) == 2_000
+    assert "10 calls" in skipped[-1].why
+
+
+def test_watched_tools_can_be_put_together():
+    """What two processes saw of a tool adds up."""
+    first, second = Watched(), Watched()
+    first.add(Recording("t", {"a": "x"}, '{"error": "gone"}'), "1")
+    first.add(Recording("t", {"a": "x"}, '{"n": 1}'), "1")
+    second.add(Recording("t", {"a": "x"}, '{"error": "gone"}'), "2")
+    second.add(Recording("t", "{", "x"), "2")
+    first.merge(second)
+    assert (first.calls.samples, first.failed, first.unreadable, first.slots) == (4, 2, 1, {"error": 2})
+
+
+# -- the file --------------------------------------------------------------------------------------
+
+
+def test_a_learnt_file_is_read_back():
+    """The YAML says exactly what was learnt, and every contract in it can be built."""
+    rows = [
+        ({"order_id": order(n), "mode": ["a", "b"][n % 2], "n": n}, json.dumps({"ok": "yes", "at": n}))
+        for n in range(60)
+    ]
+    mapping, notes = learnt(rows)
+    text = yaml_text([Draft(mapping, notes)], [Skipped("x", "why")], ["60 calls"])
+    assert read_document(text).value == {"contracts": [mapping]}
+    assert Contract.from_mapping(read_document(text).value["contracts"][0]).id == "t@1"
+    assert "# 60 of 60 calls" in text
+    assert "#   x: why" in text
+
+
+NASTY = st.text(alphabet=st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
+    [
+        "a: b",
+        "# x",
+        "- x",
+        "null",
+        "no",
+        "1",
+        "1e3",
+        "\n",
+        "\r\n#",
+        "\u2028",
+        "\x85",
+        "\ufeff",
+        "'",
+        '"',
+        "\\",
+        "{x}",
+        "[",
+        "&a",
+        "*a",
+        "!t",
+        "|",
+        ">",
+        "%",
+        "@",
+        "`",
+        "---",
+        "...",
+        "x\n  y: 1",
+        "\x1b]0;",
+        "\u202e",
+        "😀",
+        "=",
+        "~",
+        "",
+    ]
+)
+
+
+@given(
+    st.dictionaries(
+        NASTY,
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | NASTY
+        | st.lists(NASTY, max_size=4),
+        max_size=5,
+    ),
+    NASTY,
+)
+def test_no_name_or_value_breaks_the_file(members, note):
+    """Whatever stands in a recording, the file reads back as the same values, and a comment stays one."""
+    mapping = {"name": "t", "input_schema": {"properties": members, "x": {"y": members}}}
+    notes = {("name",): note, **{("input_schema", "properties", name): note for name in members}}
+    text = yaml_text([Draft(mapping, notes)], [Skipped(note, note)], [note])
+    back = read_document(text).value["contracts"][0]
+    assert json.loads(json.dumps(back)) == json.loads(json.dumps(mapping))
+    assert not any(ord(sign) < 32 and sign != "\n" for sign in text)
+
+
+def test_a_file_that_nobody_could_read_is_not_written():
+    """More than 1 MB of contracts is an error that says what to do."""
+    huge = Draft({"name": "t", "description": "x" * 1_100_000}, {})
+    with pytest.raises(ConfigurationError, match="--tool"):
+        yaml_text([huge])
+
+
+def test_no_recorded_text_stands_in_a_comment():
+    """Only enum values are taken over from recordings: a name, an address or a sentence never is."""
+    rows = [({"who": f"secret{n} person", "city": "Springfield"}, f"kept from you {n}") for n in range(40)]
+    text = yaml_text([Draft(*learnt(rows))])
+    assert "secret" not in text
+    assert "Springfield" not in text
+    assert "kept" not in text
+
+
+def test_the_same_recording_gives_the_same_file():
+    """Learning is deterministic, whatever the order of the tools."""
+    rows = [Recording(tool, {"a": "x"}, "y", run=str(n)) for n, tool in enumerate(["b", "a", "c"] * 5)]
+    texts = Counter()
+    for order_of in (rows, rows[::-1]):
+        learner = Learner()
+        learner.take(order_of)
+        texts[yaml_text(*learner.drafts())] += 1
+    assert len(texts) == 1

@@ -1,0 +1,491 @@
+"""Scoring: the four rates with and without a truth, outputs, coverage, differences; on one core and on several."""
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+import pokayoke
+from pokayoke.core.contract import Contract
+from pokayoke.core.policy import AccessPolicy, Policy
+from pokayoke.errors import ConfigurationError
+from pokayoke.replay.failures import error_prefix, mentions_error, stated_failure
+from pokayoke.replay.judge import Judge
+from pokayoke.replay.readers import Source
+from pokayoke.replay.recording import Recording, Unread
+from pokayoke.replay.score import Scorer, fields_of
+from pokayoke.replay.summary import Set, is_clean, summary
+from pokayoke.replay.tally import MOST_NAMES, MOST_TOOLS, OTHERS, Tally, ToolTally, count, rates
+from pokayoke.replay.workers import Replay, default_jobs
+
+ORDER = {
+    "type": "object",
+    "properties": {
+        "sku": {"type": "string"},
+        "amount": {"type": "integer", "minimum": 1, "maximum": 100},
+        "lines": {"type": "array", "items": {"type": "object", "properties": {"note": {"type": "string"}}}},
+    },
+    "required": ["sku", "amount"],
+    "additionalProperties": False,
+}
+DONE = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"], "additionalProperties": False}
+
+
+def contracts(**more):
+    return [
+        Contract.from_schema("create_order", ORDER, output_schema=DONE, **more),
+        Contract.from_schema(
+            "find",
+            {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
+            output_schema="text",
+            effect="read",
+            version="2",
+        ),
+        Contract.from_schema("ping", {"type": "object", "properties": {}}),
+    ]
+
+
+GOOD = {"sku": "S1", "amount": 2}
+
+
+def scored(*calls, sets=None, policy=None):
+    judges = [Judge(one, policy) for one in sets or [contracts()]]
+    return Scorer(judges).score(calls)
+
+
+def of(score, name, index=0):
+    return score.tallies[index].tools[name]
+
+
+def share(tally, name):
+    return {rate.name: rate.share for rate in rates(tally)}[name]
+
+
+# -- the four rates --------------------------------------------------------------------------------
+
+ROWS = [
+    # arguments, truth, what becomes of the call
+    (json.dumps(GOOD), GOOD, "ran_right"),
+    ('{"sku": "S1", "amount": "2"}', GOOD, "ran_right fixed fixed_right"),
+    ('{"sku": "S1", "amount": 2,}', GOOD, "ran_right"),
+    ('{"sku": "S1", "amount": 3}', GOOD, "ran_wrong"),
+    ('{"sku": "S1", "amount": "3"}', GOOD, "ran_wrong fixed"),
+    ('{"sku": "S1", "amount": 2}', None, "ran_wrong"),
+    ('{"sku": "S1", "amount": 0}', GOOD, "refused_right"),
+    ('{"sku": "S1", "amo', GOOD, "refused_right"),
+    ('{"sku": "S1"}', None, "refused_right"),
+    ('{"sku": "S1", "amount": 500}', {"sku": "S1", "amount": 500}, "refused_wrong"),
+    ('{"sku": "S1", "amount": 500}', '{"sku": "S1", "amount": 500}', "refused_wrong"),
+]
+KINDS = ("ran_right", "ran_wrong", "refused_right", "refused_wrong", "fixed", "fixed_right")
+
+
+@pytest.mark.parametrize(("arguments", "truth", "what"), ROWS)
+def test_a_call_beside_its_truth(arguments, truth, what):
+    """Each call falls into its class: ran or refused, rightly or wrongly, corrected to the truth or not."""
+    tally = of(scored(Recording("create_order", arguments, truth=truth)), "create_order@1")
+    assert {kind for kind in KINDS if getattr(tally, kind)} == set(what.split())
+    assert tally.truths == 1
+
+
+def test_the_four_rates():
+    """The rates are the quotients that DESIGN names, over all rows of the table."""
+    tally = of(scored(*(Recording("create_order", a, truth=t) for a, t, _ in ROWS)), "create_order@1")
+    assert share(tally, "parse success") == 10 / 11
+    assert share(tally, "correction success") == 1 / 2
+    assert share(tally, "refusal accuracy") == 3 / 5
+    assert share(tally, "refusal recall") == 3 / 6
+    assert share(tally, "wrong-call rate") == 3 / 11
+
+
+def test_what_needs_a_truth_says_so():
+    """Without a truth three rates are None, not 0 and not 1, and parse success stands."""
+    tally = of(scored(Recording("create_order", GOOD), Recording("create_order", '{"sku": 1}')), "create_order@1")
+    missing = {rate.name for rate in rates(tally) if rate.share is None}
+    assert missing == {"correction success", "refusal accuracy", "refusal recall", "wrong-call rate", "output validity"}
+    assert share(tally, "parse success") == 1.0
+    assert tally.refused == 1
+
+
+@pytest.mark.parametrize("truth", ["not json", "[1]", 3, [1]])
+def test_a_truth_of_another_kind_is_none(truth):
+    """A truth that is no object and no null says nothing."""
+    given = truth if isinstance(truth, str) else UNSET
+    assert of(scored(Recording("create_order", GOOD, truth=given)), "create_order@1").truths == 0
+
+
+def test_equal_numbers_are_one_value():
+    """2 and 2.0 are the same argument, so a call with the other spelling is right."""
+    assert (
+        of(scored(Recording("create_order", '{"sku": "S1", "amount": 2.0}', truth=GOOD)), "create_order@1").ran_right
+        == 1
+    )
+
+
+# -- as the guard decides --------------------------------------------------------------------------
+
+TEXTS = [
+    json.dumps(GOOD), '{"sku": "S1", "amount": "2"}', '{"skus": "S1", "amount": 2}', '{"sku": "S1", "amount": 2',
+    "{'sku': 'S1', 'amount': 2}", '{"sku": "S1", "amount": 2.5}', '{"sku": "<sku>", "amount": 2}', "", "null",
+    '{"sku": "S1", "sku": "S2", "amount": 1}', '{"sku": "S1" "amount": 2}', '{"q": "x"}', '{"q": 5}', '{"Q": "x"}', "{}",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def guard():
+    one = pokayoke.Guard(contracts())
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("name", ["create_order", "find", "ping", "Create-Order", "functions.find", "delete"])
+def test_replay_decides_as_the_guard(name, text, guard):
+    """A recorded call is judged as `run.check` judges it: decision, arguments, corrections, first finding."""
+    found = Judge(contracts()).judge(Recording(name, text))
+    verdict = guard.run("r").check(pokayoke.ToolCall("1", name, text))
+    assert (found.refusal is None) == verdict.ok
+    assert found.corrections == verdict.corrections
+    assert found.contract == verdict.contract
+    if verdict.ok:
+        assert found.arguments == verdict.arguments
+    else:
+        assert found.refusal.code == verdict.findings[0].code
+
+
+def test_a_cut_message_is_refused():
+    """A stop reason that proves a cut refuses the call, as in the guard."""
+    found = Judge(contracts()).judge(Recording("create_order", json.dumps(GOOD), stop_reason="length"))
+    assert found.refusal is not None
+    assert not found.readable
+
+
+def test_roles_are_left_out():
+    """Who called is not in a recording: a tool for one role, or denied by policy, is scored by its arguments."""
+    policy = Policy(access=AccessPolicy(deny=("create_order",)))
+    found = Judge(contracts(roles=("buyer",)), policy).judge(Recording("create_order", GOOD))
+    assert found.refusal is None
+
+
+def test_paths_are_judged():
+    """A path that climbs out of its root is refused in replay too."""
+    schema = {"type": "object", "properties": {"file": {"type": "string"}}}
+    tool = Contract.from_schema("read_file", schema, effect="read", paths={"file": ("/srv/data",)})
+    assert Judge([tool]).judge(Recording("read_file", {"file": "../../etc/passwd"})).refusal is not None
+    assert Judge([tool]).judge(Recording("read_file", {"file": "notes.txt"})).refusal is None
+
+
+def test_hidden_values_are_not_held_against_a_call():
+    """A recording writes [redacted] for a secret; a call refused for nothing else is counted apart."""
+    tally = of(scored(Recording("create_order", {"sku": "S1", "amount": "[redacted]"})), "create_order@1")
+    assert (tally.masked, tally.refused) == (1, 0)
+    both = of(scored(Recording("create_order", {"sku": 5.5, "amount": "[redacted]", "x": 1})), "create_order@1")
+    assert (both.masked, both.refused) == (0, 1)
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tool", "output", "is_error", "verdict"),
+    [
+        ("create_order", '{"id": "7"}', None, "valid"),
+        ("create_order", {"id": "7"}, None, "valid"),
+        ("create_order", '{"id": 7}', None, "invalid"),
+        ("create_order", "<!doctype html><html></html>", None, "invalid"),
+        ("create_order", '{"error": "gone"}', None, "failed"),
+        ("create_order", "Error: gone", None, "failed"),
+        ("create_order", '{"id": "7"}', True, "failed"),
+        ("create_order", UNSET, True, "failed"),
+        ("create_order", UNSET, None, "absent"),
+        ("find", "a text", None, "valid"),
+        ("find", "Error: gone", None, "failed"),
+        ("find", "Error: gone", False, "valid"),
+        ("find", '{"error": "gone"}', None, "failed"),
+        ("ping", "anything", None, "unchecked"),
+        ("ping", {"content": [{"type": "text", "text": "no"}], "isError": True}, None, "failed"),
+        ("nothing", "x", None, "unchecked"),
+        ("nothing", "ValueError: x", None, "failed"),
+    ],
+)
+def test_what_an_answer_is(tool, output, is_error, verdict):
+    """An answer is valid, invalid, a failure of the tool, unchecked or absent; the recording's own flag counts most."""
+    assert (
+        Judge(contracts())
+        .judge(Recording(tool, GOOD if tool == "create_order" else {"q": "x"}, output, is_error))
+        .output
+        == verdict
+    )
+
+
+def test_failures_that_pass_as_data_are_counted():
+    """A tool error that the contract would take for a good answer is named: the contract should know it."""
+    tally = of(scored(Recording("find", {"q": "x"}, "Error: order 17 is gone")), "find@2")
+    assert (tally.failed, tally.unseen) == (1, 1)
+    assert tally.words == {"Error: order # is gone": 1}
+
+
+def test_answers_of_our_own_trace_are_out_of_their_envelope():
+    """A trace holds the value inside the envelope; it is not unwrapped a second time."""
+    wrapped = contracts(envelope=pokayoke.core.contract.Envelope(ok="/ok", data="/data"))[:1]
+    judge = Judge(wrapped)
+    assert judge.judge(Recording("create_order", GOOD, {"id": "7"}, contract="create_order@1")).output == "valid"
+    assert judge.judge(Recording("create_order", GOOD, {"ok": True, "data": {"id": "7"}})).output == "valid"
+    assert judge.judge(Recording("create_order", GOOD, {"id": "7"})).output == "failed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error: x",
+        "Error during execution: x",
+        "error: x",
+        "ERROR",
+        "[error] x",
+        "ValueError: bad",
+        "requests.exceptions.HTTPError: 500",
+        "Traceback (most recent call last):\n",
+        "Exception: x",
+        "fatal: not a repository",
+        '{"error": 404}',
+        '{"errors": ["x"]}',
+        '{"ok": false}',
+        '{"success": false, "x": 1}',
+    ],
+)
+def test_a_stated_failure(text):
+    """A text that begins as error messages do, and a filled error slot, state a failure."""
+    assert stated_failure(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no errors found",
+        "Errors are rare",
+        "Erroneous",
+        '{"title": "Platform Error"}',
+        '{"error": null}',
+        '{"error": ""}',
+        "The error: a history",
+        '["error"]',
+        '{"error"',
+        "Exceptional: yes",
+        "None",
+    ],
+)
+def test_what_states_no_failure(text):
+    """Text about errors, an empty slot and broken JSON state nothing."""
+    assert stated_failure(text) is None
+
+
+def test_mentions_are_a_guess_of_their_own():
+    """An answer that speaks of errors is marked for people, and not counted as a failure."""
+    assert mentions_error('{"title": "Platform Error"}')
+    assert mentions_error({"log": ["no exceptions"]})
+    assert not mentions_error("terrors of the deep")
+    tally = of(scored(Recording("find", {"q": "x"}, "No error found")), "find@2")
+    assert (tally.valid, tally.mentions, tally.failed) == (1, 1, 0)
+    assert error_prefix("Error: x") == "Error:"
+    assert error_prefix("fine") == ""
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda x: st.lists(x) | st.dictionaries(st.text() | st.just("error"), x),
+        max_leaves=10,
+    )
+)
+def test_no_answer_breaks_the_judge(output):
+    """Whatever was recorded as an answer, it is judged, and its example can be shown."""
+    score = scored(
+        Recording("create_order", GOOD, output), Recording("nothing", {}, output), Recording("find", {"q": "x"}, output)
+    )
+    assert score.calls == 3
+
+
+# -- counts ----------------------------------------------------------------------------------------
+
+
+def test_refusals_beside_what_the_tool_said():
+    """A refused call that the tool answered may be too strict a contract; one it failed on was rightly refused."""
+    tally = of(
+        scored(
+            Recording("create_order", {"sku": "S"}, '{"id": "1"}'), Recording("create_order", {"sku": "S"}, "Error: x")
+        ),
+        "create_order@1",
+    )
+    assert (tally.refused_worked, tally.refused_failed) == (1, 1)
+
+
+def test_coverage_counts_declared_fields():
+    """Fields are those of the schema, nested ones too; only what was sent is seen."""
+    assert set(fields_of(ORDER)) == {"/sku", "/amount", "/lines", "/lines/*/note"}
+    score = scored(Recording("create_order", {**GOOD, "lines": [{"note": "x"}, {"other": 1}]}))
+    assert of(score, "create_order@1").fields == {"/sku", "/amount", "/lines", "/lines/*/note"}
+
+
+def test_examples_are_few_and_hide_secrets():
+    """Three examples per kind, short, and without what looks like a key."""
+    calls = [
+        Recording("create_order", {"sku": "x" * 5_000, "api_key": "sk-abcdefghijklmnop"}, line=n) for n in range(10)
+    ]
+    found = of(scored(*calls), "create_order@1").examples
+    assert [len(some) for some in found.values()] == [3]
+    assert all(len(one.shown) < 400 for some in found.values() for one in some)
+    secret = scored(Recording("create_order", {"api_key": "sk-abcdefghijklmnop"}))
+    assert "sk-abc" not in str(of(secret, "create_order@1").examples)
+
+
+def test_counts_are_bounded():
+    """Endless codes and tools are counted together beyond the first ones."""
+    counts = {}
+    for number in range(MOST_NAMES + 50):
+        count(counts, str(number))
+    assert counts[OTHERS] == 50
+    tally = Tally()
+    for number in range(MOST_TOOLS + 50):
+        tally.of(str(number)).calls += 1
+    assert tally.tools[OTHERS].calls == 50
+    assert tally.whole().calls == MOST_TOOLS + 50
+
+
+def test_differences_of_two_sets():
+    """With two sets every call and answer that they judge differently is counted, by way and tool, with an example."""
+    other = [Contract.from_schema("create_order", {**ORDER, "required": ["sku"]}, output_schema=True), contracts()[1]]
+    score = scored(
+        Recording("create_order", {"sku": "S"}, {"id": 5}),
+        Recording("create_order", GOOD, {"id": "5"}),
+        Recording("ping", {}),
+        Unread(9, "cut"),
+        sets=[contracts(), other],
+    )
+    assert score.changes == {
+        "now runs": {"create_order": 1},
+        "answer invalid -> valid": {"create_order": 1},
+        "now refused": {"ping": 1},
+    }
+    assert (score.calls, score.unread) == (3, 1)
+
+
+def test_other_arguments_are_a_difference():
+    """A call that runs under both, with other arguments, is named."""
+    declared = Contract.from_schema("find", {"type": "object", "properties": {"n": {"type": "integer"}}}, effect="read")
+    loose = Contract.from_schema("find", {"type": "object", "properties": {"n": {}}}, effect="read")
+    score = scored(Recording("find", {"n": "5"}), sets=[[declared], [loose]])
+    assert score.changes == {"runs with other arguments": {"find": 1}}
+
+
+# -- the whole -------------------------------------------------------------------------------------
+
+
+def write(path, rows):
+    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in rows))
+    return str(path)
+
+
+def many(number):
+    rows = [
+        {
+            "tool": "create_order",
+            "arguments": {"sku": "S", "amount": n % 120},
+            "output": {"id": str(n)},
+            "truth": {"sku": "S", "amount": n % 120},
+        }
+        for n in range(number)
+    ]
+    rows[5:5] = ["{cut", {"tool": "find", "arguments": '{"q": "x"}', "output": "Error: 5"}]
+    return rows
+
+
+def replayed(path, jobs):
+    with Replay([Judge(contracts())], jobs=jobs) as work:
+        told = []
+        with Source(path) as source:
+            work.add(source, lambda read, calls: told.append((read, calls)))
+    return work.score, told
+
+
+def test_several_processes_count_the_same(tmp_path):
+    """Two processes give the score that one gives, and tell their progress to the end of the file."""
+    path = write(tmp_path / "r.jsonl", many(30_000))
+    one, _ = replayed(path, 1)
+    two, told = replayed(path, 2)
+    assert two == one
+    assert told[-1] == ((tmp_path / "r.jsonl").stat().st_size, 30_001)
+    assert [read for read, _ in told] == sorted(read for read, _ in told)
+    assert one.unread == 1
+    assert one.first_unread == [(0, 6, "not JSON: the line is cut, or damaged")]
+
+
+def test_formats_that_join_lines_are_shared_out_too(tmp_path):
+    """A trace is joined once and scored by several processes, with the same result."""
+    events = []
+    for step in range(3_000):
+        call = {"run_id": "r", "step": step, "tool": "create_order", "call_id": "c", "contract": "create_order@1"}
+        events.append(
+            {**call, "event": "tool_call", "ok": True, "decision": "allow", "arguments": {"sku": "S", "amount": 1}}
+        )
+        events.append({**call, "event": "tool_result", "ok": True, "status": "ok", "result": {"id": "1"}})
+    path = write(tmp_path / "t.jsonl", events)
+    one, two = replayed(path, 1)[0], replayed(path, 2)[0]
+    assert one == two
+    assert of(one, "create_order@1").valid == 3_000
+
+
+def test_a_damaged_file_ends_the_work(tmp_path):
+    """A file that breaks off while several processes work is an error, not a hang."""
+    data = gzip.compress("".join(json.dumps(one) + "\n" for one in many(3_000)).encode())
+    (tmp_path / "r.gz").write_bytes(data[: len(data) // 2])
+    with (
+        pytest.raises(ConfigurationError),
+        Replay([Judge(contracts())], jobs=2) as work,
+        Source(str(tmp_path / "r.gz")) as source,
+    ):
+        work.add(source)
+
+
+def test_the_number_of_processes_fits_the_machine():
+    """As many as this process may use."""
+    assert 1 <= default_jobs() <= 4_096
+
+
+def test_a_summary_says_everything_once(tmp_path):
+    """The summary is JSON, names every file by its number, and knows whether anything is to be looked at."""
+    path = write(tmp_path / "r.jsonl", many(200))
+    judge = Judge(contracts())
+    with Replay([judge]) as work:
+        for name in (path, path):
+            with Source(name) as source:
+                work.add(source)
+    shown = summary(work.score, [path, path], [Set("v1", judge)])
+    assert json.loads(json.dumps(shown)) == shown
+    (one,) = shown["contracts"]
+    assert shown["calls"] == 402
+    assert one["coverage"]["tools"] == {"seen": 2, "of": 3, "never": ["ping@1"]}
+    assert {tool["tool"] for tool in one["tools"]} == {"create_order@1", "find@2"}
+    assert shown["first_unread"][0]["at"] == f"{path}:6"
+    assert one["calls"] == one["allowed"] + one["refused"] + one["masked"]
+    assert not is_clean(shown)
+    clean = write(tmp_path / "c.jsonl", [{"tool": "find", "arguments": {"q": "x"}, "output": "y"}])
+    with Replay([judge]) as work, Source(clean) as source:
+        work.add(source)
+    assert is_clean(summary(work.score, [clean], [Set("v1", judge)]))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 5)), max_size=20))
+def test_tallies_add_up(pairs):
+    """Merging in any order gives the same counts."""
+    forward, backward = Tally(), Tally()
+    for place, target in ((pairs, forward), (pairs[::-1], backward)):
+        for name, number in place:
+            part = Tally({name: ToolTally(calls=number, refusals={name: number})})
+            target.merge(part)
+    assert {k: (v.calls, v.refusals) for k, v in forward.tools.items()} == {
+        k: (v.calls, v.refusals) for k, v in backward.tools.items()
+    }
