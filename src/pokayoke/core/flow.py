@@ -88,8 +88,8 @@ def run_tool(entered: Entered) -> Generator[Step, Any, tuple[Reaction, Ran]]:
 
 def leave(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> Generator[Step, Any, Outcome]:
     """Judge what the tool answered and settle what has to be settled."""
-    outcome = yield from concluded(entered, scene, reaction, ran)
-    _count(entered.judged, scene, outcome)
+    outcome, result = yield from concluded(entered, scene, reaction, ran)
+    _count(entered.judged, scene, outcome, result)
     return outcome
 
 
@@ -198,7 +198,7 @@ def _answered(
         yield Emit(event.tool_call(judged, scene, "replay", judged.notes, "ledger"))
         outcome = already_done(judged, record, plan)
         yield Emit(event.tool_result(judged, scene, outcome, 0.0, record.output))
-        _count(judged, scene, outcome)
+        _count(judged, scene, outcome, record.output)
         return outcome
     assert finding is not None, "every answer but execute and replay carries a finding"
     findings = (finding, *judged.notes)
@@ -210,11 +210,11 @@ def _answered(
     return outcome
 
 
-def _count(judged: Judged, scene: Scene, outcome: Outcome) -> None:
-    """Tell the loop guard how the call ended."""
+def _count(judged: Judged, scene: Scene, outcome: Outcome, result: bytes | None = None) -> None:
+    """Tell the loop guard how the call ended; `result` is the outcome's value as compact JSON, where it is at hand."""
     effect = judged.plan.contract.effect if judged.plan else None
     snapshot = scene.snapshot
-    scene.view.rounds.note(outcome, judged.args_hash, effect, snapshot.kinds, snapshot.policy.loop)
+    scene.view.rounds.note(outcome, judged.args_hash, effect, snapshot.kinds, snapshot.policy.loop, result=result)
 
 
 def _halted(scene: Scene, finding: Finding) -> StopReason:

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from pokayoke.core.call import Effect, Outcome, Status, StopReason
-from pokayoke.core.canonical import digest
 from pokayoke.core.policy import LoopPolicy
 from pokayoke.core.state import LoopCount, Repeats
 
@@ -140,10 +139,17 @@ class Rounds:
         self.repeats = Repeats(size)
         self._size = size
         self._marks: deque[Mark] = deque(maxlen=size)
-        self._known: OrderedDict[tuple[str, str], tuple[int, str]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], tuple[int, int | None]] = OrderedDict()
 
     def note(
-        self, outcome: Outcome, signature: str, effect: Effect | None, kinds: tuple[Kind, ...], policy: LoopPolicy
+        self,
+        outcome: Outcome,
+        signature: str,
+        effect: Effect | None,
+        kinds: tuple[Kind, ...],
+        policy: LoopPolicy,
+        *,
+        result: bytes | None = None,
     ) -> None:
         """Note how a call ended.
 
@@ -153,15 +159,16 @@ class Rounds:
             effect: what its tool does; None if there is no such tool.
             kinds: the kinds in force.
             policy: when an equal call counts as a repetition.
+            result: the outcome's value as compact JSON, if the caller has it.
         """
         tool = outcome.tool
         if outcome.ok:
             self.repeats.succeeded(tool)
             if effect != "read" and outcome.status == "ok":
                 self._marks.append(Mark(tool, progress=True))
-                self._remember(tool, signature, outcome)
+                self._remember(tool, signature, outcome, result)
                 return
-            times = self._remember(tool, signature, outcome)
+            times = self._remember(tool, signature, outcome, result)
             if times > policy.identical_results and any(kind.name == _REPEATED for kind in kinds):
                 self._marks.append(Mark(tool, _REPEATED, detail=f"{times} times the same"))
             else:
@@ -186,21 +193,21 @@ class Rounds:
         self._known.clear()
         self._marks.clear()
 
-    def _remember(self, tool: str, signature: str, outcome: Outcome) -> int:
+    def _remember(self, tool: str, signature: str, outcome: Outcome, result: bytes | None) -> int:
         """Count how often this call has brought this result in a row."""
         key = (tool, signature)
         before = self._known.pop(key, None)
         if before is None:
             # The result is only looked at when the call comes again: most never do.
-            self._known[key] = (1, "")
+            self._known[key] = (1, None)
             if len(self._known) > self._size:
                 self._known.popitem(last=False)
             return 1
         times, last = before
         # What the model reads, but for the id of the call, which is another one each time.
-        result = digest(outcome.text.replace(outcome.call_id, "").encode("utf-8", "surrogatepass"))
-        times = times + 1 if last in ("", result) else 2
-        self._known[key] = (times, result)
+        mark = hash(outcome.text.replace(outcome.call_id, "") if result is None else result)
+        times = times + 1 if last in (None, mark) else 2
+        self._known[key] = (times, mark)
         return times
 
 

@@ -84,20 +84,22 @@ class Ran(msgspec.Struct, frozen=True, gc=False):
     exhausted: bool
 
 
-def concluded(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> Generator[Step, Any, Outcome]:
-    """Turn a reaction into the outcome."""
+def concluded(
+    entered: Entered, scene: Scene, reaction: Reaction, ran: Ran
+) -> Generator[Step, Any, tuple[Outcome, bytes | None]]:
+    """Turn a reaction into the outcome. Returned with it is a valid value as compact JSON."""
     if not isinstance(reaction, Returned):
-        return (yield from _broken(entered, scene, reaction, ran))
+        return (yield from _broken(entered, scene, reaction, ran)), None
     plan = entered.plan
     if plan.contract.output_hooks:
         checked = yield from _check(plan, entered.arguments, reaction.value)
     else:
         checked = check_output(reaction.value, plan.contract, arguments=entered.arguments, policy=plan.output)
     if checked.failure is not None:
-        return (yield from _declared_failure(entered, scene, checked, ran))
+        return (yield from _declared_failure(entered, scene, checked, ran)), None
     if checked.findings and scene.snapshot.policy.mode == "enforce":
-        return (yield from _invalid(entered, scene, checked, ran))
-    return (yield from _valid(entered, scene, checked, ran))
+        return (yield from _invalid(entered, scene, checked, ran)), None
+    return (yield from _valid(entered, scene, checked, ran)), checked.canonical
 
 
 def found_effect(
