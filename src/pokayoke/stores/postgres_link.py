@@ -1,0 +1,396 @@
+"""Connections to PostgreSQL: what a URL asks for, waits that end, and a shelf of connections that are free.
+
+A connection is opened by whoever needs one, not by a thread in the background: so an unreachable
+server is told at once and with its reason, a forked process inherits no thread that is missing, and
+every event loop has its own. Only this module and its siblings import psycopg.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import select
+import threading
+import time
+from collections.abc import Generator, Sequence
+from typing import Any, Final, Generic, TypeVar, cast
+from urllib.parse import unquote
+
+import msgspec
+import psycopg
+from psycopg import conninfo, pq, waiting
+
+from pokayoke.errors import StoreError
+from pokayoke.stores.sql.dialect import Statement
+
+RV = TypeVar("RV")
+LinkT = TypeVar("LinkT", "Link", "AsyncLink")
+Row = tuple[Any, ...]
+
+PIPELINE: Final = psycopg.Pipeline.is_supported()
+"""Whether libpq (14 or later) sends several statements in one round trip."""
+
+_OWN = {"act_timeout": "10", "pool_size": "10", "prepare": "on"}
+"""What a URL may say beside libpq's own parameters, and what holds if it does not."""
+_LOOK: Final = 0.1
+"""Seconds between two looks at the deadline."""
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where the database is, and how long its users are patient.
+
+    Args:
+        conninfo: what libpq is told.
+        name: how people are told which database is meant; without a password.
+        act_timeout: seconds one act may take, waiting for others included.
+        pool_size: connections of one process (or event loop) at most.
+        prepare: False never prepares statements, as some poolers need it.
+    """
+
+    conninfo: str
+    name: str
+    act_timeout: float
+    pool_size: int
+    prepare: bool
+
+
+def place(url: str) -> Place:
+    """Read a URL.
+
+    Args:
+        url: `postgresql://user@host:5432/database`, with libpq's parameters after `?`, and three of our own:
+            `act_timeout` (seconds, 10), `pool_size` (10), `prepare` (`on`, or `off` behind a pooler
+            that does not know prepared statements).
+
+    Raises:
+        StoreError: it cannot be read. The message never holds the URL, which may hold a password.
+    """
+    head, _, query = url.partition("?")
+    own = dict(_OWN)
+    rest: list[str] = []
+    for part in filter(None, query.split("&")):
+        name, _, value = part.partition("=")
+        if name in own:
+            own[name] = unquote(value)
+        else:
+            rest.append(part)
+    try:
+        found = conninfo.conninfo_to_dict(head + ("?" + "&".join(rest) if rest else ""))
+    except psycopg.Error:
+        raise StoreError(
+            "this PostgreSQL URL cannot be read: write postgresql://USER@HOST:PORT/DATABASE, "
+            "with special characters of a password in percent notation"
+        ) from None
+    patience = _number("act_timeout", own["act_timeout"], 0.1)
+    defaults: dict[str, Any] = {
+        "connect_timeout": max(2, math.ceil(patience)),  # libpq knows nothing shorter
+        "keepalives_idle": max(1, math.ceil(patience)),
+        "keepalives_interval": max(1, math.ceil(patience / 4)),
+        "keepalives_count": 3,
+        "tcp_user_timeout": math.ceil(patience * 1_000),
+        "target_session_attrs": "read-write",
+        "application_name": "pokayoke",
+    }
+    shown = f"{found.get('host') or 'the local socket'}:{found.get('port') or '5432'}/{found.get('dbname') or ''}"
+    if own["prepare"] not in ("on", "off"):
+        raise StoreError(f"prepare={own['prepare']!r} in the PostgreSQL URL is neither on nor off")
+    return Place(
+        conninfo.make_conninfo("", **{**defaults, **found}),
+        shown,
+        patience,
+        int(_number("pool_size", own["pool_size"], 1)),
+        own["prepare"] == "on",
+    )
+
+
+def _number(name: str, text: str, least: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= least):
+        raise StoreError(f"{name}={text!r} in the PostgreSQL URL has to be a number of at least {least:g}")
+    return value
+
+
+class Late(psycopg.OperationalError):
+    """The server did not answer in time; the connection is closed."""
+
+
+class Unreachable(psycopg.OperationalError):
+    """No connection could be had."""
+
+
+class _Bounded:
+    """What both kinds of connections share."""
+
+    pgconn: pq.abc.PGconn
+    deadline: float = math.inf
+
+    def bounded(self, steps: Generator[Any, Any, RV]) -> Generator[Any, Any, RV]:
+        """Pass on what psycopg waits for, until the deadline. A server that trickles gets no longer."""
+        try:
+            wanted = next(steps)
+            while True:
+                ready = yield wanted
+                wanted = steps.send(ready)
+                if time.monotonic() >= self.deadline:
+                    self.pgconn.finish()
+                    raise Late("the server did not answer in time")
+        except StopIteration as end:
+            return cast("RV", end.value)
+
+    @property
+    def fit(self) -> bool:
+        """True if it is open, in no transaction, and the server has said nothing since (a shutdown it would tell)."""
+        if self.pgconn.status != pq.ConnStatus.OK or self.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+            return False
+        poll = select.poll()
+        poll.register(self.pgconn.socket, select.POLLIN)
+        return not poll.poll(0)
+
+
+class Link(_Bounded, psycopg.Connection[Row]):
+    """A connection on which no wait is longer than until its deadline, a `time.monotonic()` second."""
+
+    def wait(self, gen: Generator[Any, Any, RV], interval: float = _LOOK, timeout: float | None = None) -> RV:  # noqa: ARG002 - the deadline counts
+        """See `psycopg.Connection.wait`."""
+        try:
+            # Not the parent's: interrupted, it asks the server to cancel, and a stalled one lets nobody go.
+            return waiting.wait(self.bounded(gen), self.pgconn.socket, interval)
+        except psycopg.Error:
+            raise
+        except BaseException:
+            self.pgconn.finish()  # nobody knows what still comes
+            raise
+
+    def exchange(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """Carry out statements in one round trip, the first failure ends them. Returns the rows of each.
+
+        Raises:
+            psycopg.Error: the first failure.
+        """
+        cursors: list[psycopg.Cursor[Row]] = []
+        first: BaseException | None = None
+        try:
+            with self.pipeline() if PIPELINE else contextlib.nullcontext():
+                try:
+                    cursors.extend(self.execute(sql.encode(), values) for sql, values in statements)
+                except BaseException as error:  # noqa: BLE001 - raised below, once the pipeline is out of the way
+                    first = error
+        except psycopg.Error as error:
+            raise _first(first or error) from None
+        if first is not None:
+            raise _first(first)
+        return [cursor.fetchall() if _has_rows(cursor.pgresult) else [] for cursor in cursors]
+
+
+class AsyncLink(_Bounded, psycopg.AsyncConnection[Row]):
+    """`Link` for asynchronous callers."""
+
+    async def wait(self, gen: Generator[Any, Any, RV], interval: float = _LOOK, timeout: float | None = None) -> RV:  # noqa: ARG002, ASYNC109 - the parent's parameters
+        """See `psycopg.AsyncConnection.wait`."""
+        try:
+            return await waiting.wait_async(self.bounded(gen), self.pgconn.socket, interval)
+        except psycopg.Error:
+            raise
+        except BaseException:
+            self.pgconn.finish()  # as above
+            raise
+
+    async def exchange(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """See `Link.exchange`."""
+        cursors: list[psycopg.AsyncCursor[Row]] = []
+        first: BaseException | None = None
+        try:
+            async with self.pipeline() if PIPELINE else contextlib.nullcontext():
+                try:
+                    for sql, values in statements:
+                        cursors.append(await self.execute(sql.encode(), values))
+                except BaseException as error:  # noqa: BLE001 - raised below, once the pipeline is out of the way
+                    first = error
+        except psycopg.Error as error:
+            raise _first(first or error) from None
+        if first is not None:
+            raise _first(first)
+        return [await cursor.fetchall() if _has_rows(cursor.pgresult) else [] for cursor in cursors]
+
+
+def _has_rows(result: pq.abc.PGresult | None) -> bool:
+    # Not `cursor.description`: that describes every column anew.
+    return result is not None and result.status == pq.ExecStatus.TUPLES_OK
+
+
+def _first(error: BaseException) -> BaseException:
+    """What failed first: what comes after it only says that the pipeline was aborted."""
+    while isinstance(error, psycopg.errors.PipelineAborted) and error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
+class _Shelf(Generic[LinkT]):
+    """The connections of one process, or of one event loop: those that are free, and what a new one is told."""
+
+    def __init__(self, at: Place) -> None:
+        self.at = at
+        self.free: list[LinkT] = []
+        self.closed = False
+
+    def reach(self, until: float) -> dict[str, Any]:
+        """Return the parameters of a new connection that may take until a `time.monotonic()` second."""
+        patience = min(self.at.act_timeout, until - time.monotonic())
+        return {
+            "conninfo": self.at.conninfo,
+            "autocommit": True,  # BEGIN and COMMIT travel with the statements
+            "prepare_threshold": 5 if self.at.prepare else None,
+            "connect_timeout": max(2, math.ceil(patience)),
+        }
+
+    def pick(self) -> LinkT | None:
+        """Return the free connection that was used last, if there is one; those that are not fit any more go."""
+        if self.closed:
+            raise StoreError("this store is closed")
+        while self.free:
+            try:
+                link = self.free.pop()
+            except IndexError:  # another thread was faster
+                return None
+            if link.fit:
+                return link
+            link.pgconn.finish()
+        return None
+
+    def keep(self, link: LinkT) -> None:
+        """Keep a connection for the next one who needs it, if it is fit."""
+        if self.closed or not link.fit:
+            link.pgconn.finish()
+        else:
+            self.free.append(link)
+
+    def close(self) -> None:
+        """Close the free connections; those in use are closed when they come back."""
+        self.closed = True
+        while self.free:
+            link = self.free.pop()  # named, or it would be collected before it is closed
+            link.pgconn.finish()
+
+    def crowded(self) -> Unreachable:
+        """Say that all connections are in use."""
+        return Unreachable(f"all {self.at.pool_size} connections were in use for {self.at.act_timeout:g} s (pool_size)")
+
+
+class Shelf(_Shelf[Link]):
+    """For threads."""
+
+    def __init__(self, at: Place) -> None:
+        """Begin empty."""
+        super().__init__(at)
+        self._slots = threading.Semaphore(at.pool_size)
+
+    def take(self, until: float) -> Link:
+        """Return a connection for one act; opened now if none is free.
+
+        Raises:
+            Unreachable: there is none until that `time.monotonic()` second, or the server refuses.
+            StoreError: the store is closed.
+        """
+        if not self._slots.acquire(timeout=max(0.0, until - time.monotonic())):
+            raise self.crowded()
+        try:
+            link = self.pick() or Link.connect(**self.reach(until))
+        except BaseException as error:
+            self._slots.release()
+            if isinstance(error, psycopg.Error):
+                raise Unreachable(str(error)) from error
+            raise
+        link.deadline = until
+        return link
+
+    def give_back(self, link: Link) -> None:
+        """Take a connection back."""
+        self.keep(link)
+        self._slots.release()
+
+
+class AsyncShelf(_Shelf[AsyncLink]):
+    """For the tasks of one event loop."""
+
+    def __init__(self, at: Place) -> None:
+        """Begin empty."""
+        super().__init__(at)
+        self._slots = asyncio.Semaphore(at.pool_size)
+
+    async def take(self, until: float) -> AsyncLink:
+        """See `Shelf.take`."""
+        try:
+            async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise self.crowded() from None
+        try:
+            link = self.pick() or await AsyncLink.connect(**self.reach(until))
+        except BaseException as error:
+            self._slots.release()
+            if isinstance(error, psycopg.Error):
+                raise Unreachable(str(error)) from error
+            raise
+        link.deadline = until
+        return link
+
+    def give_back(self, link: AsyncLink) -> None:
+        """Take a connection back."""
+        self.keep(link)
+        self._slots.release()
+
+
+_LEFT_BEHIND: list[object] = []
+"""What a forked process inherited. It is not touched and not collected: the sockets are its parent's."""
+
+
+class Links:
+    """All connections of this process to one database: one shelf for threads, one for each event loop."""
+
+    def __init__(self, at: Place) -> None:
+        """Begin empty."""
+        self.at = at
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._shelf = Shelf(self.at)
+        self._loops: dict[asyncio.AbstractEventLoop, AsyncShelf] = {}
+
+    def shelf(self) -> Shelf:
+        """Return the shelf for threads."""
+        self._check_process()
+        return self._shelf
+
+    def loop_shelf(self) -> AsyncShelf:
+        """Return the shelf of the event loop that runs now; what closed loops have left is closed."""
+        self._check_process()
+        loop = asyncio.get_running_loop()
+        shelf = self._loops.get(loop)
+        if shelf is None:
+            with self._lock:
+                for other in [other for other in self._loops if other.is_closed()]:
+                    self._loops.pop(other).close()
+                shelf = self._loops[loop] = AsyncShelf(self.at)
+                shelf.closed = self._shelf.closed
+        return shelf
+
+    def close(self) -> None:
+        """Close what is free now, and what is in use when it comes back."""
+        self._check_process()
+        self._shelf.close()
+        with self._lock:
+            for shelf in self._loops.values():
+                shelf.close()
+
+    def _check_process(self) -> None:
+        if self._pid == os.getpid():
+            return
+        _LEFT_BEHIND.append((self._shelf, self._loops))
+        self._begin()
