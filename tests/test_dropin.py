@@ -178,7 +178,8 @@ def conversation(rounds):
     """A history of tool calls."""
     messages = [{"role": "system", "content": "S"}, {"role": "user", "content": "Plan a trip."}]
     for count in range(rounds):
-        call = {"id": f"c{count}", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+        asked = {"name": "find", "arguments": json.dumps({"train": count})}
+        call = {"id": f"c{count}", "type": "function", "function": asked}
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
         messages.append({"role": "tool", "tool_call_id": f"c{count}", "content": "A train leaves at nine. " * 50})
     return messages

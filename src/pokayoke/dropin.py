@@ -18,7 +18,7 @@ from typing import Any
 
 from pokayoke.core.call import Finding
 from pokayoke.core.check import check
-from pokayoke.core.context import shorten
+from pokayoke.core.context import compacted
 from pokayoke.core.intake import finding_for, read_arguments
 from pokayoke.core.schema import Schema, compile_schema
 from pokayoke.core.serialise import serialise
@@ -152,13 +152,13 @@ def check_context(messages: Sequence[Any], max_tokens: int, threshold: float = 0
 
     Returns:
         a new list with the system prompt, the first user message, a note for what was left out, and the
-        last ten messages. If even these are too large a warning is logged.
+        last ten messages. If even these are larger than the window a warning is logged.
 
     Raises:
         UsageError: an argument is out of range.
     """
-    result = shorten(messages, max_tokens, threshold=threshold)
-    if result.dropped:
+    result = compacted(messages, max_tokens, threshold=threshold)
+    if result.shortened:
         _log.info("context shortened: %d to %d tokens (estimated)", result.before, result.after)
     if result.finding is not None:
         _log.warning("%s: %s", result.finding.code, result.finding.message)

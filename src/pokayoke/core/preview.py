@@ -55,7 +55,7 @@ def preview(
     value: Any,
     canonical: bytes | None = None,
     *,
-    handle: str,
+    handle: str | None,
     max_chars: int = 1_500,
     tool: str = "",
 ) -> str:
@@ -64,16 +64,22 @@ def preview(
     Args:
         value: a JSON value or text.
         canonical: its compact JSON, if the caller has it.
-        handle: the name under which the whole is kept.
+        handle: the name under which the whole is kept; None if nobody keeps it.
         max_chars: longest preview in characters; at least the few lines that say how to go on.
         tool: the tool's name, for the label.
     """
     size = len(value) if isinstance(value, str) else len(dump_compact(value) if canonical is None else canonical)
     label = f' tool="{neutralise(tool)[:64]}"' if tool and '"' not in tool else ""
-    head = f'<tool_output{label} handle="{handle}" preview="true" chars="{size}">\n'
+    name = "" if handle is None else f' handle="{handle}"'
+    head = f'<tool_output{label}{name} preview="true" chars="{size}">\n'
+    rest = (
+        f"is kept as {handle}. Read it in pages with this handle and an offset"
+        if handle is not None
+        else "was left out to save space"
+    )
     tail = (
-        f"\n</tool_output>\nThis is a preview: the whole answer ({size} characters) is kept as {handle}. "
-        f"Read it in pages with this handle and an offset; do not guess what is not shown."
+        f"\n</tool_output>\nThis is a preview: the whole answer ({size} characters) {rest}; "
+        f"do not guess what is not shown."
     )
     room = max(max_chars - len(head) - len(tail), 0)
     if isinstance(value, str):

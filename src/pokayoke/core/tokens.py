@@ -210,7 +210,7 @@ class TokenCounter:
         estimate: counts the tokens of a text; a real tokenizer may stand in.
     """
 
-    __slots__ = ("_base", "_estimate", "_exact", "_raw", "_scale", "_seen_raw", "_seen_used", "_waiting")
+    __slots__ = ("_base", "_estimate", "_exact", "_raw", "_rewritten", "_scale", "_seen_raw", "_seen_used", "_waiting")
 
     def __init__(self, estimate: Callable[[str], int] = estimate_tokens) -> None:
         self._estimate = estimate
@@ -218,6 +218,7 @@ class TokenCounter:
         self._raw = 0  # estimates added since then
         self._scale = 1.0
         self._base = False  # whether anything was reported yet
+        self._rewritten = False  # whether what was reported last is an estimate of a shortened conversation
         self._seen_used = self._seen_raw = 0  # growth reported, and estimated, since the first report
         self._waiting: list[str] = []  # texts noted and not yet weighed
 
@@ -226,6 +227,20 @@ class TokenCounter:
         """Tokens of the conversation: what was reported, and the scaled estimate of what came after."""
         self._weigh_waiting()
         return self._exact + round(self._raw * self._scale)
+
+    @property
+    def scale(self) -> float:
+        """Tokens per estimated token, from what was reported so far; 1 before the first report."""
+        return self._scale
+
+    def rewrite(self, total: int) -> None:
+        """Go on from a conversation that was shortened.
+
+        Args:
+            total: what it is worth now, estimated; the next report replaces it.
+        """
+        self._weigh_waiting()
+        self._exact, self._raw, self._rewritten = total, 0, True
 
     def note(self, text: str) -> None:
         """Count one more text, but not now: a few at a time are weighed together, or when `total` is asked for."""
@@ -268,14 +283,16 @@ class TokenCounter:
         if not self._base:
             # The first request also holds the tool definitions, so its ratio is only a first guess.
             self._base = True
-            ratio = used / self._raw if self._raw else 1.0
+            ratio = used / self._raw if self._raw and not self._rewritten else self._scale
+        elif self._rewritten:
+            ratio = self._scale  # the growth since then also holds the error of that estimate
         else:
             if grown > 0 and self._raw:
                 self._seen_used += grown
                 self._seen_raw += self._raw
             ratio = self._seen_used / self._seen_raw if self._seen_raw >= _ENOUGH else self._scale
         self._scale = min(max(ratio, _LEAST_SCALE), _MOST_SCALE)
-        self._exact, self._raw = used, 0
+        self._exact, self._raw, self._rewritten = used, 0, False
 
 
 _TOGETHER = 32  # texts weighed together

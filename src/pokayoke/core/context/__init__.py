@@ -1,0 +1,17 @@
+"""Context: a history that outgrows its window -> a shorter one that is still valid."""
+
+from pokayoke.core.context.compacted import compacted
+from pokayoke.core.context.history import History
+from pokayoke.core.context.values import Compacted, Facts, Format, Identity, OpenEffect, Refusal, Summariser
+
+__all__ = [
+    "Compacted",
+    "Facts",
+    "Format",
+    "History",
+    "Identity",
+    "OpenEffect",
+    "Refusal",
+    "Summariser",
+    "compacted",
+]

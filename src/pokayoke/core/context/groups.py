@@ -1,0 +1,221 @@
+"""A history in pieces that may not be parted, and how a message is copied with a change.
+
+A group is a call with everything that answers it, or one message that stands for itself. What is left
+out of a history is always whole groups: so no call is ever parted from its results.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, cast
+
+import msgspec
+
+from pokayoke.core.call import Finding
+from pokayoke.core.context.values import Format
+from pokayoke.core.messages import Asked, field, items
+from pokayoke.errors import UsageError
+
+UNANSWERED = (
+    "No result of this call is known. It may or may not have taken effect: "
+    "look at the state of things before you call it again."
+)
+"""What stands in for a result that never came."""
+
+GONE: Any = object()
+"""As a change: the field goes."""
+
+
+class Result(msgspec.Struct, frozen=True, gc=False):
+    """A tool result inside a group.
+
+    Attributes:
+        call: the call it answers.
+        content: text, or blocks.
+        failed: True if the message itself says so.
+        message: which message of the group it stands in.
+        block: which block of that message; None if the message is the result.
+        known: False for one that was put in because none came.
+    """
+
+    call: Asked
+    content: Any
+    failed: bool
+    message: int
+    block: int | None = None
+    known: bool = True
+
+
+class Group(msgspec.Struct, frozen=True, gc=False):
+    """Messages that stay together.
+
+    Attributes:
+        messages: as they are sent.
+        sources: which messages of the history they come from, counted from 0.
+        role: role of the first one.
+        results: the tool results among them.
+        speaks: True if a user's own words are among them.
+    """
+
+    messages: tuple[Any, ...]
+    sources: tuple[int, ...]
+    role: str
+    results: tuple[Result, ...] = ()
+    speaks: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """True if a result is still missing."""
+        return not all(result.known for result in self.results)
+
+
+class Rebuilt(msgspec.Struct, frozen=True, gc=False):
+    """A history that every provider of its format accepts.
+
+    Attributes:
+        groups: in order.
+        findings: what had to be put right.
+    """
+
+    groups: list[Group]
+    findings: list[Finding]
+
+
+def flat(groups: Iterable[Group]) -> list[Any]:
+    """Return the messages of groups."""
+    return [message for group in groups for message in group.messages]
+
+
+def altered(thing: Any, **changes: Any) -> Any:
+    """Return a copy of a message, call or block with some fields changed; `GONE` takes one away.
+
+    Args:
+        thing: a dict or an object; it is not changed.
+        changes: fields and their new values.
+    """
+    if isinstance(thing, Mapping):
+        fields = dict(cast("Mapping[str, Any]", thing))
+        inner: Any = fields.get("data")
+        if isinstance(inner, Mapping):
+            fields["data"] = altered(inner, **changes)
+            return fields
+        fields.update(changes)
+        return {name: value for name, value in fields.items() if value is not GONE}
+    values = {name: None if value is GONE else value for name, value in changes.items()}
+    if callable(getattr(thing, "model_copy", None)):
+        return thing.model_copy(update=values)
+    changed = copy.copy(thing)
+    for name, value in values.items():
+        setattr(changed, name, value)
+    return changed
+
+
+def answer_text(content: Any) -> str | None:
+    """Return the text of a tool result; None if something else than text is in it."""
+    if isinstance(content, str):
+        return content
+    parts: list[str] = []
+    for block in items(content):
+        text = block if isinstance(block, str) else field(block, "text")
+        if not isinstance(text, str):
+            return None
+        parts.append(text)
+    return "\n".join(parts)
+
+
+def with_results(group: Group, texts: Mapping[int, str]) -> Group:
+    """Return a group in which some results say something else.
+
+    Args:
+        group: the group.
+        texts: new text by the number of the result.
+    """
+    messages, results = list(group.messages), list(group.results)
+    for number, text in texts.items():
+        result = results[number]
+        message = messages[result.message]
+        if result.block is None:
+            name = "output" if field(message, "output") is not None else "content"
+            messages[result.message] = altered(message, **{name: text})
+        else:
+            blocks = list(items(field(message, "content")))
+            blocks[result.block] = altered(blocks[result.block], content=text)
+            messages[result.message] = altered(message, content=blocks)
+        results[number] = msgspec.structs.replace(result, content=text)
+    return msgspec.structs.replace(group, messages=tuple(messages), results=tuple(results))
+
+
+_ODD = re.compile(r"[^A-Za-z0-9_.:/-]")
+_MOST_NAME = 128
+
+
+def usable_name(name: str) -> str:
+    """Return a tool name without what no provider takes; the same text where there is nothing of that."""
+    if name and len(name) <= _MOST_NAME and not _ODD.search(name):
+        return name
+    return _ODD.sub("_", name)[:_MOST_NAME] or "unknown_tool"
+
+
+def free_id(wanted: str, taken: Iterable[str]) -> str:
+    """Return an id like the wanted one that is not taken."""
+    used, number = set(taken), 2
+    base = wanted or "call"
+    while f"{base}_{number}" in used:
+        number += 1
+    return f"{base}_{number}"
+
+
+Shape = Literal["openai", "items", "anthropic", "langchain"]
+"""How calls and results are written down: a format, or `items` for those of the responses API."""
+
+_AS_SHAPE: dict[Format | None, Shape | None] = {
+    None: None,
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "langchain": "langchain",
+}
+_FITS: dict[Format | None, frozenset[Shape | None]] = {
+    None: frozenset({"openai", "items", "anthropic", "langchain", None}),
+    "openai": frozenset({"openai", "items", None}),
+    "anthropic": frozenset({"anthropic", None}),
+    "langchain": frozenset({"openai", "anthropic", "langchain", None}),
+}
+
+
+def shape_of(messages: Iterable[Any], declared: Format | None) -> Shape | None:
+    """Return the shape of a history; None while neither the caller nor a message says.
+
+    Args:
+        messages: the history.
+        declared: what the caller said.
+
+    Raises:
+        UsageError: the messages are of another format than the caller said.
+    """
+    if declared not in _FITS:
+        raise UsageError(f"format must be openai, anthropic or langchain, got {declared!r}")
+    shown = next((shown for message in messages if (shown := shown_by(message))), None)
+    if shown not in _FITS[declared]:
+        raise UsageError(f"format={declared!r}, but the messages are in the shape of {shown}; name that, or none")
+    return shown if shown is not None else _AS_SHAPE[declared]
+
+
+_LANGCHAIN_KINDS = frozenset({"human", "ai", "system", "tool", "function", "developer", "chat"})
+_BLOCK_KINDS = frozenset({"tool_use", "tool_result"})
+
+
+def shown_by(message: Any) -> Shape | None:
+    """Tell what one message shows of its shape; None if several would do."""
+    kind, role = field(message, "type"), field(message, "role")
+    if isinstance(kind, str):
+        if kind in _LANGCHAIN_KINDS and not isinstance(role, str):
+            return "langchain"
+        if kind == "reasoning" or kind.endswith(("_call", "_call_output")):
+            return "items"
+    if field(message, "tool_calls") or role in {"tool", "function"}:
+        return "openai"
+    if any(field(block, "type") in _BLOCK_KINDS for block in items(field(message, "content"))):
+        return "anthropic"
+    return None

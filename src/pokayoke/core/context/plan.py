@@ -1,0 +1,268 @@
+"""What goes and what stays: large outputs first, then superseded ones, then the middle.
+
+In come groups and a limit; out come fewer or smaller groups. Each step is taken only if the one before was
+not enough, and taking them again changes nothing: what was done once leaves nothing to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from typing import Any
+
+from pokayoke.core.call import Finding
+from pokayoke.core.context.chat import Maker
+from pokayoke.core.context.extract import UNREADABLE, Line, chosen, ids_in, lines_of, plain, seems_failed, unseen
+from pokayoke.core.context.groups import Group, Shape, answer_text, flat, with_results
+from pokayoke.core.context.note import Note, lines_of_facts, merged, quoted, write
+from pokayoke.core.context.placing import put_note, take_notes
+from pokayoke.core.context.problems import overflow, summariser_failed
+from pokayoke.core.context.values import Options
+from pokayoke.core.preview import preview
+from pokayoke.core.strict import StrictError, dump_compact, parse
+from pokayoke.core.tokens import estimate_message
+
+_SUPERSEDED = "[Superseded: the same call has a later result further down."
+# Lines and ids a note holds: the first row that fits is taken.
+_LEVELS = ((60, 80), (40, 60), (26, 40), (17, 30), (11, 24), (7, 16), (4, 12), (2, 8), (1, 6), (0, 6), (0, 0))
+_AIM = 0.8  # share of the limit to get down to
+_MOST_PREVIEW = 1_500  # characters
+
+
+class Work:
+    """A history while it becomes shorter.
+
+    Attributes:
+        groups: what there is now.
+        tokens: what its messages are worth, as estimated.
+        dropped: messages left out.
+        superseded: results of which only the ids were kept.
+        offloaded: texts put aside, by handle.
+        findings: what went wrong.
+    """
+
+    def __init__(
+        self, groups: list[Group], options: Options, shape: Shape, maker: Maker, pinned: frozenset[int]
+    ) -> None:
+        """Begin with what there is.
+
+        Args:
+            groups: the history.
+            options: what is wanted of it.
+            shape: how it is written.
+            maker: writes messages in its manner.
+            pinned: numbers of messages that stay.
+        """
+        self.groups, self._options, self._maker, self._pins = groups, options, maker, pinned
+        self._shape: Shape = shape
+        self._costs = [self._cost(group) for group in groups]
+        self.tokens = sum(self._costs)
+        self.dropped = self.superseded = 0
+        self.offloaded: dict[str, str] = {}
+        self.findings: list[Finding] = []
+        self._scale, self._fixed = 1.0, 0.0
+        self._before: dict[int, Group] = {}  # what stood in a place before its outputs were cut down
+
+    @property
+    def worth(self) -> float:
+        """What a request with this history is worth."""
+        return self._fixed + self._scale * self.tokens
+
+    def shorten(self, scale: float = 1.0, fixed: float = 0.0) -> None:
+        """Take the steps, as many as are needed.
+
+        Args:
+            scale: tokens per estimated token.
+            fixed: tokens that a request holds beside its messages.
+        """
+        self._scale, self._fixed = scale, fixed
+        if self._is_below(self._options.limit):
+            return
+        # Getting just below the limit would mean to be back after the next message, with another beginning each time.
+        aim, stays = self._options.limit * _AIM, self._stays()
+        self._offload([not stay for stay in stays])
+        if not self._is_below(aim):
+            self._supersede(stays)
+        if not self._is_below(aim):
+            self._summarise(stays)
+        if self._options.kept and not self._is_below(self._options.max_tokens):
+            self._offload(self._in_tail(), until=self._options.max_tokens)
+        if not self._is_below(self._options.max_tokens):
+            self.findings.append(overflow(round(self.worth), self._options.max_tokens))
+
+    def _is_below(self, limit: float) -> bool:
+        return self.worth <= limit
+
+    def _cost(self, group: Group) -> int:
+        return sum(estimate_message(message, self._options.estimate) for message in group.messages)
+
+    def _replace(self, place: int, group: Group) -> None:
+        cost = self._cost(group)
+        self.tokens += cost - self._costs[place]
+        self._before.setdefault(place, self.groups[place])
+        self.groups[place], self._costs[place] = group, cost
+
+    def _become(self, groups: list[Group]) -> None:
+        self.groups = groups
+        self._costs = [self._cost(group) for group in groups]
+        self.tokens = sum(self._costs)
+
+    def _pinned(self, group: Group) -> bool:
+        return not self._pins.isdisjoint(group.sources)
+
+    def _tail(self) -> int:
+        """Return where the last messages begin; notes do not count."""
+        left, start = self._options.keep_last, len(self.groups)
+        while left > 0 and start > 0:
+            start -= 1
+            group = self.groups[start]
+            left -= len(group.messages) if group.role != "user" or group.speaks else 0
+        return start
+
+    def _stays(self) -> list[bool]:
+        """Tell for each group whether it stays as it is."""
+        tail = self._tail()
+        stays = [at >= tail or self._pinned(group) for at, group in enumerate(self.groups)]
+        for at, group in enumerate(self.groups):
+            if group.role != "system":
+                break
+            stays[at] = True
+        first = next((at for at, group in enumerate(self.groups) if group.speaks), None)
+        if first is not None:
+            stays[first] = True
+        return stays
+
+    def _in_tail(self) -> list[bool]:
+        tail = self._tail()
+        return [at >= tail and not self._pinned(group) for at, group in enumerate(self.groups)]
+
+    def _offload(self, where: list[bool], until: float | None = None) -> None:
+        """Replace large outputs by previews, from the oldest on."""
+        for at, group in enumerate(list(self.groups)):
+            if until is not None and self._is_below(until):
+                return
+            if not where[at]:
+                continue
+            texts: dict[int, str] = {}
+            for number, result in enumerate(group.results):
+                text = answer_text(result.content)
+                if text is None or self._options.estimate(text) <= self._options.large_tokens or _is_brief(text):
+                    continue
+                handle = f"out-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
+                brief = self._brief(text, result.call.name, handle)
+                if self._options.estimate(brief) < self._options.estimate(text):
+                    texts[number] = brief
+                    self.offloaded[handle] = text
+            if texts:
+                self._replace(at, with_results(group, texts))
+
+    def _brief(self, text: str, tool: str, handle: str) -> str:
+        """Return an output in brief: of JSON its outline, of text its beginning."""
+        name, most = handle if self._options.kept else None, min(_MOST_PREVIEW, 2 * self._options.large_tokens)
+        body = text
+        if text.startswith("<tool_output ") and text.rstrip().endswith("</tool_output>"):
+            body = text.partition("\n")[2].rpartition("\n</tool_output>")[0]
+        try:
+            value, dumped = parse(body)
+        except StrictError:
+            return preview(body, handle=name, max_chars=most, tool=tool)
+        return preview(value, dumped, handle=name, max_chars=most, tool=tool)
+
+    def _supersede(self, stays: list[bool]) -> None:
+        """Cut older results of a call of which there is a newer good one down to their ids."""
+        seen: set[Hashable] = set()
+        for at in range(len(self.groups) - 1, -1, -1):
+            group, texts = self.groups[at], dict[int, str]()
+            for number in range(len(group.results) - 1, -1, -1):
+                result = group.results[number]
+                key, text = self._same(result.call.name, result.call.arguments), answer_text(result.content)
+                if key is None or text is None or not result.known:
+                    continue
+                if key in seen and not stays[at] and not text.startswith(_SUPERSEDED):
+                    stub = f"{_SUPERSEDED} It showed {quoted(ids_in(text))}]"
+                    if self._options.estimate(stub) < self._options.estimate(text):
+                        texts[number] = stub
+                elif not seems_failed(result.failed, text):
+                    seen.add(key)
+            if texts:
+                self.superseded += len(texts)
+                self._replace(at, with_results(group, texts))
+
+    def _same(self, name: str, arguments: Any) -> Hashable | None:
+        value = plain(arguments)[0]
+        if self._options.identity is not None:
+            return self._options.identity(name, value)
+        return None if value is UNREADABLE else (name, dump_compact(value, sort=True))
+
+    def _summarise(self, stays: list[bool]) -> None:
+        """Put one note in the place of the middle; the latest words of the user stay as long as there is room."""
+        latest = next((at for at in range(len(self.groups) - 1, -1, -1) if self.groups[at].speaks), None)
+        softly = [stay or at == latest for at, stay in enumerate(stays)]
+        for wanted in (softly, stays):
+            done = self._noted(wanted)
+            if done is None:
+                continue
+            groups, dropped, findings = done
+            tokens = sum(self._cost(group) for group in groups)
+            fits = self._fixed + self._scale * tokens <= self._options.limit
+            if tokens < self.tokens and (fits or wanted is stays):
+                self._become(groups)
+                self.dropped += dropped
+                self.findings += findings
+                return
+
+    def _noted(self, stays: list[bool]) -> tuple[list[Group], int, list[Finding]] | None:
+        """Return the history with a note for what does not stay; None if everything does."""
+        kept, notes, place = take_notes(self.groups, stays, self._shape)
+        middle = [
+            self._before.get(at, group)
+            for at, (group, stay) in enumerate(zip(self.groups, stays, strict=True))
+            if not stay and not _only_note(group)
+        ]
+        if not middle:
+            return None
+        findings: list[Finding] = []
+        count = sum(len(group.messages) for group in middle)
+        room = ((self._options.limit - self._fixed) / self._scale - sum(self._cost(group) for group in kept)) / 2
+        text = self._note(middle, merged(notes), count, room, findings)
+        return put_note(kept, place, text, self._shape, self._maker), count, findings
+
+    def _note(self, middle: list[Group], old: Note, count: int, room: float, findings: list[Finding]) -> str:
+        """Return the longest note that fits the room, or else the shortest."""
+        facts = old.facts if self._options.facts is None else lines_of_facts(self._options.facts)
+        lines = [Line(line, ids_in(line), first=line.startswith("user: ")) for line in old.lines]
+        lines += [line for group in middle for line in lines_of(group)]
+        told = self._told(middle, old, room, findings)
+        text = ""
+        for most_lines, most_ids in _LEVELS:
+            shown = chosen(lines if told is None else [told], most_lines)
+            said = "\n".join((*facts, *(line.text for line in shown)))
+            ids = unseen(lines, said, old.ids)[-most_ids:] if most_ids else ()
+            text = write(Note(old.left_out + count, facts, ids, tuple(line.text for line in shown)))
+            if self._options.estimate(text) <= room:
+                break
+        return text
+
+    def _told(self, middle: list[Group], old: Note, room: float, findings: list[Finding]) -> Line | None:
+        """Return what the host's summariser says; None if there is none, or it cannot be used."""
+        if self._options.summarise is None:
+            return None
+        earlier = [self._maker.user(write(old))] if old.left_out else []
+        try:
+            line = f"summary: {quoted(str(self._options.summarise([*earlier, *flat(middle)], max(int(room), 0))))}"
+        except Exception as error:  # noqa: BLE001 - foreign code, usually a model behind a network
+            findings.append(summariser_failed(type(error).__name__))
+            return None
+        if self._options.estimate(line) > room:
+            findings.append(summariser_failed("the summary is longer than the room there is"))
+            return None
+        return Line(line, (), first=True)
+
+
+def _only_note(group: Group) -> bool:
+    return group.role == "user" and not group.speaks
+
+
+def _is_brief(text: str) -> bool:
+    head = text[:300]
+    return text.startswith(_SUPERSEDED) or (head.startswith("<tool_output") and ' preview="true"' in head)

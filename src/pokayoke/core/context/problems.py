@@ -1,0 +1,51 @@
+"""What can be wrong with a history, and how each case is said.
+
+All of these are the host's or a framework's doing: a model does not write a history.
+"""
+
+from __future__ import annotations
+
+from pokayoke.core.call import Finding
+
+CODES: dict[str, str] = {
+    "context_overflow": "The part of the history that has to stay does not fit the window.",
+    "orphan_result": "A tool result without a call that it could belong to was left out of the history.",
+    "duplicate_result": "A call had two results; the later one was kept.",
+    "displaced_result": "A tool result did not follow its call and was moved there.",
+    "unanswered_call": "A tool call had no result; one that says so was put in.",
+    "unusable_call": "A tool call had an id or a name that a provider refuses; it was given another one.",
+    "empty_message": "A message, or a part of one, that says nothing was left out because a provider refuses it.",
+    "summariser_failed": "The summariser failed or wrote too much; the built-in one stood in.",
+}
+
+
+def mended(code: str, index: int, detail: str) -> Finding:
+    """Return the finding for a place of a history that was put right.
+
+    Args:
+        code: one of `CODES`.
+        index: which message, counted from 0 in the history that came in.
+        detail: what was found and what was done.
+    """
+    return Finding(code, at=f"/{index}", blame="host", message=f"message {index}: {detail}")
+
+
+def overflow(tokens: int, window: int) -> Finding:
+    """Return the finding for a history whose fixed part is too large.
+
+    Args:
+        tokens: what it is worth after everything that could be left out was left out.
+        window: what it may be worth.
+    """
+    return Finding(
+        "context_overflow",
+        blame="host",
+        message=f"history: {tokens} tokens (estimated) have to stay; expected at most {window}",
+        hint="The conversation is too long to go on. Give your final answer now.",
+        data={"tokens": tokens, "limit": window},
+    )
+
+
+def summariser_failed(reason: str) -> Finding:
+    """Return the finding for a summary that could not be used."""
+    return Finding("summariser_failed", blame="host", message=f"summarise: {reason}; the built-in summary stands in")

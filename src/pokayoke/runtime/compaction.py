@@ -1,0 +1,77 @@
+"""A history, shortened, for callers who only want the messages back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from pokayoke.core.context import Compacted, Facts, Format, Identity, Summariser, compacted
+from pokayoke.core.tokens import estimate_tokens
+
+
+def compact(
+    messages: Sequence[Any],
+    max_tokens: int,
+    *,
+    threshold: float = 0.7,
+    keep_last: int = 10,
+    pinned: Collection[int] = (),
+    format: Format | None = None,  # noqa: A002 - the name the other entry points use
+    facts: Facts | None = None,
+    estimate: Callable[[str], int] = estimate_tokens,
+    summarise: Summariser | None = None,
+    identity: Identity | None = None,
+    large: int | None = None,
+    kept: bool = False,
+) -> list[Any]:
+    """Shorten a history if it is above a share of its window, and return its messages.
+
+    `compacted` does the same and returns what was done beside the messages. Where what has to stay is larger
+    than the window, the messages are too: then a warning is logged (`pokayoke.context`), as there is no other
+    place for the finding.
+
+    Args:
+        messages: the history; it is not changed.
+        max_tokens: size of the window, in tokens.
+        threshold: share of the window above which a history is shortened, above 0 and up to 1.
+        keep_last: messages at the end that stay.
+        pinned: numbers of messages that stay, counted from 0, or from the end if negative.
+        format: `openai`, `anthropic` or `langchain`; None takes what the messages show.
+        facts: what holds now; a note says it.
+        estimate: counts the tokens of a text; a tokenizer may stand in.
+        summarise: writes the summary of what goes; the built-in one quotes.
+        identity: says which calls are the same call.
+        large: tokens above which an output is offloaded.
+        kept: True if the model has a way to read offloaded texts by handle.
+
+    Returns:
+        a new list that the provider accepts; what was not touched is the very object that came in.
+
+    Raises:
+        UsageError: an argument is out of range, or the messages are of another format than `format`.
+    """
+    result = compacted(
+        messages,
+        max_tokens,
+        threshold=threshold,
+        keep_last=keep_last,
+        pinned=pinned,
+        format=format,
+        facts=facts,
+        estimate=estimate,
+        summarise=summarise,
+        identity=identity,
+        large=large,
+        kept=kept,
+    )
+    if result.finding is not None:
+        warn(result)
+    return result.messages
+
+
+def warn(result: Compacted) -> None:
+    """Log that a history does not fit its window."""
+    import logging  # noqa: PLC0415 - 6 ms of import, for histories that do not fit
+
+    if result.finding is not None:
+        logging.getLogger("pokayoke.context").warning("%s: %s", result.finding.code, result.finding.message)
