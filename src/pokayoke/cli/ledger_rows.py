@@ -1,0 +1,188 @@
+"""Business rows for `pokayoke ledger reconcile`: out of a JSON Lines file or a database, one at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+from urllib.parse import urlsplit
+
+from pokayoke.core.canonical import canonical, digest
+from pokayoke.core.reconcile import Row, as_text
+from pokayoke.core.shapes import is_object
+from pokayoke.core.strict import StrictError, parse
+from pokayoke.errors import ConfigurationError, MissingExtraError
+
+COLUMNS: Final = ("key", "reference", "digest", "arguments", "amount", "tool")
+"""What a row may tell; `--map` says under which name it does."""
+_LONGEST_LINE: Final = 16_000_000
+_AT_A_TIME: Final = 1_000
+Told = Callable[[int], None]
+
+
+def mapping(text: str | None) -> dict[str, str]:
+    """Return column to name in the source, out of `key=order_key,reference=id`.
+
+    Raises:
+        ConfigurationError: a part is no `column=name`, or names no column.
+    """
+    names = {column: column for column in COLUMNS}
+    for part in (text or "").split(","):
+        column, found, name = part.strip().partition("=")
+        if not part.strip():
+            continue
+        if not found or column not in COLUMNS or not name:
+            raise ConfigurationError(f"--map {part!r}: expected COLUMN=NAME, with one of {', '.join(COLUMNS)}")
+        names[column] = name
+    return names
+
+
+def from_file(name: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
+    """Read rows from a JSON Lines file; `-` is stdin.
+
+    Args:
+        name: of the file.
+        names: from `mapping`.
+        told: called with 1 for each line.
+
+    Raises:
+        ConfigurationError: a line is no JSON object. A row that cannot be read could be any row, so nothing
+            can be said about the others.
+        OSError: the file cannot be read.
+    """
+    if name == "-":
+        yield from _from_lines(sys.stdin.buffer, name, names, told)
+        return
+    with Path(name).open("rb") as file:
+        yield from _from_lines(file, name, names, told)
+
+
+def _from_lines(file: BinaryIO, name: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
+    number = 0
+    while line := file.readline(_LONGEST_LINE):
+        number += 1
+        told(1)
+        if not line.strip():
+            continue
+        try:
+            value = parse(line)[0]
+        except StrictError as error:
+            raise ConfigurationError(f"{name}, line {number}: no strict JSON: {error}") from None
+        if not is_object(value):
+            raise ConfigurationError(f"{name}, line {number}: expected an object such as {{'key': ..., 'amount': ...}}")
+        yield row(number, value, names)
+
+
+def row(number: int, value: Mapping[str, Any], names: Mapping[str, str]) -> Row:
+    """Return a row as it is compared.
+
+    Args:
+        number: its place in the source.
+        value: its columns.
+        names: from `mapping`.
+
+    Raises:
+        ConfigurationError: its arguments are no JSON object.
+    """
+    told = {column: value.get(names[column]) for column in COLUMNS}
+    mark = as_text(told["digest"]) or _digest_of(told["arguments"], number)
+    return Row(
+        number,
+        as_text(told["key"]),
+        as_text(told["reference"]),
+        mark,
+        as_text(told["amount"]),
+        as_text(told["tool"]),
+    )
+
+
+def _digest_of(arguments: Any, number: int) -> str:
+    """The digest of the arguments a row stands for; databases hand them out as text."""
+    if arguments is None:
+        return ""
+    if isinstance(arguments, (str, bytes)):
+        try:
+            arguments = parse(arguments)[0]
+        except StrictError as error:
+            raise ConfigurationError(f"row {number}: its arguments are no strict JSON: {error}") from None
+    if not is_object(arguments):
+        raise ConfigurationError(f"row {number}: its arguments are no JSON object")
+    return digest(canonical(arguments))
+
+
+def from_database(url: str, query: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
+    """Read rows from a query, in a connection that cannot write.
+
+    Args:
+        url: `sqlite:///file.db` or `postgresql://...`.
+        query: one SELECT.
+        names: from `mapping`.
+        told: called with 1 for each row.
+
+    Raises:
+        ConfigurationError: the URL is of another kind, the database cannot be read, or the query has no
+            column that says which key or reference a row belongs to.
+    """
+    kind = urlsplit(url).scheme
+    if kind == "sqlite":
+        yield from _from_sqlite(url, query, names, told)
+    elif kind in ("postgresql", "postgres"):
+        yield from _from_postgres(url, query, names, told)
+    else:
+        raise ConfigurationError(
+            f"{kind or url!r} is no database that can be read: use sqlite:///FILE or postgresql://"
+        )
+
+
+def _from_sqlite(url: str, query: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
+    # Not the sqlite3 module: two SQLite libraries in one process break each other's locks on a shared file.
+    import apsw  # noqa: PLC0415 - loaded where a database is read
+
+    path = Path(url.removeprefix("sqlite:///"))
+    if not path.is_file():
+        raise ConfigurationError(f"{path}: no such file")
+    try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            connection.set_busy_timeout(10_000)
+            cursor: Any = connection.cursor()
+            cursor.execute("PRAGMA query_only = 1")
+            cursor.execute(query)
+            columns: list[str] = []
+            for number, values in enumerate(cursor, 1):
+                columns = columns or _known([column[0] for column in cursor.get_description()], names)
+                told(1)
+                yield row(number, dict(zip(columns, values, strict=True)), names)
+    except apsw.Error as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+
+
+def _from_postgres(url: str, query: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
+    try:
+        import psycopg  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise MissingExtraError("psycopg", "postgres") from None
+    try:
+        # A cursor on the server hands the rows out in portions, so that a large table needs no memory here.
+        with (
+            psycopg.connect(url, options="-c default_transaction_read_only=on", connect_timeout=10) as connection,
+            connection.cursor("reconcile") as cursor,
+        ):
+            cursor.itersize = _AT_A_TIME
+            cursor.execute(query.encode())
+            columns = _known([column.name for column in cursor.description or ()], names)
+            for number, values in enumerate(cursor, 1):
+                told(1)
+                yield row(number, dict(zip(columns, values, strict=True)), names)
+    except psycopg.Error as error:
+        raise ConfigurationError(f"the business database: {error}") from None
+
+
+def _known(columns: list[str], names: Mapping[str, str]) -> list[str]:
+    if names["key"] not in columns and names["reference"] not in columns:
+        raise ConfigurationError(
+            f"the query gives {', '.join(columns)}: name the column that holds the ledger key, or the reference, "
+            "with --map key=...,reference=..."
+        )
+    return columns

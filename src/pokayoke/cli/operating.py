@@ -1,0 +1,144 @@
+"""What the commands of an operator share: which store, how long ago, how sure."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from pokayoke.cli.output import show
+from pokayoke.errors import ConfigurationError, PokayokeError, StoreError
+from pokayoke.stores import open_store
+from pokayoke.stores.base import Store
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", envvar="POKAYOKE_STORE", show_envvar=True, help="The store the program uses, as a URL."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one line per thing.")]
+ByOption = Annotated[str, typer.Option("--by", help="Who says so; kept in the audit.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="How you know, or why; kept in the audit.")]
+
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhdw])", re.ASCII)
+_DRIVERS: Final = ("apsw", "psycopg", "sqlite3")
+_SHOWN_FROM: Final = 5_000
+
+
+@contextmanager
+def opened(url: str | None, *, create: bool = False) -> Generator[Store]:
+    """Open the store of a command; what its driver raises becomes a sentence.
+
+    Args:
+        url: from `--store` or POKAYOKE_STORE.
+        create: True for a store that may be new.
+
+    Raises:
+        ConfigurationError: no store is named, or one that ends with its process.
+        StoreError: the store cannot be opened or used.
+    """
+    if not url:
+        raise ConfigurationError("no store is named: give --store URL, or set POKAYOKE_STORE")
+    if url == "memory://":
+        raise ConfigurationError("memory:// ends with its process, so there is nothing to look at from outside")
+    try:
+        store = open_store(url, create=create)
+        try:
+            yield store
+        finally:
+            store.close()
+    except (PokayokeError, OSError, typer.Exit):
+        raise
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in _DRIVERS:
+            raise
+        raise StoreError(f"the store cannot be used: {type(error).__name__}: {error}") from error
+
+
+def seconds(text: str, option: str) -> float:
+    """Return a duration such as `90s`, `2h` or `30d` in seconds.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ConfigurationError(f"{option} {text!r}: expected a number and s, m, h, d or w, such as 2h or 90d")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def moment(text: str | None, option: str, now: float) -> float | None:
+    """Return a wall-clock second, out of a duration before now or an ISO 8601 date and time (UTC if it names no zone).
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    if text is None:
+        return None
+    if _DURATION.fullmatch(text.strip()):
+        return now - seconds(text, option)
+    try:
+        found = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ConfigurationError(
+            f"{option} {text!r}: expected how long ago, such as 2h, or when, such as 2026-11-21T08:00"
+        ) from None
+    return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def when(second: float | None) -> str:
+    """Return a wall-clock second as people write it, in UTC."""
+    if second is None or not math.isfinite(second):
+        return "-"
+    try:
+        return dt.datetime.fromtimestamp(second, dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return "-"
+
+
+def ago(second: float, now: float) -> str:
+    """Return how long a wall-clock second is past, or ahead (`in 5m`), in one unit."""
+    gone = abs(now - second)
+    unit = next((u for u in ("w", "d", "h", "m") if gone >= _UNITS[u]), "s")
+    text = f"{gone / _UNITS[unit]:.0f}{unit}"
+    return f"in {text}" if second > now else text
+
+
+def plain(value: Any) -> dict[str, Any]:
+    """Return a struct as JSON values."""
+    found: Any = msgspec.to_builtins(value)
+    return dict(found)
+
+
+def now() -> float:
+    """The wall-clock second of this command."""
+    return time.time()
+
+
+@contextmanager
+def counting(what: str) -> Generator[Callable[[int], None]]:
+    """Yield `told(more)`: it counts on stderr where that is a terminal and there is much to count."""
+    if not sys.stderr.isatty():
+        yield lambda more: None  # noqa: ARG005 - the shape of a counter
+        return
+    from rich.console import Console  # noqa: PLC0415 - loaded where somebody looks
+
+    console = Console(stderr=True)
+    total = 0
+    with console.status("") as status:
+
+        def told(more: int) -> None:
+            nonlocal total
+            before, total = total, total + more
+            if total // _SHOWN_FROM != before // _SHOWN_FROM:
+                status.update(f"{show(what)}: {total:,}")
+
+        yield told
