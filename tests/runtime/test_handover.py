@@ -165,3 +165,23 @@ def test_a_repetition_of_a_secret_write_invents_no_result(driver):
     driver.call(run, CALL)
     again = driver.call(run, CALL)
     assert (again.status, "not kept" in again.text, "null" in again.text) == ("replayed", True, False)
+
+
+def test_a_second_attempt_gets_every_path_again(tmp_path, driver):
+    """A tool that takes a path out of its list takes it out of its own."""
+    seen = []
+
+    def emptying(files):
+        seen.append([*files])
+        files.clear()
+        if len(seen) < 2:
+            raise NotSentError
+        return {}
+
+    schema = {"type": "object", "properties": {"files": {"type": "array", "items": {"type": "string"}}}}
+    tool = Contract.from_schema(
+        "save", schema, output_schema={}, handler=emptying, paths={"files": (str(tmp_path),)},
+        no_effect_errors=(NotSentError,), retry=RetryPolicy(initial=0.0),
+    )  # fmt: skip
+    driver.call(Guard([tool]).run("r"), ToolCall("c", "save", '{"files": ["a.txt"]}'))
+    assert seen == [[str(tmp_path.resolve() / "a.txt")]] * 2

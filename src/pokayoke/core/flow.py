@@ -74,9 +74,8 @@ def run_tool(entered: Entered) -> Generator[Step, Any, tuple[Reaction, Ran]]:
     delay = plan.retry.initial
     while True:
         attempt += 1
-        located = dict(entered.located) if entered.located else None
         reaction, seconds = yield Invoke(
-            plan.contract, entered.arguments, located, plan.timeout, entered.claim, entered.attempt
+            plan.contract, entered.arguments, entered.located, plan.timeout, entered.claim, entered.attempt
         )
         total += seconds
         transient = plan.retry.retries > 0 and is_transient(plan.contract, reaction)

@@ -55,14 +55,14 @@ class LastGood:
             data: the value as compact JSON.
             now: the time, in seconds.
         """
-        kept, key, size = self._kept, (tenant or "", contract_id, args_hash), len(data)
+        kept, key = self._kept, (tenant or "", contract_id, args_hash)
         older = kept.pop(key, None)
         if older is not None:
             self._bytes -= len(older.data)
-        if size > self._max_bytes:
+        if len(data) > self._max_bytes:
             return
         kept[key] = _Kept(now, data)
-        self._bytes += size
+        self._bytes += len(data)
         while len(kept) > self._entries or self._bytes > self._max_bytes:
             self._bytes -= len(kept.pop(next(iter(kept))).data)
 

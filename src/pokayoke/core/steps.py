@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -54,7 +54,7 @@ class Invoke(msgspec.Struct, frozen=True, gc=False):
 
     contract: Contract
     arguments: dict[str, Any]
-    located: dict[str, Any] | None
+    located: Mapping[str, Any] | None
     timeout: float | None
     claim: Claim | None
     attempt: int

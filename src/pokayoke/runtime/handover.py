@@ -27,7 +27,7 @@ def handed_over(
     """
     given: dict[str, Any] = _copied(arguments)
     if located:
-        given.update(located)
+        given.update({name: [*place] if type(place) is list else place for name, place in located.items()})
     if contract.key_argument is not None:
         given[contract.key_argument] = key
     return given

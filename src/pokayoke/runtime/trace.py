@@ -208,15 +208,13 @@ class Trace:
         recorded = Recorded(self, event, _COMMON.issuperset(event))
         # Copied now: once it waits, another thread may make its line, and that changes it.
         seen = shown(event, common=recorded.common) if self._observers else None
-        size = _USUAL_BYTES
-        for key in _JSON_PAYLOADS:
-            if key in event:
-                data = event[key]
-                if self._as_they_are and isinstance(data, bytes) and len(data) <= self._limit:
-                    recorded.payloads += (data,)
-                    size += len(data)
-                else:
-                    self._replace(recorded, key, data)
+        arguments, result = event.get("arguments", b""), event.get("result", b"")
+        size, usual = _USUAL_BYTES, self._as_they_are and type(arguments) is type(result) is bytes
+        if not usual or len(arguments) > self._limit or len(result) > self._limit:
+            size += self._placed(recorded)
+        elif arguments or result:
+            recorded.payloads = (arguments, result)
+            size += len(arguments) + len(result)
         # No lock: appending to a deque is one step, and the count of bytes only decides when to write.
         self._waiting.append(recorded)
         if not recorded.common:
@@ -278,17 +276,25 @@ class Trace:
         with self._lock:
             self._observers = tuple([one for one in self._observers if one is not observer])
 
-    def _replace(self, recorded: Recorded, key: str, data: Any) -> None:
-        """Let a payload that is not written as it is give way now."""
+    def _placed(self, recorded: Recorded) -> int:
+        """Let payloads that are not written as they are give way now. Returns the bytes of those that are."""
         event = recorded.event
-        if self._as_they_are and isinstance(data, bytes):
-            event[key] = {"bytes": len(data)}
-        elif self._payloads == "hash":
-            event[key] = digest_of(data if isinstance(data, bytes) else utf8(str(data)))
-        elif self._payloads == "off":
-            del event[key]
-        else:
-            recorded.common = False
+        for key in _JSON_PAYLOADS:
+            data = event.get(key)
+            if key not in event:
+                continue
+            if self._as_they_are and isinstance(data, bytes):
+                if len(data) <= self._limit:
+                    recorded.payloads += (data,)
+                else:
+                    event[key] = {"bytes": len(data)}
+            elif self._payloads == "hash":
+                event[key] = digest_of(data if isinstance(data, bytes) else utf8(str(data)))
+            elif self._payloads == "off":
+                del event[key]
+            else:
+                recorded.common = False
+        return sum(map(len, recorded.payloads))
 
     def _make_ready(self) -> None:
         """Make the lines of all that waits."""
@@ -298,12 +304,14 @@ class Trace:
     def _make(self, events: list[Recorded]) -> list[bytes]:
         """Make the lines of events, the payloads of all common ones searched together."""
         harmless = self._harmless(events)
-        dumps = orjson.dumps
+        dumps, secrets = orjson.dumps, self._seen
         lines: list[bytes] = []
         for recorded in events:
             event, line = recorded.event, b""
             # What stood under a secret name before must be looked for in every later payload of the run.
-            if recorded.common and (not recorded.payloads or (harmless and not self._seen.get(event.get("run_id")))):
+            if recorded.common and (
+                not recorded.payloads or (harmless and not (secrets and secrets.get(event.get("run_id"))))
+            ):
                 try:
                     line = dumps(event, default=plain)
                 except TypeError:  # a lone surrogate, an integer beyond 64 bits: the longer way knows them
@@ -318,11 +326,13 @@ class Trace:
     def _harmless(self, events: list[Recorded]) -> bool:
         """True if no payload of the common events, and no id that came with one, needs a closer look."""
         texts: list[bytes] = []
+        ids: list[str] = []
         for recorded in events:
             if recorded.payloads:
-                texts += *recorded.payloads, utf8(str(recorded.event.get("call_id")))
+                texts += recorded.payloads
+                ids.append(str(recorded.event.get("call_id")))
         try:
-            return not texts or self.redactor.clean(b"\n".join(texts))
+            return not texts or self.redactor.clean(b"\n".join([*texts, utf8("\n".join(ids))]))
         except Exception:  # noqa: BLE001 - no UTF-8, or a user's redactor: each is looked at alone
             return False
 
