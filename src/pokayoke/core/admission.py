@@ -171,7 +171,8 @@ def admit(request: Request, held: Held) -> Kept:
         return Kept(EXECUTE, used=used)
     kept, answer = claim(record, wish)
     assert kept is not None, "a claim that executes changes its record"
-    return Kept(answer, msgspec.structs.replace(kept, epoch=held.epoch), used)
+    kept = msgspec.structs.replace(kept, epoch=held.epoch)
+    return Kept(msgspec.structs.replace(answer, record=kept), kept, used)
 
 
 def _halted(request: Request, held: Held) -> Finding | None:

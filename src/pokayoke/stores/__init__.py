@@ -8,18 +8,27 @@ from pokayoke.stores.memory import MemoryStore
 
 __all__ = ["MemoryStore", "Store", "open_store"]
 
+_KINDS = "memory://, sqlite:///file.db or postgresql://user@host/database"
 
-def open_store(url: str | None, *, create: bool = False) -> Store:  # noqa: ARG001 - memory has nothing to create
+
+def open_store(url: str | None, *, create: bool = False) -> Store:
     """Open a store.
 
     Args:
-        url: None or `memory://` for a store in this process.
-        create: True allows a durable store to be created if it is missing.
+        url: None or `memory://` for a store in this process; `sqlite:///relative.db`,
+            `sqlite:////absolute/path.db` or `postgresql://user@host/database` for a durable one.
+        create: True creates a durable store's tables (and an SQLite file) where they are missing, and
+            brings those of an older version up to date.
 
     Raises:
-        StoreError: the URL names a kind of store that this version does not have.
+        StoreError: the store is missing, is not what it was, cannot be reached, or is of no known kind.
+        MissingExtraError: its driver is not installed.
     """
     if url is None or url == "memory://":
         return MemoryStore()
-    kind = url.partition(":")[0]
-    raise StoreError(f"{kind!r} is not a store of this version; use store=None (memory, stops repeats within a run)")
+    kind = url.partition(":")[0].partition("+")[0]
+    if kind == "sqlite":
+        from pokayoke.stores.sqlite import SqliteStore  # noqa: PLC0415 - 10 ms of import, for those who use it
+
+        return SqliteStore(url, create=create)
+    raise StoreError(f"{kind!r} is not a kind of store: use {_KINDS}")

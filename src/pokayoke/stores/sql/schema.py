@@ -106,6 +106,27 @@ def refuse_newer(found: Meta) -> None:
         )
 
 
+def refuse_unready(found: Meta, url: str) -> None:
+    """Refuse a database without tables, or with tables that have to be brought up to date first.
+
+    A newer one can be opened and read; its writes are refused.
+
+    Args:
+        found: what the database says of itself.
+        url: of the store, for the command that helps.
+
+    Raises:
+        StoreError: there is no ledger, or an older one.
+    """
+    if found.version == 0:
+        raise StoreError(f"there is no ledger at {url}: run `pokayoke ledger init --store {url}`")
+    if found.version < latest():
+        raise StoreError(
+            f"the ledger has version {found.version} and this pokayoke works with version {latest()}: run `pokayoke "
+            f"ledger init --store {url}`; programs with an older pokayoke can then only read it"
+        )
+
+
 def _split(text: str) -> tuple[str, ...]:
     lines = re.sub(r"^--.*$", "", text, flags=re.MULTILINE)
     return tuple(statement.strip() for statement in lines.split(";") if statement.strip())

@@ -1,0 +1,175 @@
+"""The two SQLite libraries of a Python process: the one of `apsw`, and the one of the standard library.
+
+Two libraries must never have one file open in one process: the system's locks belong to the process,
+so neither would see the other's, and the file is destroyed within seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+from urllib.parse import quote
+
+import msgspec
+
+from pokayoke.errors import StoreError
+from pokayoke.stores.sql.rows import Row
+
+Wait = Callable[[int], bool]
+"""Called with the number of attempts so far; waits a moment and returns True, or False to give up."""
+_LOOKS: Final = 3
+_OPEN_FILES: Final = Path("/proc/self/fd")
+
+
+class Raw(Protocol):
+    """A connection of either library."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        ...
+
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Iterable[Row]:
+        """Carry out one statement."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class Library(msgspec.Struct, frozen=True, gc=False):
+    """One of the libraries.
+
+    Args:
+        name: of the Python module.
+        version: of SQLite, as a number: 3_051_003 is 3.51.3.
+        connect: opens a file that exists; takes what waits for others, and the seconds that may take.
+        changes: says how many rows a connection has changed so far.
+    """
+
+    name: str
+    version: int
+    connect: Callable[[str, Wait, float], Raw]
+    changes: Callable[[Raw], int]
+
+
+def library(name: str) -> Library:
+    """Return a library by the name of its module.
+
+    Raises:
+        StoreError: there is no such library, or it is not installed.
+    """
+    if name == "apsw":
+        return _apsw()
+    if name == "sqlite3":
+        return _standard()
+    raise StoreError(f"{name!r} is no SQLite library: use library=apsw (the default) or library=sqlite3")
+
+
+def code_of(error: BaseException) -> int:
+    """Return SQLite's primary code of an error, or 0 if it is none of SQLite's."""
+    code: Any = getattr(error, "result", None) or getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else 0
+
+
+def opened(use: Library, path: str, found: os.stat_result, wait: Wait, limit: float) -> Raw:
+    """Open a file that exists, unless another library has it open in this process (where the system tells).
+
+    Args:
+        use: the library.
+        path: of the file.
+        found: its status.
+        wait: waits for other processes.
+        limit: seconds that may take.
+
+    Raises:
+        StoreError: another library has it open.
+        Exception: the library's own, if SQLite refuses.
+    """
+    file = (found.st_dev, found.st_ino)
+    for _ in range(_LOOKS):
+        if not _elsewhere(use.name, file):
+            break
+        time.sleep(0.01)  # a thread may be about to open it with the right one
+    else:
+        raise StoreError(
+            f"{path} is open in this process through another SQLite library, and two of them destroy a file: close it "
+            f"there, or give the store the same one with ?library={'sqlite3' if use.name == 'apsw' else 'apsw'}"
+        )
+    raw = use.connect(path, wait, limit)
+    _ours[id(raw)] = (use.name, *file)
+    return raw
+
+
+def closed(raw: Raw) -> None:
+    """Close what `opened` has opened."""
+    _ours.pop(id(raw), None)
+    raw.close()
+
+
+_ours: dict[int, tuple[str, int, int]] = {}
+
+
+def _elsewhere(name: str, file: tuple[int, int]) -> bool:
+    """Whether a file is open through another library, as far as that can be known."""
+    ours = tuple(_ours.values())
+    through = {library for library, *held in ours if tuple(held) == file}
+    if through:
+        return through != {name}
+    if name != "apsw" or _foreign_apsw(sum(library == "apsw" for library, *_ in ours)):
+        return False  # an open file may be the user's own connection of the right library
+    return any((one.st_dev, one.st_ino) == file for one in _open_files())
+
+
+def _foreign_apsw(ours: int) -> bool:
+    """Whether the user has connections of apsw. They are counted and not touched: another thread may use them."""
+    module: Any = sys.modules.get("apsw")
+    return module is not None and len(module.connections()) > ours
+
+
+def _apsw() -> Library:
+    try:
+        import apsw  # noqa: PLC0415 - for those who use it
+    except ImportError:
+        raise StoreError("apsw is not installed: run `pip install apsw`, or add ?library=sqlite3 to the URL") from None
+
+    def connect(path: str, wait: Wait, _: float) -> Raw:
+        raw = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        raw.set_busy_handler(wait)
+        return cast("Raw", raw)
+
+    return Library(
+        "apsw", apsw.SQLITE_VERSION_NUMBER, connect, lambda raw: cast("apsw.Connection", raw).total_changes()
+    )
+
+
+def _standard() -> Library:
+    import sqlite3  # noqa: PLC0415 - for those who use it
+
+    def connect(path: str, _: Wait, limit: float) -> Raw:
+        # The standard library takes no busy handler: it waits as SQLite does, in longer and longer moments.
+        return sqlite3.connect(
+            f"file:{quote(path)}?mode=rw", uri=True, timeout=limit, isolation_level=None, check_same_thread=False
+        )
+
+    major, minor, patch = sqlite3.sqlite_version_info
+    version = major * 1_000_000 + minor * 1_000 + patch
+    return Library("sqlite3", version, connect, lambda raw: cast("sqlite3.Connection", raw).total_changes)
+
+
+def _open_files() -> Iterator[os.stat_result]:
+    """Every file that this process has open; nothing where the system does not tell."""
+    try:
+        names = os.listdir(_OPEN_FILES)  # noqa: PTH208 - names are all we need
+    except OSError:
+        return
+    for name in names:
+        try:
+            yield os.stat(_OPEN_FILES / name)  # noqa: PTH116 - the link's target; some are no files at all
+        except OSError:
+            continue

@@ -1,0 +1,289 @@
+"""One thread that writes for all threads of a process: what waits together is committed together.
+
+A flush to the disk costs as much as hundreds of statements. So callers queue their acts, and the
+writer carries out everything that waits in one transaction, answers everybody, and takes the next.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from pokayoke.errors import StoreError
+from pokayoke.stores.sql.dialect import Statement
+from pokayoke.stores.sql.rows import Row
+from pokayoke.stores.sqlite_file import Connection, concerns_all, is_busy
+
+T = TypeVar("T")
+_MOST_TOGETHER: Final = 256
+"""Acts in one transaction; more would make the first of them wait."""
+_CLOSED: Final = "the store is closed: open it again with open_store"
+_LOOK_AFTER: Final = 1.0
+"""Seconds after which a waiting caller looks whether anybody still works for it."""
+
+
+class Job(Generic[T]):
+    """One piece of work that waits for its turn.
+
+    Args:
+        work: reads and writes; it may be called again if others of its transaction fail.
+        done: called once, when result or error stands.
+    """
+
+    __slots__ = ("asked", "done", "error", "result", "work")
+
+    def __init__(self, work: Callable[[Connection], T], done: Callable[[], object]) -> None:
+        self.work, self.done = work, done
+        self.asked = time.monotonic()
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+    def outcome(self) -> T:
+        """Return what the work returned, or raise what it raised."""
+        if self.error is not None:
+            raise self.error
+        return self.result  # type: ignore[return-value]  # no error: it stands
+
+
+class Writer:
+    """Carries out jobs in the order in which they come, many in one transaction.
+
+    Args:
+        connection: used by the writer's thread only.
+        limit: seconds a job waits for other processes.
+        name: of the thread.
+    """
+
+    def __init__(self, connection: Connection, limit: float, name: str) -> None:
+        self._connection, self._limit, self._name = connection, limit, name
+        self._closed = False
+        self._begin_anew()
+        _shared.add(self)
+
+    def do(self, work: Callable[[Connection], T]) -> T:
+        """Have it done and wait for it. A caller that is interrupted leaves it to the writer.
+
+        Raises:
+            StoreError: the store is closed, or the work was not carried out.
+        """
+        turn = threading.Lock()
+        turn.acquire()
+        job = Job(work, turn.release)
+        thread = self._submit(job)
+        while not turn.acquire(timeout=_LOOK_AFTER):
+            if not thread.is_alive():
+                raise StoreError("the writer of the ledger has ended; nothing is known of what was asked of it last")
+        return job.outcome()
+
+    async def ado(self, work: Callable[[Connection], T]) -> T:
+        """`do` without blocking the event loop. A caller that is cancelled leaves it to the writer."""
+        import asyncio  # noqa: PLC0415 - 20 ms of import, for those whose tools are asynchronous
+
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        def done() -> None:
+            try:
+                loop.call_soon_threadsafe(wake)
+            except RuntimeError:
+                return  # the loop was closed: nobody waits any more
+
+        job = Job(work, done)
+        self._submit(job)
+        await future
+        return job.outcome()
+
+    def close(self) -> None:
+        """Finish what waits, then let go of the file. Closing twice does no harm."""
+        with self._starting:
+            if self._closed:
+                return
+            self._closed = True
+            thread = self._thread
+            if thread is not None:
+                self._queue.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            # Other processes can make the last transaction wait that long, and no longer.
+            thread.join(2 * self._limit + _LOOK_AFTER)
+        elif thread is None:
+            self._connection.close()
+
+    def pause(self) -> None:
+        """Wait for the transaction that runs, let go of the file, and begin none until `go_on`."""
+        self._gate.acquire()
+        self._connection.close()
+
+    def go_on(self) -> None:
+        """End a pause."""
+        self._gate.release()
+
+    def begin_in_child(self) -> None:
+        """Begin anew after a fork: what waits, and the thread, belong to the parent."""
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
+        self._gate, self._starting = threading.Lock(), threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._process = os.getpid()
+
+    def _submit(self, job: Job[Any]) -> threading.Thread:
+        with self._starting:
+            if self._closed:
+                raise StoreError(_CLOSED)
+            if self._process != os.getpid():
+                raise StoreError("this process was forked behind Python's back: open the store after the fork")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+                self._thread.start()
+            self._queue.put(job)
+            return self._thread
+
+    def _next(self) -> list[Job[Any] | None]:
+        waiting = self._queue
+        jobs = [waiting.get()]
+        while len(jobs) < _MOST_TOGETHER and jobs[-1] is not None:
+            try:
+                jobs.append(waiting.get_nowait())
+            except queue.Empty:
+                break
+        return jobs
+
+    def _serve(self) -> None:
+        """Do what the thread is for, until the store is closed."""
+        while True:
+            waiting = self._next()
+            jobs = [job for job in waiting if job is not None]
+            while jobs:
+                with self._gate:
+                    jobs = self._together(jobs)
+            if waiting[-1] is None:
+                with self._gate:
+                    self._connection.close()
+                return
+
+    def _together(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
+        """Carry out jobs in one transaction and answer them. Returns those that have to be done (again)."""
+        connection = self._connection
+        connection.patience = max(0.0, jobs[0].asked + self._limit - time.monotonic())
+        try:
+            connection.begin()
+            for job in jobs:
+                if not self._one(job):
+                    connection.roll_back()
+                    job.done()
+                    return [other for other in jobs if other is not job]
+            connection.commit()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
+            return self._failed(jobs, error)
+        for job in jobs:
+            job.done()
+        return []
+
+    def _one(self, job: Job[Any]) -> bool:
+        """Carry out one job. Returns False if it failed half-way: then the others have to be done without it."""
+        before = self._connection.changes()
+        job.error = None
+        try:
+            job.result = job.work(self._connection)
+        except BaseException as error:
+            if concerns_all(error):
+                raise
+            job.error = error
+            return self._connection.changes() == before
+        return True
+
+    def _failed(self, jobs: list[Job[Any]], error: BaseException) -> list[Job[Any]]:
+        """Nothing was written. Whoever has waited long enough is told why, the others go on waiting."""
+        said = self._connection.give_up(error)
+        now = time.monotonic()
+        left: list[Job[Any]] = []
+        for place, job in enumerate(jobs):
+            if place and is_busy(error) and now < job.asked + self._limit:
+                left.append(job)
+                continue
+            job.error = StoreError(said)
+            job.error.__cause__ = error
+            job.done()
+        return left
+
+
+class Reader:
+    """Reads beside the writer, in the caller's thread.
+
+    Args:
+        connection: used under the reader's lock only.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._gate = threading.RLock()
+        self._closed = False
+        _shared.add(self)
+
+    def fetch(self, statement: Statement) -> list[Row]:
+        """Return the rows of a statement.
+
+        Raises:
+            StoreError: the store is closed, or the file cannot be read.
+        """
+        with self._gate:
+            if self._closed:
+                raise StoreError(_CLOSED)
+            try:
+                self._connection.look()
+                return self._connection.fetch(*statement)
+            except Exception as error:
+                raise StoreError(self._connection.give_up(error)) from error
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._gate:
+            self._closed = True
+            self._connection.close()
+
+    def pause(self) -> None:
+        """Wait for the read that runs and let go of the file, until `go_on`."""
+        self._gate.acquire()
+        self._connection.close()
+
+    def go_on(self) -> None:
+        """End a pause."""
+        self._gate.release()
+
+    def begin_in_child(self) -> None:
+        """Begin anew after a fork."""
+        self._gate = threading.RLock()
+
+
+_shared: weakref.WeakSet[Writer | Reader] = weakref.WeakSet()
+_paused: list[Writer | Reader] = []
+
+
+def _before_fork() -> None:
+    # SQLite must not be carried over a fork: what is closed now is opened again by whoever needs it.
+    _paused.extend(_shared)
+    for one in _paused:
+        one.pause()
+
+
+def _after_fork_in_parent() -> None:
+    while _paused:
+        _paused.pop().go_on()
+
+
+def _after_fork_in_child() -> None:
+    while _paused:
+        _paused.pop().begin_in_child()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

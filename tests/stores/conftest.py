@@ -1,0 +1,80 @@
+"""Every store, empty, behind one fixture."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from pokayoke.stores import MemoryStore, Store, open_store
+
+
+class Site:
+    """A place where a store lies, and every store that was opened there.
+
+    Attributes:
+        kind: name of the kind of store.
+        url: what opens it, or None for memory.
+    """
+
+    def __init__(self, kind: str, url: str | None = None) -> None:
+        self.kind, self.url = kind, url
+        self._memory = MemoryStore() if url is None else None
+        self._opened: list[Store] = []
+
+    def open(self, *, create: bool = True) -> Store:
+        """Open one more store on the same data."""
+        if self._memory is not None:
+            return self._memory
+        self._opened.append(open_store(self.url, create=create))
+        return self._opened[-1]
+
+    def close(self) -> None:
+        """Close what was opened."""
+        for store in self._opened:
+            store.close()
+
+
+def _memory(_: Path, __: ExitStack, ___: Callable) -> Site:
+    return Site("memory")
+
+
+def _sqlite(folder: Path, _: ExitStack, __: Callable) -> Site:
+    return Site("sqlite", f"sqlite:///{folder}/ledger.db")
+
+
+def _sqlite3(folder: Path, _: ExitStack, __: Callable) -> Site:
+    return Site("sqlite3", f"sqlite:///{folder}/ledger.db?library=sqlite3")
+
+
+# Each takes a folder, what ends with the test, and the function to call where this machine lacks something.
+MAKERS: dict[str, Callable[[Path, ExitStack, Callable], Site]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "sqlite3": _sqlite3,
+}
+
+
+def _made(request, folder, need) -> Iterator[Site]:
+    with ExitStack() as stack:
+        site = MAKERS[request.param](folder, stack, need)
+        stack.callback(site.close)
+        yield site
+
+
+@pytest.fixture(params=MAKERS)
+def site(request, tmp_path, need) -> Iterator[Site]:
+    """Each kind of store."""
+    yield from _made(request, tmp_path, need)
+
+
+@pytest.fixture(params=[kind for kind in MAKERS if kind != "memory"])
+def durable(request, tmp_path, need) -> Iterator[Site]:
+    """Each kind of store that survives its process."""
+    yield from _made(request, tmp_path, need)
+
+
+@pytest.fixture
+def store(site) -> Store:
+    """A new store of each kind."""
+    return site.open()
