@@ -27,6 +27,8 @@ _WINDOW_SECONDS = 900.0
 _LEAST, _SHARE, _STREAK = 10, 0.3, 3
 """A tool's switch trips at this share of at least so many outputs, or after so many invalid ones in a row."""
 _LEAST_EVERYWHERE, _SHARE_EVERYWHERE = 20, 0.2
+_FEWEST, _FEWEST_EVERYWHERE = 5, 6
+"""So many have to be invalid for a share to count: of the few outputs of a quiet hour, three may be chance."""
 _PAUSE, _HOUR = 60.0, 3_600.0
 """Seconds before the first probe, doubled by each trip of the last hour."""
 _PROBES, _TRIPS_PER_HOUR = 5, 3
@@ -163,11 +165,11 @@ def _after(board: Board, switch: Switch, rate: Rate, one: Seen, now: float) -> S
     """The switch of the tool after one more output."""
     if switch.mode == "closed":
         why = None if one.valid else _unusable(rate)
-        return switch if why is None else _trip(board, switch, why, now)
+        return switch if why is None else _trip(board, switch, why, now, one)
     if mode_at(switch, one.at) != "half_open" or not one.read:
         return switch
     if not one.valid:
-        return _trip(board, switch, "a probe was invalid", now)
+        return _trip(board, switch, "a probe was invalid", now, one)
     if switch.valid + 1 < _PROBES:
         return msgspec.structs.replace(switch, valid=switch.valid + 1)
     return msgspec.structs.replace(
@@ -181,8 +183,9 @@ def _after(board: Board, switch: Switch, rate: Rate, one: Seen, now: float) -> S
     )
 
 
-def _trip(board: Board, switch: Switch, why: str, now: float) -> Switch:
-    return _tripped(switch, why, now, board.epoch, manual=switch.scope in board.doubtful)
+def _trip(board: Board, switch: Switch, why: str, now: float, one: Seen) -> Switch:
+    # A tool that writes is not called while its switch is open, so no probe could ever close it.
+    return _tripped(switch, why, now, board.epoch, manual=switch.scope in board.doubtful or not one.read)
 
 
 def _tripped(switch: Switch, why: str, now: float, epoch: int, *, manual: bool) -> Switch:
@@ -203,7 +206,7 @@ def _unusable(rate: Rate) -> str | None:
     bad, total = sum(not valid for _, valid in rate.recent), len(rate.recent)
     if rate.streak >= _STREAK:
         return f"{rate.streak} invalid outputs in a row"
-    if total >= _LEAST and bad >= _SHARE * total:
+    if total >= _LEAST and bad >= max(_FEWEST, _SHARE * total):
         return f"{bad} of the last {total} outputs invalid"
     return None
 
@@ -213,7 +216,8 @@ def _everywhere(rates: Mapping[str, Rate], since: float, now: float) -> str | No
     entries = sorted((at, valid, rate.tool) for rate in rates.values() for at, valid in rate.recent if at > start)
     latest = entries[-_WINDOW:]
     bad = [tool for _, valid, tool in latest if not valid]
-    if len(latest) >= _LEAST_EVERYWHERE and len(bad) >= _SHARE_EVERYWHERE * len(latest) and len(set(bad)) > 1:
+    enough = len(bad) >= max(_FEWEST_EVERYWHERE, _SHARE_EVERYWHERE * len(latest))
+    if len(latest) >= _LEAST_EVERYWHERE and enough and len(set(bad)) > 1:
         return f"{len(bad)} of the last {len(latest)} outputs of {len(set(bad))} tools invalid"
     return None
 
