@@ -23,7 +23,8 @@ _SMALL: Final = 1_000
 _ID_LIKE: Final = re.compile(r"[0-9]{3}|@|^[0-9]+$", re.ASCII)
 _DATE: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", re.ASCII)
 _CLOCK: Final = re.compile(r"([0-9]{2}):([0-9]{2})(:[0-9]{2})?", re.ASCII)
-_NUMBER: Final = re.compile(r"[0-9]+")
+_PIECE: Final = re.compile(r"[^\W\d_]+|[0-9]+")
+_ACCENTED: Final = "àâäåæçéèêëíîïñóôöøúûüý"
 _WORD: Final = re.compile(r"\w+")
 _SYNTAX: Final = frozenset(["true", "false", "null", "True", "False", "None", "NaN", "Infinity"])
 _HAN: Final = range(0x4E00, 0x9FA6)
@@ -103,9 +104,10 @@ class Pseudonyms:
             return self._number(value)
         made = self.text(value)
         pattern = schema.get("pattern") if is_object(schema) else None
-        if isinstance(pattern, str) and _fits(pattern, value) and not _fits(pattern, made):
-            return self._digits(value)  # the letters are the pattern's own, as in order numbers
-        return made
+        if not isinstance(pattern, str) or _fits(pattern, made) or not _fits(pattern, value):
+            return made
+        # Words that stand in the pattern itself are the schema's own, as the W of order numbers is.
+        return _PIECE.sub(lambda found: found[0] if _is_own(found[0], pattern) else self._letters(found[0]), value)
 
     def _name(self, name: str, declared: dict[str, Any], schema: Any, *, is_map: bool) -> str:
         """The name of a member: kept where it is a field's, replaced where it is data."""
@@ -137,9 +139,6 @@ class Pseudonyms:
             made.append(_like(sign, high * 256 + low, first=index == 0 or not text[index - 1].isdecimal()))
         return "".join(made)
 
-    def _digits(self, text: str) -> str:
-        return _NUMBER.sub(lambda found: self._letters(found[0]), text)
-
     def _moment(self, text: str) -> str:
         """A date within the same years: month and day are replaced, the clock too."""
         random = self._bytes(text)
@@ -168,6 +167,10 @@ def _fits(pattern: str, text: str) -> bool:
     return checker is None or checker.accepts(text)
 
 
+def _is_own(piece: str, pattern: str) -> bool:
+    return not piece.isdecimal() and piece in pattern
+
+
 def _like(sign: str, number: int, *, first: bool) -> str:
     """A character of the same kind. A number that does not begin with zero keeps not beginning with it."""
     if sign.isascii():
@@ -182,6 +185,7 @@ def _like(sign: str, number: int, *, first: bool) -> str:
         return chr(_HAN.start + number % len(_HAN))
     if sign.isdecimal():
         return chr(ord(sign) - int(sign) + number % 10)
-    if sign.islower():
-        return chr(ord("a") + number % 26)
-    return chr(ord("A") + number % 26) if sign.isupper() else sign
+    if sign.isalpha():
+        made = _ACCENTED[number % len(_ACCENTED)]
+        return made.upper() if sign.isupper() else made
+    return sign
