@@ -10,7 +10,7 @@ import platform
 import sys
 from dataclasses import asdict
 
-from bench import goals, rooms
+from bench import goals, rooms, stores
 from bench.goal import Goal
 from bench.measure import Effort
 from bench.place import Place, in_a_folder
@@ -22,6 +22,7 @@ PARTS = {
     "rejection": goals.rejection,
     "reading": goals.reading,
     "ledger": goals.surcharge,
+    "stores": stores.durable,
     "trace": rooms.trace_event,
     "peer": goals.peer,
     "import": goals.importing,
