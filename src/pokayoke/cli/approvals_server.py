@@ -147,6 +147,7 @@ class Handler(BaseHTTPRequestHandler):
 
     server_version = "pokayoke"
     sys_version = ""
+    default_request_version = "HTTP/1.0"
     timeout = _PATIENCE
 
     @property
@@ -164,6 +165,10 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the signature of the base class
         """Say on stderr what was asked and answered; a request line may hold anything, so it is escaped."""
         say(f"{self.client_address[0]} {format % args}")
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 - the signature of the base class
+        """Refuse what is no request of ours, without repeating any of it."""
+        self._send(code, {"error": "this is no request that is understood here"})
 
     def _answer(self, method: str) -> None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Annotated, Any, Final
 
 import typer
@@ -72,10 +72,12 @@ def reconcile(
     wanted = Wanted(tool, moment(since, "--since", moment_now), amount_at)
     names = mapping(columns)
     known = _undoable(contracts or []) if compensate else {}
-    with opened(store) as ledger, closing(Aside()) as aside:
-        # Sources may be large and slow: they are put aside before anything else is asked.
+    with ExitStack() as stack:
+        aside = stack.enter_context(closing(Aside()))
+        # Before the ledger is opened: it may lie in the same file, and it has to be read after the rows anyway.
         with counting("business rows read") as told:
             aside.add(_rows(rows, sql, names, told))
+        ledger = stack.enter_context(opened(store))
         report = Report(json=json)
         undoer = Undoer(known, Compensator(ledger, by=by) if yes else None, chosen, tool) if compensate else None
         with counting("effects read") as told:

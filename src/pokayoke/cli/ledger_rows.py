@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import urlsplit
 
 from pokayoke.core.canonical import canonical, digest
@@ -14,6 +14,9 @@ from pokayoke.core.reconcile import Row, as_text
 from pokayoke.core.shapes import is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.errors import ConfigurationError, MissingExtraError
+
+if TYPE_CHECKING:
+    import psycopg
 
 COLUMNS: Final = ("key", "reference", "digest", "arguments", "amount", "tool")
 """What a row may tell; `--map` says under which name it does."""
@@ -137,10 +140,10 @@ def from_database(url: str, query: str, names: Mapping[str, str], told: Told) ->
 
 
 def _from_sqlite(url: str, query: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
-    # Not the sqlite3 module: two SQLite libraries in one process break each other's locks on a shared file.
+    # It may be the file of the ledger: two SQLite libraries on one file would break each other's locks.
     import apsw  # noqa: PLC0415 - loaded where a database is read
 
-    path = Path(url.removeprefix("sqlite:///"))
+    path = Path(url.removeprefix("sqlite:///").partition("?")[0])
     if not path.is_file():
         raise ConfigurationError(f"{path}: no such file")
     try:
@@ -166,7 +169,7 @@ def _from_postgres(url: str, query: str, names: Mapping[str, str], told: Told) -
     try:
         # A cursor on the server hands the rows out in portions, so that a large table needs no memory here.
         with (
-            psycopg.connect(url, options="-c default_transaction_read_only=on", connect_timeout=10) as connection,
+            _reading(psycopg.connect(url, connect_timeout=10)) as connection,
             connection.cursor("reconcile") as cursor,
         ):
             cursor.itersize = _AT_A_TIME
@@ -177,6 +180,11 @@ def _from_postgres(url: str, query: str, names: Mapping[str, str], told: Told) -
                 yield row(number, dict(zip(columns, values, strict=True)), names)
     except psycopg.Error as error:
         raise ConfigurationError(f"the business database: {error}") from None
+
+
+def _reading(connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    connection.read_only = True
+    return connection
 
 
 def _known(columns: list[str], names: Mapping[str, str]) -> list[str]:

@@ -1,0 +1,282 @@
+"""`pokayoke ledger`: what it shows, settles and forgets, and that it names what it cannot do."""
+
+import json
+import time
+
+import pytest
+
+from pokayoke import Contract, Guard, ToolCall
+from pokayoke.core.admission import Request
+from pokayoke.core.ledger import Claim, Settlement
+from pokayoke.core.state import RunState
+from pokayoke.stores import open_store
+
+URL = "sqlite:///ledger.db"
+ARGUMENTS = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
+DAY = 86_400.0
+
+
+@pytest.fixture(autouse=True)
+def store_named(monkeypatch):
+    """Every command of these tests finds its store in the environment."""
+    monkeypatch.setenv("POKAYOKE_STORE", URL)
+    monkeypatch.delenv("POKAYOKE_STORE_KEY", raising=False)
+
+
+@pytest.fixture
+def ledger(shell, tmp_path):
+    """A fresh ledger in the folder of the shell; a function that opens it."""
+    assert shell("ledger", "init").returncode == 0
+    return lambda: open_store(f"sqlite:///{tmp_path / 'ledger.db'}")
+
+
+def lines(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def wrote(ledger, key, state="completed", *, tool="pay", at=None, lease=40.0, run="r1", **settled):
+    """Claim an effect and settle it, as a guard does."""
+    at = time.time() if at is None else at
+    store = ledger()
+    store.admit(
+        Request(run, tool, "write", (), at, Claim(key, "h" * 64, f"c-{key}", tool, f"{tool}@1", run, at, lease))
+    )
+    if state != "executing":
+        store.settle(Settlement(key, f"c-{key}", state, at, **settled))
+    store.close()
+    return key
+
+
+# -- init and migrate --------------------------------------------------------------------------------
+
+
+def test_a_ledger_is_made_once(shell, tmp_path):
+    """Init makes a file and says its id; a second init and a migrate leave it as it is."""
+    first = shell("ledger", "init", "--json")
+    assert first.returncode == 0
+    (told,) = lines(first)
+    assert len(told["ledger_id"]) >= 32
+    before = (tmp_path / "ledger.db").read_bytes()
+    assert lines(shell("ledger", "init", "--json")) == [told]
+    assert lines(shell("ledger", "migrate", "--json")) == [told]
+    assert (tmp_path / "ledger.db").read_bytes() == before
+    assert "POKAYOKE_STORE_KEY" in shell("ledger", "init").stderr
+
+
+@pytest.mark.parametrize("words", [("list",), ("migrate",), ("show", "ab"), ("prune", "--older-than", "90d")])
+def test_no_command_but_init_makes_a_ledger(shell, tmp_path, words):
+    """A missing file is an error that names init, and stays missing."""
+    done = shell("ledger", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pokayoke ledger init" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [("", "--store"), ("memory://", "memory"), ("redis://x", "redis"), ("sqlite:///no/folder/x.db", "folder")],
+)
+def test_a_store_that_cannot_be_used_is_said(shell, monkeypatch, url, word):
+    """None, one in memory, one of another kind, one without its folder: exit code 2 and a sentence."""
+    monkeypatch.setenv("POKAYOKE_STORE", url)
+    done = shell("ledger", "list")
+    assert done.returncode == 2
+    assert word in done.stderr
+
+
+# -- list and show -----------------------------------------------------------------------------------
+
+
+def test_effects_are_listed_and_filtered(shell, ledger):
+    """The latest first; tool, run, state, age and number narrow down; --limit 0 gives all by key."""
+    now = time.time()
+    for number in range(5):
+        wrote(
+            ledger,
+            f"{number}" * 64,
+            at=now - number * 3_600,
+            tool="pay" if number < 3 else "mail",
+            run=f"r{number % 2}",
+        )
+    wrote(ledger, "a" * 64, "in_doubt", at=now - 9 * DAY, failure="timeout")
+    wrote(ledger, "b" * 64, "executing", at=now - 9 * DAY)
+    wrote(ledger, "c" * 64, "executing", at=now)
+
+    def keys(*words):
+        return "".join(one["key"][0] for one in lines(shell("ledger", "list", "--json", *words)))
+
+    assert keys() in ("c01234ab", "c01234ba", "0c1234ab", "0c1234ba")
+    assert keys("--limit", "0") == "01234abc"
+    assert keys("--limit", "2", "--state", "completed") == "01"
+    assert keys("--tool", "mail") == "34"
+    assert keys("--run", "r1", "--state", "completed") == "13"
+    assert keys("--since", "90m", "--state", "completed") == "01"
+    assert keys("--since", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now - DAY))) in ("c01234", "0c1234")
+    doubtful = shell("ledger", "list", "--in-doubt", "--json")
+    assert doubtful.returncode == 1
+    assert sorted(one["key"][0] for one in lines(doubtful)) == ["a", "b"]
+    text = shell("ledger", "list", "--in-doubt").stdout
+    assert "executing (lapsed)" in text
+    assert "timeout" in text
+
+
+def test_nothing_in_doubt_is_exit_code_0(shell, ledger):
+    """A clean ledger is clean, and stdout stays empty."""
+    wrote(ledger, "0" * 64)
+    done = shell("ledger", "list", "--in-doubt")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "nothing is in doubt" in done.stderr
+
+
+def test_an_effect_is_shown_with_its_audit_and_what_to_do(shell, ledger):
+    """Show takes a prefix and tells record, audit and the next step; the output itself is not shown."""
+    key = wrote(ledger, "ab" + "0" * 62, "in_doubt", failure="timeout")
+    text = shell("ledger", "show", "ab").stdout
+    assert f"pokayoke ledger resolve {key[:12]}" in text
+    shell("ledger", "resolve", "ab", "--happened", "PO-7", "--by", "ann", "--reason", "seen")
+    (told,) = lines(shell("ledger", "show", key, "--json"))
+    assert told["record"]["state"] == "completed"
+    assert "output" not in told["record"]
+    assert [(entry["kind"], entry["by"], entry["reason"]) for entry in told["audit"]] == [("decided", "ann", "seen")]
+    assert told["next"].startswith("nothing")
+
+
+@pytest.mark.parametrize(
+    ("settled", "word"),
+    [
+        (("completed", {}), "never runs again"), (("completed", {"output_ok": False}), "broke the contract"),
+        (("failed_retriable", {}), "may run again"), (("failed_final", {}), "reconcile"), (("executing", {}), "at work"),
+    ],
+)  # fmt: skip
+def test_every_state_has_a_next_step(shell, ledger, settled, word):
+    """What is to be done next fits the state."""
+    wrote(ledger, "a" * 64, settled[0], **settled[1])
+    assert word in shell("ledger", "show", "a").stdout
+
+
+@pytest.mark.parametrize("start", ["", "zz", "b", "a" * 64 + "0", "A0", "%", "a"])
+def test_a_prefix_has_to_fit_one_key(shell, ledger, start):
+    """Nothing, no hex, no such key, too long, two that fit: exit code 2; nothing is guessed."""
+    wrote(ledger, "a1" + "0" * 62)
+    wrote(ledger, "a2" + "0" * 62)
+    done = shell("ledger", "show", start)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+# -- resolve -----------------------------------------------------------------------------------------
+
+
+def contract(effects):
+    def pay(to):
+        effects.append(to)
+        if len(effects) == 1:
+            raise TimeoutError
+        return {}
+
+    return Contract.from_schema("pay", ARGUMENTS, output_schema={}, handler=pay)
+
+
+@pytest.mark.parametrize(("words", "after", "times"), [
+    (("--happened", "PO-7"), "replayed", 1), (("--not-happened",), "ok", 2),
+])  # fmt: skip
+def test_a_person_settles_a_doubt(shell, ledger, words, after, times):
+    """After "it happened" the call is answered from the ledger; after "it did not" it runs once more."""
+    effects = []
+    guard = Guard([contract(effects)], store=ledger())
+    call = ToolCall("c1", "pay", {"to": "ann"})
+    with guard.run("r1") as run:
+        doubt = run.call(call)
+        assert (doubt.status, run.call(call).status) == ("in_doubt", "in_doubt")
+        done = shell("ledger", "resolve", doubt.key[:8], *words, "--by", "ann", "--reason", "looked")
+        assert done.returncode == 0, done.stderr
+        assert run.call(call).status == after
+    guard.close()
+    assert len(effects) == times
+    assert shell("ledger", "resolve", doubt.key, *words, "--by", "bob", "--reason", "too").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--by", "a", "--reason", "b"), ("--happened", "x", "--not-happened", "--by", "a", "--reason", "b"),
+        ("--happened", " ", "--by", "a", "--reason", "b"), ("--not-happened", "--by", " ", "--reason", "b"),
+        ("--not-happened", "--by", "a", "--reason", ""), ("--not-happened", "--by", "a"), ("--not-happened", "--reason", "a"),
+    ],
+)  # fmt: skip
+def test_a_decision_says_what_who_and_why(shell, ledger, words):
+    """Neither or both answers, no name, no reason: exit code 2, and the doubt stays."""
+    key = wrote(ledger, "a" * 64, "in_doubt")
+    assert shell("ledger", "resolve", key, *words).returncode == 2
+    store = ledger()
+    assert store.record(key).state == "in_doubt"
+    store.close()
+
+
+@pytest.mark.parametrize("state", ["completed", "failed_final", "executing"])
+def test_only_a_doubt_can_be_settled(shell, ledger, state):
+    """What is settled, or at work, is nobody's to decide."""
+    wrote(ledger, "a" * 64, state)
+    done = shell("ledger", "resolve", "a", "--not-happened", "--by", "ann", "--reason", "x")
+    assert done.returncode == 2
+    assert "not in doubt" in done.stderr
+
+
+# -- prune -------------------------------------------------------------------------------------------
+
+
+def test_pruning_counts_first_and_forgets_only_what_is_settled(shell, ledger):
+    """Without --yes nothing goes; with it, what was settled before that time goes; doubts stay for ever."""
+    now = time.time()
+    wrote(ledger, "1" * 64, at=now - 100 * DAY)
+    wrote(ledger, "2" * 64, "failed_final", at=now - 100 * DAY, tool="mail")
+    wrote(ledger, "3" * 64, at=now - 10 * DAY)
+    wrote(ledger, "4" * 64, "in_doubt", at=now - 100 * DAY)
+    wrote(ledger, "5" * 64, "executing", at=now - 100 * DAY)
+    (dry,) = lines(shell("ledger", "prune", "--older-than", "90d", "--json"))
+    assert (dry["old"], dry["by_tool"], dry["forgotten"]) == (2, {"pay": 1, "mail": 1}, 0)
+    (wet,) = lines(shell("ledger", "prune", "--older-than", "90d", "--yes", "--by", "ann", "--json"))
+    assert (wet["old"], wet["forgotten"]) == (2, 2)
+    left = [one["key"][0] for one in lines(shell("ledger", "list", "--limit", "0", "--json"))]
+    assert left == ["3", "4", "5"]
+    store = ledger()
+    assert [(entry.kind, entry.by) for entry in store.audit()] == [("pruned", "ann")]
+    store.close()
+
+
+@pytest.mark.parametrize("age", ["29d", "0s", "1h", "4w"])
+def test_what_may_still_be_repeated_is_not_forgotten(shell, ledger, age):
+    """Below 30 days pruning is refused, unless forced."""
+    wrote(ledger, "1" * 64, at=time.time() - 29.5 * DAY)
+    assert shell("ledger", "prune", "--older-than", age, "--yes").returncode == 2
+    assert len(lines(shell("ledger", "list", "--json"))) == 1
+    assert shell("ledger", "prune", "--older-than", age, "--yes", "--force").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list", "--since", "yesterday"), ("list", "--since", "-1h"), ("list", "--state", "done"), ("list", "--limit", "-1"),
+        ("list", "--state", "completed", "--in-doubt"), ("prune", "--older-than", "90"), ("prune", "--older-than", "nand"),
+        ("prune",), ("frobnicate",),
+    ],
+)  # fmt: skip
+def test_words_that_mean_nothing_are_refused(shell, ledger, words):
+    """A wrong duration, date, state or command is exit code 2 with a sentence, and nothing on stdout."""
+    done = shell("ledger", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr
+
+
+def test_help_shows_examples(shell):
+    """Every command's help has an example that begins with its own name."""
+    for name in ("init", "migrate", "list", "show", "resolve", "prune", "reconcile"):
+        assert f"pokayoke ledger {name}" in shell("ledger", name, "--help").stdout
+
+
+def test_a_run_that_stopped_is_still_settled(shell, ledger):
+    """A person's word counts whatever became of the run."""
+    key = wrote(ledger, "a" * 64, "in_doubt")
+    store = ledger()
+    store.change_run("r1", lambda state: RunState("r1", mode="stopped", stop_reason="kill_switch"))
+    store.close()
+    assert shell("ledger", "resolve", key, "--not-happened", "--by", "ann", "--reason", "x").returncode == 0
