@@ -20,6 +20,7 @@ from pokayoke.core.steps import (
     Invoke,
     Look,
     Mark,
+    NotStarted,
     Observe,
     Raised,
     Reaction,
@@ -115,7 +116,17 @@ class AsyncWorld(World):
 
     async def aobserve(self, step: Observe) -> None:
         """`observe` without blocking the event loop."""
-        await self._guard.switchboard.areport(step.seen)
+        board = self._guard.switchboard
+        board.note(step.seen)
+        if not self._guard.store.durable:
+            board.flush()
+            return
+        limit = self._guard.snapshot.policy.execution.timeout
+        reaction = await self._in_worker(board.flush, limit, None)
+        if isinstance(reaction, NotStarted):  # every thread hangs; better late than not at all
+            board.flush()
+        elif isinstance(reaction, Raised):
+            raise reaction.error
 
     async def _in_worker(self, function: Callable[[], Any], limit: float, late: Late | None) -> Reaction:
         loop = asyncio.get_running_loop()

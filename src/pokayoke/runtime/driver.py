@@ -99,7 +99,8 @@ class World:
 
     def observe(self, step: Observe) -> None:
         """Count an output that must not be used."""
-        self._guard.switchboard.report(step.seen)
+        self._guard.switchboard.note(step.seen)
+        self._guard.switchboard.flush()
 
     def compute(self, step: Compute) -> Reaction:
         """Run a pure function that calls users' code."""

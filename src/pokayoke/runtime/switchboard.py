@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 
@@ -21,8 +25,8 @@ class Switchboard:
     Args:
         store: holds rates and switches.
         clock: says when.
-        alerts: are told of every output.
         workers: write valid outputs to a durable store, so that no read waits for it.
+        alerts: are told of every output.
         told: called with each switch that flips.
         problem: called with the kind of failure of a store that cannot be reached; what was to be counted is kept.
 
@@ -45,69 +49,79 @@ class Switchboard:
         self._told, self._problem = told, problem
         # What is counted waits here; if the store cannot be reached for long, the oldest go.
         self._waiting: deque[Seen] = deque(maxlen=_MOST_WAITING)
+        self._kept: tuple[Seen, ...] = ()
         self._since = 0.0
-        self._counted = 0
+        self._scheduled_in = 0
+        # Outputs reach the store in the order in which they came: one batch at a time.
+        self._turn = threading.RLock()
+        _boards.add(self)
 
     def valid(self, tool: str, at: float, read: bool, /) -> None:
-        """Note an output that kept its contract."""
+        """Note an output that kept its contract; it is counted within a second."""
         if not (self.enabled or self._alerts.on):
             return
         self._waiting.append(Seen(tool, True, at, read))
-        if 0.0 <= at - self._since < _SECONDS:
-            return
-        self._since = at
         if self._store.durable:
-            self._workers.start(self.flush, lambda: None)
-        else:
+            self._schedule()
+        elif not 0.0 <= at - self._since < _SECONDS:
+            self._since = at
             self.flush()
 
-    def report(self, seen: Seen) -> None:
-        """Count an output that must not be used, after all that came before it."""
+    def note(self, seen: Seen) -> None:
+        """Note an output that must not be used; `flush` counts it, after all that came before it."""
         self._waiting.append(seen)
-        self.flush()
-
-    async def areport(self, seen: Seen) -> None:
-        """`report` for asynchronous callers."""
-        self._waiting.append(seen)
-        batch = self._batch()
-        if not self.enabled:
-            return
-        try:
-            switches = await self._store.aobserve(batch, self._clock.now())
-        except Exception as error:  # noqa: BLE001 - a store may raise anything; a call must not fail for a count
-            self._failed(batch, error)
-        else:
-            self._tell(switches)
 
     def flush(self) -> None:
         """Count everything that waits."""
-        batch = self._batch()
-        if not (batch and self.enabled):
-            return
-        try:
-            switches = self._store.observe(batch, self._clock.now())
-        except Exception as error:  # noqa: BLE001 - as above
-            self._failed(batch, error)
-        else:
-            self._tell(switches)
-
-    def _batch(self) -> tuple[Seen, ...]:
-        batch: list[Seen] = []
-        while True:
-            try:
-                batch.append(self._waiting.popleft())
-            except IndexError:
-                break
-        fresh = batch[self._counted :]
-        self._counted = 0
+        problem: str | None = None
+        switches: tuple[Switch, ...] = ()
+        with self._turn:
+            fresh = self._drained()
+            batch = (*self._kept, *fresh)[-_MOST_WAITING:] if self.enabled else ()
+            self._kept = ()
+            if batch:
+                try:
+                    switches = self._store.observe(batch, self._clock.now())
+                except Exception as error:  # noqa: BLE001 - a store may raise anything; a call must not fail for a count
+                    problem, self._kept = type(error).__name__, batch
+        # What the host does with these may take its time, or lead back here.
         self._alerts.take(fresh)
-        return tuple(batch)
-
-    def _failed(self, batch: tuple[Seen, ...], error: Exception) -> None:
-        self._waiting.extendleft(reversed(batch))
-        self._counted = min(len(batch), len(self._waiting))
-        self._problem(type(error).__name__)
-
-    def _tell(self, switches: tuple[Switch, ...]) -> None:
+        if problem is not None:
+            self._problem(problem)
         for switch in switches:
             self._told(switch)
+
+    def forked(self) -> None:
+        """Start anew in a child process: its parent may have held the turn, and counts what waits by itself."""
+        self._turn, self._kept = threading.RLock(), ()
+        self._waiting.clear()
+
+    def _schedule(self) -> None:
+        """Count what waits a second from now, unless that is on its way; a fork leaves its way behind."""
+        if self._scheduled_in != (pid := os.getpid()):
+            self._scheduled_in = pid
+            if self._workers.start(self._later, lambda: None) is None:
+                self._scheduled_in = 0  # too many threads hang; the next output tries again
+
+    def _later(self) -> None:
+        time.sleep(_SECONDS)
+        self._scheduled_in = 0
+        self.flush()
+
+    def _drained(self) -> tuple[Seen, ...]:
+        drained: list[Seen] = []
+        while self._waiting:
+            drained.append(self._waiting.popleft())
+        return tuple(drained)
+
+
+_boards: weakref.WeakSet[Switchboard] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for board in list(_boards):
+        board.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
