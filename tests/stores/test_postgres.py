@@ -236,13 +236,13 @@ def test_the_commit_is_durable_whatever_the_session_says(url):
         link = shelf.free[-1]
         exchange = link.exchange
 
-        def spy(statements, exchange=exchange, seen=seen):
+        def spy(statements, exchange=exchange, seen=seen, **more):
             if statements[-1][0] == "COMMIT":
                 statements = [("SELECT current_setting('synchronous_commit')", ()), *statements]
-                rows = exchange(statements)
+                rows = exchange(statements, **more)
                 seen.append(rows[0][0][0])
                 return rows[1:]
-            return exchange(statements)
+            return exchange(statements, **more)
 
         link.exchange = spy
         store.admit(wish(f"k-{given}"))

@@ -73,9 +73,13 @@ class Cluster:
         if self._as:
             os.chown(self.folder, self._as["user"], self._as["group"])
         self.port = _free_port()
-        self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        self.url = self.url_of("postgres")
         self._settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "port": self.port, **settings}
         self._run("initdb", "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+
+    def url_of(self, database):
+        """The URL of a database in it."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def __enter__(self):
         self.start()

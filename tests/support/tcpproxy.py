@@ -15,6 +15,7 @@ class Proxy:
         connections: connections accepted so far.
         delay: seconds each chunk of the server is held back.
         stalled: True swallows both directions while the sockets stay open, as a black hole does.
+        trickles: True hands on what the server says byte by byte.
         refuses: True closes every new connection at once.
         cut: called with (direction, chunk), direction `>` to the server or `<` to the client; True drops
             the chunk and cuts the connection. A `<` chunk was sent by the server: what it tells has happened.
@@ -27,7 +28,7 @@ class Proxy:
         self.port = self._listener.getsockname()[1]
         self.url = url.replace(f"{at.hostname}:{at.port}", f"127.0.0.1:{self.port}", 1)
         self.connections = 0
-        self.delay, self.stalled, self.refuses = 0.0, False, False
+        self.delay, self.stalled, self.refuses, self.trickles = 0.0, False, False, False
         self.cut = lambda direction, chunk: False
         self._open = []
         self._ended = False
@@ -76,7 +77,10 @@ class Proxy:
                     time.sleep(self.delay)
                 if self.cut(direction, chunk):
                     break
-                target.sendall(chunk)
+                for part in [bytes([byte]) for byte in chunk] if self.trickles and direction == "<" else [chunk]:
+                    target.sendall(part)
+                    if self.trickles:
+                        time.sleep(0.05)
         _close(source)
         _close(target)
 

@@ -226,7 +226,7 @@ class PostgresStore(Store):
                         time.sleep(step.seconds)
                     else:
                         assert link is not None, "a course takes a connection before it sends"
-                        answer = link.exchange(step.statements)
+                        answer = link.exchange(step.statements, more=step.more)
                 except psycopg.Error as error:
                     failure = error
         except StopIteration as end:
@@ -254,7 +254,7 @@ class PostgresStore(Store):
                         await asyncio.sleep(step.seconds)
                     else:
                         assert link is not None, "a course takes a connection before it sends"
-                        answer = await link.exchange(step.statements)
+                        answer = await link.exchange(step.statements, more=step.more)
                 except psycopg.Error as error:
                     failure = error
         except StopIteration as end:

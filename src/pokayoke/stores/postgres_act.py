@@ -43,9 +43,15 @@ class Take(msgspec.Struct, frozen=True, gc=False):
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
-    """Carry out statements in one round trip and hand in the rows of each."""
+    """Carry out statements in one round trip and hand in the rows of each.
+
+    Args:
+        statements: in order.
+        more: True if the transaction goes on.
+    """
 
     statements: Sequence[Statement]
+    more: bool = False
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
@@ -186,12 +192,7 @@ def carried_out(work: Work[T], at: Place) -> Course[T]:
 
 def _tried(work: Work[T], patience: float, ends: float) -> Course[T]:
     link: Link | AsyncLink = yield Take(ends)
-    try:
-        results = yield Send((BEGIN, opening(work.locks, patience), *words(work.reads)))
-    except psycopg.Error as error:
-        if _state(error) in _UNPREPARED:
-            link.pgconn.finish()  # what it believes to be prepared is not
-        raise
+    results = yield Send((BEGIN, opening(work.locks, patience), *words(work.reads)), more=True)
     number, start, backend = results[1][0][:3]
     if backend != link.info.backend_pid:
         link.prepare_threshold = None  # a pooler stands between: what is prepared may be somebody else's

@@ -155,6 +155,9 @@ class _Bounded:
 class Link(_Bounded, psycopg.Connection[Row]):
     """A connection on which no wait is longer than until its deadline, a `time.monotonic()` second."""
 
+    _leave: contextlib.ExitStack | None = None
+    _line: psycopg.Pipeline | None = None
+
     def wait(self, gen: Generator[Any, Any, RV], interval: float = _LOOK, timeout: float | None = None) -> RV:  # noqa: ARG002 - the deadline counts
         """See `psycopg.Connection.wait`."""
         try:
@@ -166,29 +169,45 @@ class Link(_Bounded, psycopg.Connection[Row]):
             self.pgconn.finish()  # nobody knows what still comes
             raise
 
-    def exchange(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        """Carry out statements in one round trip, the first failure ends them. Returns the rows of each.
+    def exchange(self, statements: Sequence[Statement], *, more: bool = False) -> list[list[Row]]:
+        """Carry out statements in one round trip; the first failure ends them and the connection.
+
+        Args:
+            statements: in order.
+            more: True if the transaction goes on.
+
+        Returns:
+            The rows of each.
 
         Raises:
             psycopg.Error: the first failure.
         """
-        cursors: list[psycopg.Cursor[Row]] = []
-        first: BaseException | None = None
+        leave, self._leave = self._leave, None
         try:
-            with self.pipeline() if PIPELINE else contextlib.nullcontext():
-                try:
-                    cursors.extend(self.execute(sql.encode(), values) for sql, values in statements)
-                except BaseException as error:  # noqa: BLE001 - raised below, once the pipeline is out of the way
-                    first = error
-        except psycopg.Error as error:
-            raise _first(first or error) from None
-        if first is not None:
-            raise _first(first)
+            if leave is None:
+                leave = contextlib.ExitStack()
+                self._line = leave.enter_context(self.pipeline()) if PIPELINE else None
+            cursors = [self.execute(sql.encode(), values) for sql, values in statements]
+            if not more:
+                leave.close()
+            elif self._line is not None:
+                # Not left in between: psycopg then sends a message that stops the server's watch for idle clients.
+                self._line.sync()
+        except BaseException as error:  # noqa: BLE001 - raised below; what still comes is not waited for
+            self.pgconn.finish()
+            if leave is not None:
+                with contextlib.suppress(psycopg.Error):
+                    leave.close()
+            raise _first(error) from None
+        self._leave = leave if more else None
         return [cursor.fetchall() if _has_rows(cursor.pgresult) else [] for cursor in cursors]
 
 
 class AsyncLink(_Bounded, psycopg.AsyncConnection[Row]):
     """`Link` for asynchronous callers."""
+
+    _leave: contextlib.AsyncExitStack | None = None
+    _line: psycopg.AsyncPipeline | None = None
 
     async def wait(self, gen: Generator[Any, Any, RV], interval: float = _LOOK, timeout: float | None = None) -> RV:  # noqa: ARG002, ASYNC109 - the parent's parameters
         """See `psycopg.AsyncConnection.wait`."""
@@ -200,21 +219,25 @@ class AsyncLink(_Bounded, psycopg.AsyncConnection[Row]):
             self.pgconn.finish()  # as above
             raise
 
-    async def exchange(self, statements: Sequence[Statement]) -> list[list[Row]]:
+    async def exchange(self, statements: Sequence[Statement], *, more: bool = False) -> list[list[Row]]:
         """See `Link.exchange`."""
-        cursors: list[psycopg.AsyncCursor[Row]] = []
-        first: BaseException | None = None
+        leave, self._leave = self._leave, None
         try:
-            async with self.pipeline() if PIPELINE else contextlib.nullcontext():
-                try:
-                    for sql, values in statements:
-                        cursors.append(await self.execute(sql.encode(), values))
-                except BaseException as error:  # noqa: BLE001 - raised below, once the pipeline is out of the way
-                    first = error
-        except psycopg.Error as error:
-            raise _first(first or error) from None
-        if first is not None:
-            raise _first(first)
+            if leave is None:
+                leave = contextlib.AsyncExitStack()
+                self._line = await leave.enter_async_context(self.pipeline()) if PIPELINE else None
+            cursors = [await self.execute(sql.encode(), values) for sql, values in statements]
+            if not more:
+                await leave.aclose()
+            elif self._line is not None:
+                await self._line.sync()  # not left in between, as above
+        except BaseException as error:  # noqa: BLE001 - raised below; what still comes is not waited for
+            self.pgconn.finish()
+            if leave is not None:
+                with contextlib.suppress(psycopg.Error):
+                    await leave.aclose()
+            raise _first(error) from None
+        self._leave = leave if more else None
         return [await cursor.fetchall() if _has_rows(cursor.pgresult) else [] for cursor in cursors]
 
 
