@@ -1,0 +1,339 @@
+"""Statements, rows, locks and migrations that every SQL store shares."""
+
+import itertools
+
+import apsw
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.core.admission import Approval, Used
+from pokayoke.core.ledger import Record
+from pokayoke.core.state import LoopCount, RunState, Taint
+from pokayoke.core.switch import Board, Rate, Switch
+from pokayoke.errors import StoreError
+from pokayoke.stores.acts import Books, Changes, Need
+from pokayoke.stores.nouns import Entry, Query
+from pokayoke.stores.seal import Seal
+from pokayoke.stores.sql import queries, rows, schema, statements
+from pokayoke.stores.sql.dialect import POSTGRES, SQLITE
+
+TEXTS = st.text(st.characters(exclude_categories=[]), max_size=8)  # NUL and half characters, too
+TIMES = st.floats(0, 2e9, allow_nan=False)
+STATES = ("executing", "resolving", "completed", "failed_retriable", "failed_final", "in_doubt")
+RECORDS = st.builds(
+    Record,
+    *[st.text("abc", max_size=3)] * 2,
+    st.sampled_from(STATES),
+    st.integers(1, 2**62),
+    st.just("c"),
+    TIMES,
+    *[st.text("xyz", max_size=3)] * 3,
+    TIMES,
+    epoch=st.integers(0, 2**62),
+    dead_since=st.none() | TIMES,
+    settled_at=st.none() | TIMES,
+    output=st.none() | st.binary(max_size=20),
+    output_ok=st.booleans(),
+    failure=TEXTS,
+    reference=TEXTS,
+    decided_by=TEXTS,
+)
+NEEDS = st.builds(
+    Need,
+    record=st.none() | st.sampled_from("kl"),
+    run=st.none() | st.sampled_from("rs"),
+    keeps_run=st.booleans(),
+    counters=st.lists(st.sampled_from("abc"), max_size=3, unique=True).map(tuple),
+    fingerprint=st.none() | st.sampled_from("fg"),
+    approval=st.none() | st.sampled_from("xy"),
+    board=st.sampled_from(["none", "switches", "all"]),
+)
+ALL = Need("k", "r", False, ("a", "b"), "f", None, "all")
+NO_SEAL = Seal()
+
+
+@pytest.fixture
+def db():
+    """The tables of a new ledger, in memory."""
+    conn = apsw.Connection(":memory:")
+    conn.execute(schema.CREATE_META)
+    for statement in schema.migrating(schema.Meta(), SQLITE, "L1"):
+        conn.execute(*statement)
+    yield conn
+    conn.close()
+
+
+def fetch(conn, statement):
+    return list(conn.execute(*statement))
+
+
+def keep(conn, changes, before=None):
+    for statement in statements.writes(changes, before or Books(), NO_SEAL, 1.0):
+        conn.execute(*statement)
+
+
+def found(conn, need):
+    return statements.books(need, [fetch(conn, one) for one in statements.reads(need)], NO_SEAL)
+
+
+# -- rows -----------------------------------------------------------------------------------------
+
+
+@given(RECORDS, st.booleans())
+def test_a_record_is_its_row(record, sealed):
+    """Every record comes back from its row as it was, sealed or not."""
+    seal = Seal([b"k" * 32]) if sealed else NO_SEAL
+    assert rows.record(rows.record_values(record, seal), seal) == record
+
+
+@given(TEXTS)
+def test_a_text_is_kept_in_a_form_that_every_database_takes(text):
+    """What is stored has no NUL and can be encoded, and means the same."""
+    kept = rows.stored(text)
+    assert "\x00" not in kept
+    kept.encode()
+    assert rows.restored(kept) == text
+
+
+def test_an_ordinary_text_is_stored_as_it_is():
+    """People who look into the table can read it."""
+    assert rows.stored("timeout after 3 s: é漢") == "timeout after 3 s: é漢"
+
+
+def test_a_row_has_a_column_for_each_field(db):
+    """The tables hold what the values have, and nothing else."""
+    columns = {
+        table: {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
+        for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    }
+    assert columns["pokayoke_records"] == set(Record.__struct_fields__)
+    assert columns["pokayoke_approvals"] == set(Approval.__struct_fields__) - {"by"} | {"decider"}
+    assert columns["pokayoke_audit"] == {"number", "at", "kind", "subject", "who", "reason", "data"}
+
+
+def test_everything_an_act_changes_is_found_by_the_next(db):
+    """What `writes` writes, `reads` and `books` find: every part of it, also when it replaces what was there."""
+    for round_ in (1, 2):
+        changes = Changes(
+            Record("k", "h", "in_doubt", round_, "c", 1.0, "pay", "pay@1", "r", 1.0),
+            RunState("r", taints=(Taint("t", "i", round_, "why"),), loop=LoopCount(why=str(round_))),
+            {"a": Used(round_, 0.5)},
+            Approval("x", "f", "pay", "pay@1", {"n": round_}, "r", 1.0, 2.0, by="me" if round_ == 2 else None),
+            Board(
+                {"read": Rate("read", ((1.0, False),), round_)}, {"read": Switch("read", "open", round_, opened=(1.0,))}
+            ),
+            (Entry(1.0, "late_effect", "k"),),
+        )
+        keep(db, changes, found(db, ALL))
+        books = found(db, ALL)
+        assert (books.record, books.run, dict(books.used), books.approval) == (
+            changes.record,
+            changes.run,
+            changes.used,
+            changes.approval,
+        )
+        assert books.board == Board(changes.board.rates, changes.board.switches, frozenset({"pay"}))
+    assert [rows.entry(row).number for row in fetch(db, queries.audit(0, 9))] == [1, 2]
+    by_id = Need(approval="x", board="switches")
+    assert found(db, by_id) == Books(approval=books.approval, board=Board(switches=books.board.switches))
+
+
+def test_a_settlement_writes_only_what_it_changes(db):
+    """A record that keeps its claim is updated in the columns of a settlement; a new attempt writes the whole row."""
+    before = Record("k", "h", "executing", 1, "c", 1.0, "pay", "pay@1", "r", 1.0)
+    settled = msgspec.structs.replace(before, state="completed", settled_at=2.0, output=b"1", lease_until=9.0)
+    again = msgspec.structs.replace(before, attempt=2, claim_id="d")
+    for after, sql in ((settled, statements.SETTLE_RECORD), (again, statements.WRITE_RECORD)):
+        ((used, _),) = statements.writes(Changes(after), Books(before), NO_SEAL, 1.0)
+        assert used == sql
+        keep(db, Changes(before))
+        keep(db, Changes(after), Books(before))
+        assert found(db, Need("k")).record == after
+
+
+def test_a_settlement_leaves_other_records_alone(db):
+    """Only the row of its key is updated."""
+    first = Record("k", "h", "executing", 1, "c", 1.0, "pay", "pay@1", "r", 1.0)
+    other = msgspec.structs.replace(first, key="l")
+    keep(db, Changes(first))
+    keep(db, Changes(other))
+    keep(db, Changes(msgspec.structs.replace(first, state="failed_final")), Books(first))
+    assert found(db, Need("l")).record == other
+
+
+@pytest.mark.parametrize("kind", [RunState, Switch, Rate])
+def test_a_damaged_body_is_an_error_that_says_so(kind):
+    """A body that is no JSON, or of something else, is never taken for a state."""
+    for body in ("{", "[]", '{"run_id": 5}'):
+        with pytest.raises(StoreError, match="restore a backup"):
+            rows.loaded(body, kind)
+
+
+# -- locks ----------------------------------------------------------------------------------------
+
+
+@given(NEEDS, NEEDS)
+def test_no_two_acts_can_wait_for_each_other(one, other):
+    """What two acts both lock, they lock in the same order."""
+    both = {lock.name for lock in statements.locks(one)} & {lock.name for lock in statements.locks(other)}
+    orders = [[lock.name for lock in statements.locks(need) if lock.name in both] for need in (one, other)]
+    assert orders[0] == orders[1]
+    assert all(len(order) == len(set(order)) for order in orders)
+
+
+@given(st.lists(NEEDS, min_size=2, max_size=4))
+def test_no_circle_of_acts_can_wait_for_each_other(needs):
+    """There is one order of all locks that every act keeps."""
+    after = {}
+    for need in needs:
+        names = [lock.name for lock in statements.locks(need)]
+        for before, later in itertools.combinations(names, 2):
+            after.setdefault(before, set()).add(later)
+
+    def reaches(start, goal, seen):
+        return any(
+            one == goal or (one not in seen and reaches(one, goal, seen | {one})) for one in after.get(start, ())
+        )
+
+    assert not any(reaches(name, name, frozenset()) for name in after)
+
+
+def clash(one, other):
+    """Whether two acts keep each other waiting."""
+    theirs = {lock.name: lock.shared for lock in statements.locks(other)}
+    return any(lock.name in theirs and not (lock.shared and theirs[lock.name]) for lock in statements.locks(one))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (Need("k"), Need("k"), True),
+        (Need("k"), Need("l"), False),
+        (Need(run="r"), Need(run="r"), False),
+        (Need(run="r"), Need(run="r", keeps_run=False), True),
+        (Need(run="r", keeps_run=False), Need(run="s", keeps_run=False), False),
+        (Need(counters=("a", "b")), Need(counters=("b", "c")), True),
+        (Need(counters=("a",)), Need(counters=("b",)), False),
+        (Need(fingerprint="f"), Need(fingerprint="f"), True),
+        (Need(fingerprint="f"), Need(approval="x"), True),
+        (Need(board="switches"), Need(board="switches"), False),
+        (Need(board="switches"), Need(board="all"), True),
+        (Need(board="all"), Need(board="all"), True),
+        (Need(), Need(), False),
+        (Need("x"), Need(run="x", keeps_run=False), False),
+    ],
+)
+def test_acts_wait_for_each_other_where_they_must(one, other, expected):
+    """Two acts exclude each other if one may change what the other reads, and only then."""
+    assert clash(one, other) is clash(other, one) is expected
+
+
+@given(TEXTS)
+def test_a_lock_has_a_number_that_databases_take(name):
+    """The number is a signed integer of 64 bits, the same in every process."""
+    assert -(2**63) <= statements.Lock(name).number < 2**63
+    assert statements.Lock("record:k").number == 4_557_626_094_261_784_158
+
+
+# -- SQL ------------------------------------------------------------------------------------------
+
+
+def every_statement():
+    """Each SQL text that the product carries out on the tables."""
+    constants = [value for name, value in vars(statements).items() if name.startswith(("READ_", "WRITE_", "SETTLE_"))]
+    query = queries.records(Query(("in_doubt",), "t", "r", 1.0, 2.0, "k"))
+    pruning = [queries.prune_records(1.0, SQLITE), *queries.prune_rest(1.0, 1, by="me", now=1.0)]
+    return [
+        *constants,
+        schema.READ_META,
+        *(sql for sql, _ in [query, *pruning, queries.approvals(), queries.audit(0, 1)]),
+    ]
+
+
+def test_a_question_mark_is_a_value_and_nothing_else():
+    """Placeholders can be exchanged: no statement has a question or percent sign of its own."""
+    for sql in every_statement():
+        assert "%" not in sql
+        assert POSTGRES.sql(sql).count("%s") == sql.count("?")
+        assert SQLITE.sql(sql) == sql
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        ((statements.READ_RECORD, ("k",)), "sqlite_autoindex_pokayoke_records_1"),
+        ((statements.READ_RUN, ("r",)), "sqlite_autoindex_pokayoke_runs_1"),
+        ((statements.READ_COUNTER, ("n",)), "sqlite_autoindex_pokayoke_counters_1"),
+        ((statements.READ_QUESTION, ("f",)), "sqlite_autoindex_pokayoke_approvals_1"),
+        ((statements.READ_QUESTION_BY_ID, ("x",)), "pokayoke_approvals_id"),
+        ((statements.READ_DOUBTFUL, ()), "pokayoke_records_state"),
+        (queries.records(Query(states=("in_doubt", "executing"))), "pokayoke_records_state"),
+        (queries.records(Query(tool="pay")), "pokayoke_records_tool"),
+        (queries.records(Query(run_id="r")), "pokayoke_records_run"),
+        (queries.records(Query(after="k")), "sqlite_autoindex_pokayoke_records_1"),
+        (queries.prune_records(1.0, SQLITE), "pokayoke_records_settled"),
+    ],
+)
+def test_a_statement_finds_its_rows_by_an_index(db, statement, index):
+    """No statement on the path of a call, and none that people wait for, reads a whole table."""
+    sql, values = statement
+    plan = " ".join(str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values))
+    assert f"INDEX {index}" in plan
+    assert "SCAN pokayoke_records\n" not in plan + "\n"
+
+
+# -- migrations -----------------------------------------------------------------------------------
+
+
+def test_migrations_are_numbered_without_a_gap():
+    """The files are 1, 2, 3, ... and every name they give begins with pokayoke_."""
+    found_ = schema.migrations(SQLITE)
+    assert [step.number for step in found_] == list(range(1, schema.latest() + 1))
+    for step in (*found_, *schema.migrations(POSTGRES)):
+        for sql in step.statements:
+            assert "{" not in sql
+            assert sql.split()[:2] in (["CREATE", "TABLE"], ["CREATE", "INDEX"])
+            assert sql.split()[2].startswith("pokayoke_")
+
+
+def test_a_new_ledger_gets_an_id_and_keeps_it(db):
+    """The id is written once; at the newest version there is nothing to do."""
+    meta = schema.meta(db.execute(schema.READ_META))
+    assert meta == schema.Meta("L1", schema.latest())
+    assert schema.migrating(meta, SQLITE, "L2") == ()
+
+
+def test_an_older_ledger_is_brought_up_to_date_in_steps(monkeypatch):
+    """Only the missing steps are taken, in order, the id stays, and the version is the last step's."""
+    steps = tuple(schema.Migration(number, (f"STEP {number}",)) for number in (1, 2, 3))
+    monkeypatch.setattr(schema, "migrations", lambda _: steps)
+    taken = schema.migrating(schema.Meta("L1", 1), SQLITE, "L2")
+    assert [sql for sql, _ in taken[:-1]] == ["STEP 2", "STEP 3"]
+    assert taken[-1][1] == ("schema_version", "3")
+
+
+def test_a_newer_ledger_is_refused():
+    """Nothing is written to tables that this program does not know; the message says what to upgrade."""
+    newer = schema.Meta("L1", schema.latest() + 1)
+    for act in (lambda: schema.refuse_newer(newer), lambda: schema.migrating(newer, SQLITE, "L2")):
+        with pytest.raises(StoreError, match="upgrade pokayoke"):
+            act()
+    schema.refuse_newer(schema.Meta("L1", schema.latest()))
+
+
+def test_what_is_no_ledger_names_the_command_that_makes_one():
+    """Missing and older tables are told apart, and both name `ledger init` with the URL."""
+    with pytest.raises(StoreError, match=r"there is no ledger at u: run `pokayoke ledger init --store u`"):
+        schema.refuse_unready(schema.Meta(), "u")
+    with pytest.raises(StoreError, match="is not a number"):
+        schema.meta([("schema_version", "x")])
+    schema.refuse_unready(schema.Meta("L1", schema.latest() + 1), "u")
+
+
+def test_an_older_ledger_names_the_command_that_upgrades_it(monkeypatch):
+    """A ledger of an older version is not changed by opening it."""
+    monkeypatch.setattr(schema, "latest", lambda: 2)
+    with pytest.raises(StoreError, match=r"has version 1 .* run `pokayoke ledger init --store u`"):
+        schema.refuse_unready(schema.Meta("L1", 1), "u")
