@@ -82,7 +82,8 @@ READ_QUESTION: Final = f"SELECT {_columns(APPROVAL_COLUMNS)} FROM pokayoke_appro
 READ_QUESTION_BY_ID: Final = f"SELECT {_columns(APPROVAL_COLUMNS)} FROM pokayoke_approvals WHERE id = ?"  # noqa: S608 - as above
 READ_SWITCHES: Final = "SELECT body FROM pokayoke_switches ORDER BY scope"
 READ_RATES: Final = "SELECT body FROM pokayoke_rates ORDER BY tool"
-READ_DOUBTFUL: Final = "SELECT tool FROM pokayoke_records WHERE state = 'in_doubt'"
+# The second condition says nothing new: it is that of the index, which is found by it.
+READ_DOUBTFUL: Final = "SELECT tool FROM pokayoke_records WHERE state = 'in_doubt' AND state <> 'completed'"
 
 WRITE_RECORD: Final = _upsert("pokayoke_records", RECORD_COLUMNS)
 SETTLE_RECORD: Final = f"UPDATE pokayoke_records SET {' = ?, '.join(_SETTLED)} = ? WHERE key = ?"  # noqa: S608 - as above
