@@ -31,7 +31,9 @@ _FEWEST, _FEWEST_EVERYWHERE = 5, 6
 """So many have to be invalid for a share to count: of the few outputs of a quiet hour, three may be chance."""
 _PAUSE, _HOUR = 60.0, 3_600.0
 """Seconds before the first probe, doubled by each trip of the last hour."""
-_PROBES, _TRIPS_PER_HOUR = 5, 3
+_TRIPS_PER_HOUR = 3
+PROBES = 5
+"""Valid reads in a row that close a switch which is half open."""
 
 EVERYTHING = "*"
 """The scope of the switch for all tools: while it is open, nothing is written."""
@@ -147,12 +149,17 @@ def flipped(board: Board, scope: str, mode: Literal["open", "closed"], *, by: st
     return Switch(scope, mode, board.epoch + 1, now, manual=mode == "open", reason=reason, by=by)
 
 
+def probes_from(switch: Switch) -> float | None:
+    """The wall-clock second from which on valid reads close a switch; None if it is closed, or a person has to."""
+    if switch.mode == "closed" or switch.manual:
+        return None
+    return switch.since + min(_PAUSE * 2 ** (len(switch.opened) - 1), _HOUR)
+
+
 def mode_at(switch: Switch, at: float) -> SwitchMode:
     """The mode at a wall-clock second: an open switch that may close by itself is half open after its pause."""
-    if switch.mode == "closed" or switch.manual:
-        return switch.mode
-    pause = min(_PAUSE * 2 ** (len(switch.opened) - 1), _HOUR)
-    return "half_open" if at >= switch.since + pause else "open"
+    second = probes_from(switch)
+    return switch.mode if second is None or at < second else "half_open"
 
 
 def _noted(rate: Rate, one: Seen, now: float) -> Rate:
@@ -170,7 +177,7 @@ def _after(board: Board, switch: Switch, rate: Rate, one: Seen, now: float) -> S
         return switch
     if not one.valid:
         return _trip(board, switch, "a probe was invalid", now, one)
-    if switch.valid + 1 < _PROBES:
+    if switch.valid + 1 < PROBES:
         return msgspec.structs.replace(switch, valid=switch.valid + 1)
     return msgspec.structs.replace(
         switch,
@@ -178,7 +185,7 @@ def _after(board: Board, switch: Switch, rate: Rate, one: Seen, now: float) -> S
         epoch=board.epoch + 1,
         since=now,
         valid=0,
-        reason=f"{_PROBES} valid outputs in a row",
+        reason=f"{PROBES} valid outputs in a row",
         by=ITSELF,
     )
 

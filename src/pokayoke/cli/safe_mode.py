@@ -1,0 +1,171 @@
+"""`pokayoke safe-mode`: see the kill switches of a store, and flip them by hand."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from pokayoke.cli.operating import (
+    ByOption,
+    JsonOption,
+    ReasonOption,
+    StoreOption,
+    ago,
+    now,
+    opened,
+    plain,
+    when,
+)
+from pokayoke.cli.output import as_json, out, painter, say, show, table
+from pokayoke.core.switch import EVERYTHING, PROBES, Rate, Switch, mode_at, probes_from
+from pokayoke.errors import ConfigurationError
+from pokayoke.stores.base import Store
+from pokayoke.stores.nouns import Flip, Query
+
+_MARKS = {"open": "bad", "half_open": "note", "closed": "ok"}
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""See which writes are off, and turn them off or on by hand.
+
+    pokayoke safe-mode status --store sqlite:///ledger.db
+
+    pokayoke safe-mode open --scope crm_lookup --by ann --reason "returns yesterday's data"
+
+    pokayoke safe-mode open --scope '*' --by ann --reason "incident 42: stop all writes"
+
+    pokayoke safe-mode close --scope '*' --by ann --reason "repaired, checked three profiles"
+
+    While a tool's switch is open, every write that may build on its outputs is refused, in every run and process
+    that uses the store; reads go on. POKAYOKE_STORE stands in for --store.
+    Exit codes: 0 clean, 1 findings, 2 could not run.""",
+)
+ScopeOption = Annotated[
+    str, typer.Option("--scope", metavar="TOOL|*", help="A tool's name, or '*' (in quotes) for everything.")
+]
+
+
+@app.command()
+def status(store: StoreOption = None, json: JsonOption = False) -> None:
+    """List the switches that were ever flipped, and the tools whose latest outputs were invalid.
+
+    pokayoke safe-mode status
+
+    pokayoke safe-mode status --json
+
+    Exit code 1 if a switch is open.
+    """
+    at = now()
+    with opened(store) as ledger:
+        switches, rates = ledger.switches(), {rate.tool: rate for rate in ledger.rates()}
+    shown = [_line(switch, rates.get(switch.scope), at) for switch in switches]
+    known = {switch.scope for switch in switches}
+    shown += [_line(Switch(tool), rate, at) for tool, rate in rates.items() if tool not in known and _invalid(rate)]
+    if json:
+        for line in shown:
+            out(as_json(line))
+    else:
+        _print(shown, at)
+    if any(line["mode"] != "closed" for line in shown):
+        raise typer.Exit(1)
+
+
+@app.command("open")
+def open_(
+    scope: ScopeOption, by: ByOption, reason: ReasonOption, store: StoreOption = None, json: JsonOption = False
+) -> None:
+    """Refuse all writes that may build on a tool's outputs ('*': all writes), until somebody closes the switch.
+
+    pokayoke safe-mode open --scope crm_lookup --by ann --reason "returns yesterday's data"
+
+    No write that comes later is claimed any more; one that has been claimed goes on.
+    """
+    _check(scope, by, reason)
+    with opened(store) as ledger:
+        if scope != EVERYTHING and scope not in _known(ledger):
+            say(f"warning: this store has never heard of a tool {scope!r}; check the name")
+        switch = _flip(ledger, scope, "open", by, reason)
+    _told(switch, json=json)
+
+
+@app.command()
+def close(
+    scope: ScopeOption, by: ByOption, reason: ReasonOption, store: StoreOption = None, json: JsonOption = False
+) -> None:
+    """Let writes go on. The count of invalid outputs begins anew.
+
+    pokayoke safe-mode close --scope crm_lookup --by ann --reason "repaired, checked three profiles"
+    """
+    _check(scope, by, reason)
+    with opened(store) as ledger:
+        switch = next((s for s in ledger.switches() if s.scope == scope), Switch(scope))
+        if switch.mode == "closed":
+            say(f"{scope!r} is closed already; nothing was changed")
+        else:
+            switch = _flip(ledger, scope, "closed", by, reason)
+    _told(switch, json=json)
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _check(scope: str, by: str, reason: str) -> None:
+    for option, said in (("--scope", scope), ("--by", by), ("--reason", reason)):
+        if not said.strip():
+            raise ConfigurationError(f"{option} is empty: it is kept in the audit, so say it")
+
+
+def _flip(ledger: Store, scope: str, mode: Literal["open", "closed"], by: str, reason: str) -> Switch:
+    return ledger.flip(Flip(scope, mode, by, reason, now()))
+
+
+def _known(ledger: Store) -> set[str]:
+    """Tools that left something in the store: an output, a switch or an effect."""
+    heard = {rate.tool for rate in ledger.rates()} | {switch.scope for switch in ledger.switches()}
+    return heard | {record.tool for record in ledger.records(Query())}
+
+
+def _invalid(rate: Rate | None) -> int:
+    return sum(not valid for _, valid in rate.recent) if rate else 0
+
+
+def _line(switch: Switch, rate: Rate | None, at: float) -> dict[str, Any]:
+    return {
+        **plain(switch), "mode": mode_at(switch, at), "probes_from": probes_from(switch),
+        "outputs": len(rate.recent) if rate else 0, "invalid": _invalid(rate), "streak": rate.streak if rate else 0,
+    }  # fmt: skip
+
+
+def _print(shown: list[dict[str, Any]], at: float) -> None:
+    heads = ("scope", "mode", "since", "by", "invalid", "next", "reason")
+    rows = [
+        (
+            show(line["scope"]), line["mode"], ago(line["since"], at) if line["since"] else "-",
+            show(line["by"]) or "-", f"{line['invalid']} of {line['outputs']}",
+            _next(line, at), show(line["reason"], limit=120),
+        )
+        for line in shown
+    ]  # fmt: skip
+    paint = painter()
+    for number, text in enumerate(table([heads, *rows]) if rows else ()):
+        out(paint(text, _MARKS[shown[number - 1]["mode"]] if number else "dim"))
+    if not rows:
+        say("no switch was ever flipped, and no tool's latest outputs were invalid")
+
+
+def _next(line: dict[str, Any], at: float) -> str:
+    if line["mode"] == "closed":
+        return "-"
+    if line["mode"] == "half_open":
+        return f"{PROBES - line['valid']} valid reads close it"
+    return "a person closes it" if line["probes_from"] is None else f"probes {ago(line['probes_from'], at)}"
+
+
+def _told(switch: Switch, *, json: bool) -> None:
+    if json:
+        out(as_json(plain(switch)))
+        return
+    by = f" by {switch.by} at {when(switch.since)}: {switch.reason}" if switch.by else ""
+    out(show(f"{switch.scope} is {switch.mode}{by}"))
