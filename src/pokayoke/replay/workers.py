@@ -60,8 +60,10 @@ class Replay:
         return self
 
     def __exit__(self, *_: object) -> None:
+        global _scorer  # noqa: PLW0603 - as above
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+            _scorer = None
 
     def add(self, source: Source, told: Told | None = None) -> None:
         """Score one file.

@@ -1,0 +1,166 @@
+"""`pokayoke replay`: recordings and contracts in, a score out; as text, JSON and a page."""
+
+import json
+
+import pytest
+
+CONTRACTS = """
+contracts:
+  - name: create_order
+    effect: write
+    timeout: 5
+    input_schema:
+      type: object
+      properties:
+        sku: {type: string}
+        amount: {type: integer, minimum: 1}
+      required: [sku, amount]
+      additionalProperties: false
+    output_schema:
+      type: object
+      properties: {id: {type: string}}
+      required: [id]
+"""
+GOOD = {"tool": "create_order", "arguments": '{"sku": "S1", "amount": 2}', "output": '{"id": "1"}', "run": "a"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "v1.yaml").write_text(CONTRACTS)
+    (tmp_path / "v2.yaml").write_text(
+        CONTRACTS.replace("minimum: 1", "minimum: 3").replace("id: {type: string}", "id: {type: integer}")
+    )
+    return tmp_path
+
+
+def write(folder, rows, name="calls.jsonl"):
+    (folder / name).write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in rows))
+    return name
+
+
+def test_a_clean_recording(shell, folder):
+    """All read, all accepted, all answers valid: exit code 0, and what needs a truth says so."""
+    done = shell("replay", write(folder, [GOOD] * 3), "--contracts", "v1.yaml")
+    assert done.returncode == 0
+    assert "parse success       100.0 %  3 of 3" in done.stdout
+    assert "wrong-call rate     -        needs a truth: --map truth=FIELD" in done.stdout
+    assert "coverage: 1 of 1 tools, 2 of 2 argument fields, 0 finding codes" in done.stdout
+
+
+def test_what_there_is_to_look_at(shell, folder):
+    """Refusals, invalid answers and tool errors are counted and shown with file and line; the exit code is 1."""
+    rows = [
+        GOOD,
+        {**GOOD, "arguments": {"sku": "S1"}},
+        {**GOOD, "output": '{"id": 1}'},
+        {**GOOD, "output": "Error: gone"},
+    ]
+    done = shell("replay", write(folder, rows), "--contracts", "v1.yaml")
+    assert done.returncode == 1
+    assert "calls.jsonl:2  create_order@1  refused: missing_field" in done.stdout
+    assert "calls.jsonl:3  create_order@1  invalid: wrong_type" in done.stdout
+    assert "tool errors         25.0 %   1 of 4 answers" in done.stdout
+    assert "perhaps too strict  1" in done.stdout
+
+
+def test_the_rates_with_a_truth(shell, folder):
+    """With --map truth= the three rates that need it are numbers."""
+    rows = [
+        {"t": "create_order", "a": '{"sku": "S1", "amount": "2"}', "right": {"sku": "S1", "amount": 2}},
+        {"t": "create_order", "a": {"sku": "S1", "amount": 0}, "right": None},
+    ]
+    done = shell(
+        "replay", write(folder, rows), "--contracts", "v1.yaml", "--map", "tool=t,arguments=a,truth=right", "--json"
+    )
+    rates = json.loads(done.stdout)["contracts"][0]["rates"]
+    assert {name: rate["rate"] for name, rate in rates.items() if rate["needs_truth"]} == {
+        "correction success": 1.0,
+        "refusal accuracy": 1.0,
+        "refusal recall": 1.0,
+        "wrong-call rate": 0.0,
+    }
+
+
+def test_two_sets_are_compared(shell, folder):
+    """--compare names what the other contracts judge differently; equal ones have no differences."""
+    write(folder, [GOOD, {**GOOD, "arguments": {"sku": "S1", "amount": 5}}])
+    done = shell("replay", "calls.jsonl", "--contracts", "v1.yaml", "--compare", "v2.yaml")
+    assert done.returncode == 1
+    assert "1  now refused              create_order" in done.stdout
+    assert "2  answer valid -> invalid  create_order" in done.stdout
+    same = shell("replay", "calls.jsonl", "--contracts", "v1.yaml", "--compare", "v1.yaml")
+    assert same.returncode == 0
+    assert "no differences" in same.stdout
+
+
+def test_cut_lines_are_named_and_the_rest_is_scored(shell, folder):
+    """A recording that ends in the middle of a line is scored up to there, and the line is named."""
+    done = shell("replay", write(folder, [GOOD, json.dumps(GOOD)[:30]]), "--contracts", "v1.yaml")
+    assert done.returncode == 1
+    assert "v1.yaml: 1 call" in done.stdout
+    assert "calls.jsonl:2: not JSON" in done.stderr
+
+
+def test_the_page_is_written(shell, folder):
+    """--html writes the page and says so on stderr; stdout stays the score."""
+    done = shell("replay", write(folder, [GOOD]), "--contracts", "v1.yaml", "--html", "r.html")
+    assert (folder / "r.html").read_text().startswith("<!DOCTYPE html>")
+    assert "wrote r.html" in done.stderr
+
+
+def test_a_sample_is_written(shell, folder):
+    """--sample writes runs with pseudonyms, which replay like the originals."""
+    rows = [{**GOOD, "arguments": {"sku": f"SKU{n}", "amount": 2_000}, "run": str(n)} for n in range(20)]
+    done = shell("replay", write(folder, rows), "--contracts", "v1.yaml", "--sample", "s.jsonl", "--share", "1")
+    assert "wrote s.jsonl: 20 of 20 calls, 0 withheld" in done.stderr
+    assert "SKU1" not in (folder / "s.jsonl").read_text()
+    assert shell("replay", "s.jsonl", "--contracts", "v1.yaml").returncode == 0
+    assert (
+        shell("replay", "-", "--contracts", "v1.yaml", "--sample", "s2.jsonl", stdin=json.dumps(GOOD) + "\n").returncode
+        == 2
+    )
+
+
+def test_several_processes_and_files(shell, folder):
+    """Two files and two processes give the sum, and examples name the right file."""
+    write(folder, [GOOD] * 50, "a.jsonl")
+    write(folder, [GOOD, {**GOOD, "tool": "nope"}], "b.jsonl")
+    done = shell("replay", "a.jsonl", "b.jsonl", "--contracts", "v1.yaml", "--jobs", "2", "--json")
+    shown = json.loads(done.stdout)
+    assert shown["calls"] == 52
+    (unknown,) = [tool for tool in shown["contracts"][0]["tools"] if not tool["known"]]
+    assert unknown["examples"]["refused: unknown_tool"][0]["where"] == "b.jsonl:2"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["calls.jsonl", "--contracts", "none.yaml"], "none.yaml"),
+        (["calls.jsonl", "--contracts", "bad.yaml"], "cannot be used"),
+        (["none.jsonl", "--contracts", "v1.yaml"], "none.jsonl"),
+        (["calls.jsonl", "--contracts", "v1.yaml", "--format", "otel"], "no recording of the kind otel"),
+        (["calls.jsonl", "--contracts", "v1.yaml", "--config", "policy.yaml"], "cannot be used"),
+    ],
+)
+def test_what_cannot_run_is_exit_code_2(shell, folder, words, said):
+    """Files that are not there, contracts that contradict themselves and wrong formats are errors in one line."""
+    write(folder, [GOOD])
+    (folder / "bad.yaml").write_text("contracts:\n- {name: x, input_schema: {type: objekt}}\n")
+    (folder / "policy.yaml").write_text("moed: enforce\n")
+    done = shell("replay", *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_nothing_recorded_reaches_the_terminal_raw(shell, folder):
+    """Escapes in names, arguments, answers and errors are shown, not obeyed, as text and as JSON."""
+    evil = "\x1b]0;x\x07\u202e\u2028\x9b2J"
+    rows = [
+        {"tool": evil, "arguments": {evil: evil}, "output": f"Error: {evil}"},
+        {**GOOD, "arguments": evil, "output": evil},
+    ]
+    for options in ((), ("--json",)):
+        done = shell("replay", write(folder, rows), "--contracts", "v1.yaml", *options)
+        assert done.returncode == 1
+        assert not {"\x1b", "\x07", "\u202e", "\u2028", "\x9b"} & set(done.stdout + done.stderr)
