@@ -154,28 +154,30 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | None:
     Says what `judging` says, or None where there is anything to say: most calls are of this kind, and
     for small ones the way through the rooms is most of what a call costs.
     """
-    plan = scene.snapshot.simple.get(call.name)
-    text = call.arguments
-    if plan is None or type(text) is not str or len(text) > plan.intake.max_chars or call.confidence is not None:
+    plan, text = scene.snapshot.simple.get(call.name), call.arguments
+    if plan is None or type(text) is not str or call.confidence is not None:
         return None
     if call.stop_reason is not None and is_cut(call.stop_reason):
         return None
+    contract, limits = plan.contract, plan.intake
+    if len(text) > limits.max_chars:
+        return None
+    value: dict[str, Any]
     try:
-        parsed, dumped = parse(text, max_depth=plan.intake.max_depth, sort=True, equal_duplicates=False)
-        if not isinstance(parsed, dict) or not plan.contract.input.is_valid(parsed) or may_hold_placeholder(dumped):
+        value, dumped = parse(text, max_depth=limits.max_depth, sort=True, equal_duplicates=False)
+        if value.__class__ is not dict or not contract.input.is_valid(value) or may_hold_placeholder(dumped):
             return None
     except Exception:  # noqa: BLE001 - whatever it is, the rooms have a name for it
         return None
-    value = cast("dict[str, Any]", parsed)
-    judged = Judged(call, plan, value, _hash_of(value, dumped, plan.contract), dumped)
-    repeats = scene.view.rounds.repeats
-    if repeats.count(plan.contract.name, judged.args_hash) >= scene.snapshot.policy.loop.identical_failures:
+    # Only an effect needs one hash for 1 and 1.0; reads are never ledgered.
+    args_hash = digest(dumped if contract.effect == "read" else canonical(value, dumped))
+    if scene.view.rounds.repeats.count(contract.name, args_hash) >= scene.snapshot.policy.loop.identical_failures:
         return None
-    asked = Asked(plan.contract, value, 1.0, scene.principal)
+    asked = Asked(contract, value, 1.0, scene.principal)
     for rule in plan.rules:
         if rule(asked) is not None:
             return None
-    return judged
+    return Judged(call, plan, value, args_hash, dumped)
 
 
 def _read(call: ToolCall, plan: Plan, scene: Scene) -> Reading:
@@ -233,7 +235,8 @@ def _checked(call: ToolCall, plan: Plan, reading: Reading, prepared: Prepared) -
         call,
         plan,
         arguments=prepared.value,
-        args_hash=_hash_of(prepared.value, dumped, plan.contract),
+        # Only an effect needs one hash for 1 and 1.0; reads are never ledgered.
+        args_hash=digest(dumped if plan.contract.effect == "read" else canonical(prepared.value, dumped)),
         dumped=dumped,
         refusal=findings[0] if findings else None,
         room="check" if findings else "gate",
@@ -242,11 +245,6 @@ def _checked(call: ToolCall, plan: Plan, reading: Reading, prepared: Prepared) -
         confidence=1.0 if certain else confidence(reading.repairs, prepared.corrections, call.confidence),
         also=findings[1:],
     )
-
-
-def _hash_of(value: dict[str, Any], dumped: bytes, contract: Contract) -> str:
-    # Only an effect needs one hash for 1 and 1.0; reads are never ledgered.
-    return digest(dumped if contract.effect == "read" else canonical(value, dumped))
 
 
 def _ruled(judged: Judged, plan: Plan, scene: Scene) -> Judged:

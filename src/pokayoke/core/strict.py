@@ -97,7 +97,10 @@ def parse(
     Raises:
         StrictError: the text is anything else.
     """
-    source = _encoded(data) if isinstance(data, str) else data
+    try:
+        source = data.encode() if isinstance(data, str) else data
+    except UnicodeEncodeError as exc:
+        raise StrictError("lone_surrogate", len(exc.object[: exc.start].encode())) from None
     if max_bytes is not None and len(source) > max_bytes:
         raise StrictError("too_long", max_bytes)
     try:
@@ -143,13 +146,6 @@ def dump_compact(value: Any, *, sort: bool = False) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None)
     except TypeError:  # integers beyond 64 bits
         return msgspec.json.encode(value, order="sorted" if sort else None)
-
-
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as exc:
-        raise StrictError("lone_surrogate", len(text[: exc.start].encode())) from None
 
 
 def _escapes_colon(source: bytes, given: bytes | str) -> bool:
