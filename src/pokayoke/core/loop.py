@@ -169,7 +169,7 @@ class Rounds:
                 self._remember(tool, signature, outcome, result)
                 return
             times = self._remember(tool, signature, outcome, result)
-            if times > policy.identical_results and any(kind.name == _REPEATED for kind in kinds):
+            if times > policy.identical_results and _REPEATED not in policy.off:
                 self._marks.append(Mark(tool, _REPEATED, detail=f"{times} times the same"))
             else:
                 self._marks.append(Mark(tool, progress=times == 1 and outcome.status == "ok"))

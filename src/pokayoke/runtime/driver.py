@@ -85,7 +85,7 @@ class World:
 
     def emit(self, step: Emit) -> None:
         """Write a trace event."""
-        self._run.emit(step.event)
+        self._run.trace.append(self._guard.trace.record(step.event))
 
     def gone(self, step: Gone) -> float | None:
         """Look whether a process is proven dead."""

@@ -251,7 +251,7 @@ class _SharedLastGood(LastGood):
 
     def put(self, tenant: str | None, contract_id: str, args_hash: str, data: bytes, *, now: float) -> None:
         with self._lock:
-            super().put(tenant, contract_id, args_hash, data, now=now)
+            LastGood.put(self, tenant, contract_id, args_hash, data, now=now)
 
     def get(
         self, tenant: str | None, contract_id: str, args_hash: str, *, now: float, max_age: float

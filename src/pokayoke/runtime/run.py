@@ -331,10 +331,10 @@ class Run:
         return self._scene(self.progress.next_step())
 
     def _scene(self, step: int) -> Scene:
-        guard = self.guard
+        guard, progress = self.guard, self.progress
         return Scene(
-            snapshot=self.snapshot,
-            view=self,
+            snapshot=guard.paged if progress.keeps_texts else guard.snapshot,
+            view=progress,
             run_id=self.id,
             scope=self._scope,
             tenant=self.tenant,
