@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from pgserver import Missing, empty_schema
 
 from pokayoke.stores import MemoryStore, Store, open_store
 
@@ -47,11 +48,19 @@ def _sqlite3(folder: Path, _: ExitStack, __: Callable) -> Site:
     return Site("sqlite3", f"sqlite:///{folder}/ledger.db?library=sqlite3")
 
 
+def _postgres(_: Path, stack: ExitStack, need: Callable) -> Site:
+    try:
+        return Site("postgres", stack.enter_context(empty_schema()))
+    except Missing as missing:
+        need(str(missing))
+
+
 # Each takes a folder, what ends with the test, and the function to call where this machine lacks something.
 MAKERS: dict[str, Callable[[Path, ExitStack, Callable], Site]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "sqlite3": _sqlite3,
+    "postgres": _postgres,
 }
 
 

@@ -55,6 +55,7 @@ def sql(url, text, *values):
     [
         ("postgresql://h/d", (10.0, 10, True)),
         ("postgres://h/d?act_timeout=2.5", (2.5, 10, True)),
+        ("postgresql+psycopg://h/d", (10.0, 10, True)),
         ("postgresql://h/d?sslmode=disable&pool_size=3&prepare=off", (10.0, 3, False)),
     ],
 )
@@ -452,7 +453,7 @@ def test_pruning_goes_in_small_steps(store, monkeypatch):
 
 def test_processes_share_one_ledger(store, url):
     """Four processes race for twenty keys: each key is executed once."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     queue = context.Queue()
     workers = [context.Process(target=_claim_all, args=(url, number, queue)) for number in range(4)]
     for worker in workers:

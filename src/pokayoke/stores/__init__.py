@@ -31,4 +31,8 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
         from pokayoke.stores.sqlite import SqliteStore  # noqa: PLC0415 - 10 ms of import, for those who use it
 
         return SqliteStore(url, create=create)
+    if kind in ("postgresql", "postgres"):
+        from pokayoke.stores.postgres import PostgresStore  # noqa: PLC0415 - an extra
+
+        return PostgresStore(url, create=create)
     raise StoreError(f"{kind!r} is not a kind of store: use {_KINDS}")

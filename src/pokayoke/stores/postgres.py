@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from pokayoke.errors import MissingExtraError, StoreError
@@ -31,12 +31,21 @@ from pokayoke.stores.sql.statements import Lock
 
 T = TypeVar("T")
 _LEAST_SERVER = 130_000
-_MIGRATION_SECONDS = 3_600.0
+_UPKEEP_SECONDS = 3_600.0
+"""How long one step of making tables or of forgetting may take; nobody waits for it."""
 _ASK = (
     "SELECT current_setting('fsync'), current_setting('full_page_writes'), "
     "current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication), "
     "current_setting('server_version_num')::int"
 )
+
+
+def _upkeep(
+    first: Sequence[Statement],
+    decide: Callable[[Sequence[Sequence[Row]]], tuple[Sequence[Statement], T]],
+    *locks: Lock,
+) -> Work[T]:
+    return Work(locks, first, decide, changes=True, patience=_UPKEEP_SECONDS)
 
 
 class PostgresStore(Store):
@@ -134,12 +143,13 @@ class PostgresStore(Store):
         chunk = (f"WITH gone AS ({sql} RETURNING 1) SELECT count(*) FROM gone", values)  # noqa: S608 - words from the code only
         gone = 0
         while True:
-            found = int(self._do(Work((), (chunk,), lambda results: ((), results[0][0][0]), changes=True)))
+            found = int(self._do(_upkeep((chunk,), lambda results: ((), results[0][0][0]))))
             gone += found
             if found < queries.CHUNK:
                 break
-        rest = queries.prune_rest(before, gone, by=by, now=now)
-        self._do(Work((), (), lambda _: (rest, None)))
+        # One table at a time: acts that write to several of them never wait for this in a circle.
+        for statement in queries.prune_rest(before, gone, by=by, now=now):
+            self._do(_upkeep((statement,), lambda _: ((), None)))
         return gone
 
     def weaknesses(self) -> tuple[str, ...]:
@@ -197,7 +207,7 @@ class PostgresStore(Store):
             return steps, schema.Meta(found.ledger_id or new_id, schema.latest())
 
         first = ((schema.CREATE_META, ()), (schema.READ_META, ()))
-        return self._do(Work((Lock("migration"),), first, decided, changes=True, patience=_MIGRATION_SECONDS))
+        return self._do(_upkeep(first, decided, Lock("migration")))
 
     # -- threads and event loops -----------------------------------------------------------------
 

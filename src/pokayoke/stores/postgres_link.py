@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import math
 import os
+import re
 import select
 import threading
 import time
@@ -68,6 +69,7 @@ def place(url: str) -> Place:
         StoreError: it cannot be read. The message never holds the URL, which may hold a password.
     """
     head, _, query = url.partition("?")
+    head = re.sub(r"^(postgres(?:ql)?)\+\w+:", r"\1:", head)  # as SQLAlchemy writes it
     own = dict(_OWN)
     rest: list[str] = []
     for part in filter(None, query.split("&")):
