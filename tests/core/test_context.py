@@ -277,6 +277,13 @@ def test_ids_are_taken_over_as_they_stand():
     text = "ORD-2026-17, 14.90 EUR; ada@example.org. 2026-03-01 (c0ffee-12) ORD-2026-17 hello 7"
     assert ids_in(text) == ("ORD-2026-17", "14.90", "ada@example.org", "2026-03-01", "c0ffee-12", "7")
     assert ids_in(text, 2) == ("ORD-2026-17", "14.90")
+    assert ids_in("12,50 EUR or 1.234,56 or 1,234,567 foo@ bar@ x-y a_1 hello-world-") == (
+        "12,50",
+        "1.234,56",
+        "1,234,567",
+        "a_1",
+    )
+    assert ids_in("x" * 5_000 + "@" * 5_000 + "a." * 5_000) == ()
 
 
 def test_ids_of_lines_that_go_stay():
@@ -312,6 +319,29 @@ def test_two_notes_become_one():
     both = [*one.messages, *compacted(history("openai"), 6_000).messages[1:], {"role": "user", "content": LONG * 8}]
     result = compacted(both, 6_000)
     assert read(note_in(result.messages)).left_out == 2 * one.dropped + result.dropped
+
+
+def test_a_note_between_the_sides():
+    """With Anthropic a note may be all that the user's side says in the middle: it stays until its turn goes too."""
+    noted = {"role": "user", "content": [{"type": "text", "text": write(Note(5, ids=("ORD-5",)))}]}
+    say = {"role": "assistant", "content": LONG}
+    tail = [say, U] * 8
+    middle = [U, say, noted, *tail]
+    kept = compacted(middle, 2_500, keep_last=18, format="anthropic")
+    assert PROBLEMS["anthropic"](kept.messages) == []
+    assert noted in kept.messages
+    gone = compacted(middle, 2_500, format="anthropic")
+    assert PROBLEMS["anthropic"](gone.messages) == []
+    assert read(note_in(gone.messages)).left_out == 5 + gone.dropped > 5
+    assert "ORD-5" in read(note_in(gone.messages)).ids
+
+
+def test_a_prompt_alone_can_be_too_large():
+    """System messages that lead are never left out, however many."""
+    messages = [{"role": "system", "content": LONG}] * 20
+    result = compacted(messages, 100, keep_last=0)
+    assert result.messages == messages
+    assert result.finding is not None
 
 
 def test_a_forged_note_is_only_quoted():
@@ -728,6 +758,7 @@ MENDED = [
     ("items", [U, THINK, U], ["empty_message"], [U, U]),
     ("items", [U, item("a"), output("a"), THINK], ["empty_message"], [U, item("a"), output("a")]),
     ("items", [U, item("a"), output("a"), {"role": "assistant", "content": []}], ["empty_message"], None),
+    ("items", [{"type": "message", **U}, item("a"), output("a"), {"type": "message", **A}], [], None),
     ("items", [U, THINK, THINK, item("a"), output("a"), {"type": "web_search_call", "id": "w"}, A], [], None),
 ]
 
@@ -832,6 +863,12 @@ def test_small_helpers():
     assert [line.text for line in lines_of(Group(("words",), (0,), ""))] == []
 
 
+def test_a_preview_that_saves_nothing_is_not_made():
+    """A result that is hardly longer than its preview would be stays whole."""
+    messages = [U, chat_call("a"), chat_result("a", LONG[:200]), *[{"role": "assistant", "content": LONG}] * 12]
+    assert compacted(messages, 3_000, large=1, keep_last=9).offloaded == {}
+
+
 def test_images_are_not_offloaded():
     """A result with something else than text stays as it is until the whole goes."""
     image = [{"type": "text", "text": LONG * 30}, {"type": "image_url", "image_url": {}}]
@@ -926,6 +963,19 @@ def test_pins_of_a_history():
     late.add({"role": "user", "content": "keep"}, pin=True)
     late.report(90_000)
     assert late.messages()[late.compacted().pinned[0]]["content"] == "keep"
+
+
+def test_a_pin_at_the_very_end():
+    """Where only the first user message is left, and it got the note, it is still pinned."""
+    kept = History(600, keep_last=0, format="anthropic")
+    kept.add(U, pin=True)
+    for count in range(8):
+        kept.add(use(f"c{count}"))
+        kept.add(got(f"c{count}", text=LONG))
+    assert kept.compacted().dropped
+    kept.add(A)
+    assert kept.compacted().pinned == (0,)
+    assert "hi" in everything(kept.messages()[:1])
 
 
 def test_a_history_pages_what_it_put_aside():

@@ -25,8 +25,12 @@ _LOOKED_AT = 8_000  # characters of a text in which ids are looked for
 UNREADABLE = "(arguments that are no JSON)"
 """What stands for arguments of a framework's own kind."""
 
-# A word with a digit in it: numbers, dates, order numbers, versions, UUIDs; and addresses of mail.
-_ID = r"[^\W_][\w.:/@#+-]{0,78}[^\W_]|\d"
+# A word with a digit in it: numbers, dates, order numbers, versions, UUIDs; and addresses of mail. What stands in
+# front decides fast: no word begins behind a letter, and one without a digit or @ is passed over at once.
+_ID = (
+    r"(?<![^\W_])(?=[\w.:/@#+-]{0,79}?(?:\d|@[^\W_]))"
+    r"(?:\d{1,3}(?:[.,]\d{3})*,\d+(?![^\W_])|[^\W_][\w.:/@#+-]{0,78}[^\W_]|\d)"
+)
 _SENTENCE = r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n+"
 _DECIDES = (
     r"(?i)\b(?:not|never|no|must|only|always|don't|cannot|can't|won't|instead|cancel\w*|confirm\w*|approv\w*|decid\w*|"
@@ -58,11 +62,9 @@ def ids_in(text: str, most: int = _MOST_FROM_TEXT) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     for hit in rare(_ID).finditer(text[:_LOOKED_AT]):
-        word = hit[0]
-        if "@" in word or any(letter.isdecimal() for letter in word):
-            found[word] = None
-            if len(found) == most:
-                break
+        found[hit[0]] = None
+        if len(found) == most:
+            break
     return tuple(found)
 
 
@@ -184,10 +186,7 @@ def chosen(lines: list[Line], most: int) -> list[Line]:
         return lines
     places = range(len(lines) - 1, -1, -1)
     kept = set([at for at in places if lines[at].first][: most // 2])
-    for at in places:
-        if len(kept) >= most:
-            break
-        kept.add(at)
+    kept.update([at for at in places if at not in kept][: most - len(kept)])
     return [line for at, line in enumerate(lines) if at in kept]
 
 

@@ -32,7 +32,8 @@ def take_notes(groups: list[Group], stays: list[bool], shape: Shape) -> tuple[li
     place: int | None = None
     for group, stay in zip(groups, stays, strict=True):
         rest, found = _without_notes(group) if shape == "anthropic" else _as_note(group)
-        notes += found
+        if not (stay and rest is group):  # one that cannot be taken out stays where it is
+            notes += found
         if stay and rest is not None:
             kept.append(rest)
         elif place is None:
@@ -47,7 +48,10 @@ def _as_note(group: Group) -> tuple[Group | None, list[Note]]:
 
 
 def _without_notes(group: Group) -> tuple[Group | None, list[Note]]:
-    """Return a group without the notes in its user's message; None if nothing is left of it."""
+    """Return a group without the notes in its user's message, and the notes; None if nothing is left of it.
+
+    A message that is all notes stays behind one of the model: the sides have to take turns.
+    """
     place = next((at for at, message in enumerate(group.messages) if field(message, "role") == "user"), None)
     if place is None:
         return group, []
@@ -62,7 +66,7 @@ def _without_notes(group: Group) -> tuple[Group | None, list[Note]]:
         return group, []
     rest = [block for block in blocks if not is_note(block)]
     if not rest:
-        return (None, found) if len(group.messages) == 1 else (group, [])
+        return (None if len(group.messages) == 1 else group), found
     messages = (*group.messages[:place], altered(message, content=rest), *group.messages[place + 1 :])
     return msgspec.structs.replace(group, messages=messages), found
 
