@@ -58,12 +58,20 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     library: Library
 
 
-class Identity(msgspec.Struct, frozen=True, gc=False):
-    """Which ledger in which file: what a reopened connection has to find again."""
+class Identity:
+    """Which ledger in which file: what every connection of a store has to find (again).
 
-    ledger_id: str
-    device: int
-    inode: int
+    Args:
+        ledger_id: made with the ledger.
+        device: of the file.
+        inode: of the file.
+        size: bytes that the file had at least.
+    """
+
+    __slots__ = ("device", "inode", "ledger_id", "size")
+
+    def __init__(self, ledger_id: str, device: int, inode: int, size: int) -> None:
+        self.ledger_id, self.device, self.inode, self.size = ledger_id, device, inode, size
 
 
 class Connection:
@@ -82,7 +90,6 @@ class Connection:
         self._place, self._identity = place, identity
         self._open: Raw | None = None
         self._meta: list[Row] = []
-        self._size = 0
         self._waiting_since = 0.0
 
     def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
@@ -115,20 +122,29 @@ class Connection:
         Raises:
             StoreError: it is not.
         """
-        found = self._stat()
+        found = self.look_at_file()
         if self._open is None:
             self._open = self._opened(found)
+
+    def look_at_file(self) -> os.stat_result:
+        """Return the file's status.
+
+        Raises:
+            StoreError: it is gone, or not what it was.
+        """
+        found = self._stat()
         if (found.st_dev, found.st_ino) != (self._identity.device, self._identity.inode):
             raise StoreError(
                 f"{self._place.path} is another file than the one that was opened: it was replaced; nothing is "
                 "written. Put the right file back and start this process again"
             )
-        if found.st_size < self._size:
+        if found.st_size < self._identity.size:
             raise StoreError(
                 f"{self._place.path} is shorter than before: it was cut off, or vacuumed; nothing is written. Restore "
                 "a backup if it was cut off, and start this process again"
             )
-        self._size = found.st_size
+        self._identity.size = found.st_size
+        return found
 
     def commit(self) -> None:
         """End the transaction; what it wrote survives a loss of power."""
@@ -154,8 +170,14 @@ class Connection:
     def close(self) -> None:
         """Let go of the file. The next use opens it again."""
         raw, self._open = self._open, None
-        if raw is not None:
-            closed(raw)
+        if raw is None:
+            return
+        try:
+            self.look_at_file()
+        except StoreError:
+            # What lies there now is another's: its log must not be cleared away under its name.
+            self._place.library.abandon(raw)
+        closed(raw)
 
     @property
     def _raw(self) -> Raw:

@@ -36,6 +36,7 @@ def open_ledger(place: Place, *, create: bool) -> Identity:
         wait = _patient(place.limit)
         if create:
             _install(place, wait, found)
+            found = os.stat(place.path)  # noqa: PTH116 - as everywhere else in the store
         raw = connect(place, wait, found)
         try:
             _check(raw, place, found.st_size)
@@ -45,7 +46,7 @@ def open_ledger(place: Place, *, create: bool) -> Identity:
     except Exception as error:
         raise StoreError(explained(error, place)) from error
     schema.refuse_unready(meta, place.url)
-    return Identity(meta.ledger_id, found.st_dev, found.st_ino)
+    return Identity(meta.ledger_id, found.st_dev, found.st_ino, found.st_size)
 
 
 def _found(place: Place, *, create: bool) -> os.stat_result:

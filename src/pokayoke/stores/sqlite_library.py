@@ -50,12 +50,14 @@ class Library(msgspec.Struct, frozen=True, gc=False):
         version: of SQLite, as a number: 3_051_003 is 3.51.3.
         connect: opens a file that exists; takes what waits for others, and the seconds that may take.
         changes: says how many rows a connection has changed so far.
+        abandon: lets a connection be closed without touching the files that lie there.
     """
 
     name: str
     version: int
     connect: Callable[[str, Wait, float], Raw]
     changes: Callable[[Raw], int]
+    abandon: Callable[[Raw], object]
 
 
 def library(name: str) -> Library:
@@ -143,9 +145,13 @@ def _apsw() -> Library:
         raw.set_busy_handler(wait)
         return cast("Raw", raw)
 
-    return Library(
-        "apsw", apsw.SQLITE_VERSION_NUMBER, connect, lambda raw: cast("apsw.Connection", raw).total_changes()
-    )
+    def changes(raw: Raw) -> int:
+        return cast("apsw.Connection", raw).total_changes()
+
+    def abandon(raw: Raw) -> None:
+        cast("apsw.Connection", raw).config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+
+    return Library("apsw", apsw.SQLITE_VERSION_NUMBER, connect, changes, abandon)
 
 
 def _standard() -> Library:
@@ -159,7 +165,14 @@ def _standard() -> Library:
 
     major, minor, patch = sqlite3.sqlite_version_info
     version = major * 1_000_000 + minor * 1_000 + patch
-    return Library("sqlite3", version, connect, lambda raw: cast("sqlite3.Connection", raw).total_changes)
+
+    def changes(raw: Raw) -> int:
+        return cast("sqlite3.Connection", raw).total_changes
+
+    def abandon(_: Raw) -> None:
+        """The module has no such option (before Python 3.12)."""
+
+    return Library("sqlite3", version, connect, changes, abandon)
 
 
 def _open_files() -> Iterator[os.stat_result]:

@@ -23,6 +23,7 @@ T = TypeVar("T")
 _MOST_TOGETHER: Final = 256
 """Acts in one transaction; more would make the first of them wait."""
 _CLOSED: Final = "the store is closed: open it again with open_store"
+_FORKED: Final = "this process was forked behind Python's back: open the store after the fork"
 _LOOK_AFTER: Final = 1.0
 """Seconds after which a waiting caller looks whether anybody still works for it."""
 
@@ -141,7 +142,7 @@ class Writer:
             if self._closed:
                 raise StoreError(_CLOSED)
             if self._process != os.getpid():
-                raise StoreError("this process was forked behind Python's back: open the store after the fork")
+                raise StoreError(_FORKED)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
                 self._thread.start()
@@ -226,8 +227,8 @@ class Reader:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._gate = threading.RLock()
         self._closed = False
+        self.begin_in_child()
         _shared.add(self)
 
     def fetch(self, statement: Statement) -> list[Row]:
@@ -239,6 +240,8 @@ class Reader:
         with self._gate:
             if self._closed:
                 raise StoreError(_CLOSED)
+            if self._process != os.getpid():
+                raise StoreError(_FORKED)
             try:
                 self._connection.look()
                 return self._connection.fetch(*statement)
@@ -262,7 +265,7 @@ class Reader:
 
     def begin_in_child(self) -> None:
         """Begin anew after a fork."""
-        self._gate = threading.RLock()
+        self._gate, self._process = threading.RLock(), os.getpid()
 
 
 _shared: weakref.WeakSet[Writer | Reader] = weakref.WeakSet()

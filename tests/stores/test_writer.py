@@ -1,0 +1,450 @@
+"""The writer thread: what waits together is committed together, and nobody waits for ever."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import apsw
+import pytest
+
+from pokayoke.core.admission import Request
+from pokayoke.core.ledger import Claim, Record, Settlement
+from pokayoke.errors import StoreError
+from pokayoke.stores.acts import Act, Changes, Need
+from pokayoke.stores.nouns import Entry, Query
+from pokayoke.stores.sqlite import SqliteStore
+from pokayoke.stores.sqlite_file import Connection
+from pokayoke.stores.writer import Writer
+
+
+def claim(store, key="k"):
+    wish = Claim(key, "h", "c1", "pay", "pay@1", "r", 100.0, 10.0)
+    return store.admit(Request("r", "pay", "write", None, 100.0, wish))
+
+
+@pytest.fixture
+def url(tmp_path):
+    """Where the ledger lies."""
+    return f"sqlite:///{tmp_path}/ledger.db"
+
+
+@pytest.fixture
+def store(url):
+    """A new ledger."""
+    store = SqliteStore(url, create=True)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def locked(url):
+    """Holds the write lock of the ledger until it is called."""
+    conn = apsw.Connection(url.removeprefix("sqlite:///"))
+
+    def let_go():
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
+
+    def hold():
+        conn.execute("BEGIN IMMEDIATE")
+        return let_go
+
+    yield hold
+    let_go()
+    conn.close()
+
+
+@pytest.fixture
+def commits(monkeypatch):
+    """How many transactions were committed."""
+    seen = []
+    commit = Connection.commit
+
+    def counted(self):
+        commit(self)
+        seen.append(time.monotonic())
+
+    monkeypatch.setattr(Connection, "commit", counted)
+    return seen
+
+
+def started(functions):
+    threads = [threading.Thread(target=function) for function in functions]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def line_up(store, first, *others):
+    """Start threads so that one act waits for the lock and the others wait behind it, in one queue."""
+    waiting = store._writer._queue
+    threads = started([first])
+    time.sleep(0.1)
+    threads += started(others)
+    while waiting.qsize() < len(others):
+        time.sleep(0.01)
+    return threads
+
+
+def test_what_waits_together_is_committed_together(store, locked, commits):
+    """Ten acts that wait for a lock end in at most two transactions, and every caller gets its own answer."""
+    claim(store, "warm")
+    commits.clear()
+    let_go = locked()
+    answers = {}
+    threads = line_up(store, *[lambda n=n: answers.update({n: claim(store, f"k{n % 5}")}) for n in range(10)])
+    let_go()
+    for thread in threads:
+        thread.join()
+    assert len(commits) == 2
+    assert {answer.record.key for answer in answers.values()} == {f"k{n}" for n in range(5)}
+    assert len(store.records(Query())) == 6
+
+
+def breaks(key):
+    """An act that fails half-way: its record is written, its line in the audit has no time."""
+    record = Record(key, "h", "executing", 1, "c", 1.0, "pay", "pay@1", "r", 1.0)
+    return Act("test", Need(), lambda _: (Changes(record, entries=(Entry(float("nan"), "late_effect", key),)), None))
+
+
+def test_an_act_that_fails_half_way_takes_nobody_along(store, locked):
+    """Of a group with an act that fails in the middle, the others are written and that one is not, not even in part."""
+    claim(store, "warm")
+    let_go = locked()
+    errors = []
+
+    def broken():
+        try:
+            store.run(breaks("bad"))
+        except apsw.ConstraintError as error:
+            errors.append(error)
+
+    threads = line_up(
+        store, lambda: claim(store, "k0"), lambda: claim(store, "k1"), broken, lambda: claim(store, "k2"), broken
+    )
+    let_go()
+    for thread in threads:
+        thread.join()
+    assert [record.key for record in store.records(Query())] == ["k0", "k1", "k2", "warm"]
+    assert len(errors) == 2
+    assert store.audit() == ()
+
+
+def test_an_act_that_decides_against_itself_takes_nobody_along(store, locked):
+    """An act that raises before it writes gets its own error; the group is committed without it."""
+    claim(store, "warm")
+    let_go = locked()
+    errors = []
+
+    def refuses():
+        try:
+            store.answer("zz", approved=True, by="ann", reason="", now=1.0)
+        except StoreError as error:
+            errors.append(str(error))
+
+    threads = line_up(
+        store, lambda: claim(store, "k0"), lambda: claim(store, "k1"), refuses, lambda: claim(store, "k2")
+    )
+    let_go()
+    for thread in threads:
+        thread.join()
+    assert [record.key for record in store.records(Query())] == ["k0", "k1", "k2", "warm"]
+    assert "no approval 'zz'" in errors[0]
+
+
+def test_those_who_came_later_go_on_waiting(url, locked):
+    """When the oldest act has waited too long it is refused; one that came later still gets its full time."""
+    store = SqliteStore(url, create=True, limit=0.6)
+    claim(store, "warm")
+    let_go = locked()
+    said = []
+
+    def first():
+        with pytest.raises(StoreError, match="stayed locked"):
+            claim(store, "k1")
+        said.append("refused")
+        let_go()
+
+    def second():
+        time.sleep(0.3)
+        said.append(claim(store, "k2").kind)
+
+    # One act keeps the writer busy, so that the two others are in one group.
+    for thread in started([first, second]):
+        thread.join()
+    assert said == ["refused", "execute"]
+    assert store.record("k1") is None
+    store.close()
+
+
+def test_an_error_of_the_file_reaches_everybody(store, locked, monkeypatch):
+    """If the commit fails, every act of the group is refused with words, and nothing of it is there."""
+    claim(store, "warm")
+    real = Connection.commit
+    error = apsw.FullError("full")
+    error.result = 13
+
+    def full(_):
+        raise error
+
+    monkeypatch.setattr(Connection, "commit", full)
+    errors = []
+
+    def tries(key):
+        try:
+            claim(store, key)
+        except StoreError as error:
+            errors.append(error)
+
+    for thread in started([lambda n=n: tries(f"k{n}") for n in range(4)]):
+        thread.join()
+    assert len(errors) == len({id(error) for error in errors}) == 4
+    assert all("the disk is full" in str(error) for error in errors)
+    monkeypatch.setattr(Connection, "commit", real)
+    assert [record.key for record in store.records(Query())] == ["warm"]
+    assert claim(store, "k0").kind == "execute"
+
+
+def test_whatever_goes_wrong_nobody_waits_for_ever(store, monkeypatch):
+    """Even an error that nobody expects is told to who waits; the next act goes through."""
+
+    def odd(_):
+        raise MemoryError
+
+    monkeypatch.setattr(Connection, "begin", odd)
+    with pytest.raises(StoreError, match="cannot be used"):
+        claim(store)
+    monkeypatch.undo()
+    assert claim(store).kind == "execute"
+
+
+def test_a_caller_notices_that_the_writer_is_gone(store, monkeypatch):
+    """If the thread ends without an answer, its caller gets an error within seconds."""
+    monkeypatch.setattr(Writer, "_serve", lambda _: None)
+    with pytest.raises(StoreError, match="the writer of the ledger has ended"):
+        claim(store)
+
+
+# -- callers that do not wait ----------------------------------------------------------------------
+
+
+def test_an_interrupted_caller_leaves_its_act_to_the_writer(store, locked):
+    """Ctrl-C ends the waiting, not the act."""
+    claim(store, "warm")
+    let_go = locked()
+    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        claim(store)
+    let_go()
+    claim(store, "after")
+    assert store.record("k").state == "executing"
+
+
+async def test_a_cancelled_caller_leaves_its_act_to_the_writer(store, locked):
+    """A cancelled task ends, its act is carried out, and nothing is reported to a loop that is not interested."""
+    await store.aadmit(Request("r", "pay", "read", None, 1.0))
+    let_go = locked()
+    wish = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 10.0)
+    task = asyncio.create_task(store.aadmit(Request("r", "pay", "write", None, 100.0, wish)))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    let_go()
+    claim(store, "after")
+    assert store.record("k").state == "executing"
+
+
+async def test_the_event_loop_goes_on_while_an_act_waits(store, locked):
+    """While the file is locked, other coroutines run."""
+    claim(store, "warm")
+    let_go = locked()
+    wish = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 10.0)
+    task = asyncio.create_task(store.aadmit(Request("r", "pay", "write", None, 100.0, wish)))
+    for _ in range(20):
+        await asyncio.sleep(0.005)
+    assert not task.done()
+    let_go()
+    assert (await task).kind == "execute"
+
+
+def test_a_closed_event_loop_does_no_harm(store, locked):
+    """An answer for a loop that was closed meanwhile is dropped; the writer goes on."""
+    claim(store, "warm")
+    let_go = locked()
+
+    async def asks():
+        wish = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 10.0)
+        asyncio.get_running_loop().create_task(store.aadmit(Request("r", "pay", "write", None, 100.0, wish)))
+        await asyncio.sleep(0.05)
+
+    asyncio.run(asks())
+    let_go()
+    claim(store, "after")
+    assert store.record("k").state == "executing"
+
+
+async def test_many_tasks_share_one_thread(store):
+    """A hundred tasks at once start no thread but the writer."""
+    await store.aadmit(Request("r", "pay", "read", None, 1.0))
+    before = threading.active_count()
+    wishes = [Claim(f"k{n}", "h", "c1", "pay", "pay@1", "r", 100.0, 10.0) for n in range(100)]
+    answers = await asyncio.gather(*(store.aadmit(Request("r", "pay", "write", None, 100.0, wish)) for wish in wishes))
+    assert {answer.kind for answer in answers} == {"execute"}
+    assert threading.active_count() == before
+
+
+# -- beginning and ending --------------------------------------------------------------------------
+
+
+def test_opening_starts_no_thread(url):
+    """The thread begins with the first act, and ends with the store."""
+    before = threading.active_count()
+    store = SqliteStore(url, create=True)
+    store.records(Query())
+    assert threading.active_count() == before
+    claim(store)
+    assert threading.active_count() == before + 1
+    store.close()
+    assert threading.active_count() == before
+
+
+def test_closing_finishes_what_waits(store, locked):
+    """Acts that were asked before the store was closed are carried out; later ones are refused."""
+    claim(store, "warm")
+    let_go = locked()
+    answers = []
+    threads = line_up(store, *[lambda n=n: answers.append(claim(store, f"k{n}").kind) for n in range(3)])
+    threading.Timer(0.1, let_go).start()
+    store.close()
+    for thread in threads:
+        thread.join()
+    assert answers == ["execute"] * 3
+    for late in (lambda: claim(store), lambda: store.records(Query())):
+        with pytest.raises(StoreError, match="the store is closed"):
+            late()
+    store.close()
+
+
+def test_a_store_that_nobody_holds_ends_its_thread(url):
+    """Dropping a store without closing it leaves no thread behind."""
+    before = threading.active_count()
+    store = SqliteStore(url, create=True)
+    claim(store)
+    del store
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(
+    "end", ["", "sys.exit(0)", "raise SystemExit", "threading.Thread(target=lambda: claim('k2')).start()"]
+)
+def test_the_interpreter_ends_without_closing(url, end):
+    """A program that never closes its store ends at once, and what it wrote is there."""
+    SqliteStore(url, create=True).close()
+    code = f"""
+import sys, threading
+from pokayoke.core.admission import Request
+from pokayoke.core.ledger import Claim
+from pokayoke.stores import open_store
+store = open_store({url!r})
+def claim(key):
+    wish = Claim(key, "h", "c1", "pay", "pay@1", "r", 100.0, 10.0)
+    return store.admit(Request("r", "pay", "write", None, 100.0, wish))
+claim("k")
+{end}
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    again = SqliteStore(url)
+    assert again.record("k").state == "executing"
+    assert ("Thread" in end) is (again.record("k2") is not None)
+    again.close()
+
+
+# -- forks ----------------------------------------------------------------------------------------
+
+
+def in_child(act):
+    """Fork, run a function in the child, and return whether it came to its end."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            act()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_a_fork_opens_the_file_anew(store):
+    """Parent and child go on with the same store; each has its own connection, and the file stays whole."""
+    claim(store, "before")
+
+    def child():
+        assert claim(store, "child").kind == "execute"
+        assert store.record("before").state == "executing"
+        store.close()
+
+    for round_ in range(3):
+        assert in_child(child)
+        assert claim(store, f"parent{round_}").kind == "execute"
+    assert store.record("child").state == "executing"
+    connection = store._writer._connection
+    assert connection.fetch("PRAGMA integrity_check") == [("ok",)]
+
+
+def test_a_fork_while_acts_run(store):
+    """Children that fork while threads write neither hang nor take acts of the parent along."""
+    stop = threading.Event()
+    kinds = []
+
+    def write(name):
+        number = 0
+        while not stop.is_set():
+            kinds.append(claim(store, f"{name}{number}").kind)
+            number += 1
+
+    threads = started([lambda n=n: write(f"t{n}-") for n in range(3)])
+    for number in range(4):
+        assert in_child(lambda number=number: claim(store, f"child{number}"))
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert set(kinds) == {"execute"}
+    assert len(store.records(Query(limit=100_000))) == len(kinds) + 4
+
+
+def test_processes_of_a_forking_pool(store):
+    """`multiprocessing` with fork inherits the store and writes through it."""
+    claim(store, "warm")
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=claim, args=(store, f"p{n}")) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(30)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert len(store.records(Query())) == 4
+
+
+def test_a_fork_that_python_does_not_know_of_is_refused(store, monkeypatch):
+    """A process whose id changed behind Python's back must not use the parent's connection."""
+    claim(store)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    for act in (lambda: claim(store, "k2"), lambda: store.record("k")):
+        with pytest.raises(StoreError, match="forked behind Python's back"):
+            act()
+
+
+def test_a_settlement_is_durable_before_it_is_answered(store, commits):
+    """The caller goes on only after its transaction was committed."""
+    claim(store)
+    before = len(commits)
+    store.settle(Settlement("k", "c1", "completed", 101.0))
+    assert len(commits) == before + 1
