@@ -327,6 +327,11 @@ def test_unreadable_arguments_teach_nothing():
         (["5", "6"], "text"),
         (["5.5"] * 6, {"type": "number"}),
         (["null"] * 6, {"type": "null"}),
+        (
+            ['{"a": 0.5}'] * 10 + ['{"a": 0.'],
+            {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]},
+        ),
+        (['{"a": 0.5}'] * 9 + ['{"a": 0.'], "text"),
         ([{"content": [{"type": "text", "text": "hi"}]}], "text"),
         ([order(n) for n in range(30)], {"type": "string", "pattern": "^#W[0-9]{7}$"}),
     ],
@@ -335,6 +340,13 @@ def test_what_answers_are(outputs, schema):
     """Answers are data only if all of them are JSON; texts of one shape keep it; bare numbers need five of them."""
     mapping, _ = learnt([({}, one) for one in outputs])
     assert mapping["output_schema"] == schema
+
+
+def test_hidden_values_teach_no_type():
+    """What a recording hides was there, so the field is required, and its type is learnt from the others only."""
+    mapping, _ = learnt([({"token": "[redacted]", "n": "[redacted]"}, "x"), ({"token": "[redacted]", "n": 0.5}, "x")])
+    assert mapping["input_schema"]["properties"] == {"token": {}, "n": {"type": "number"}}
+    assert mapping["input_schema"]["required"] == ["n", "token"]
 
 
 def test_without_answers_nothing_is_promised():

@@ -129,7 +129,7 @@ def _print(shown: dict[str, Any]) -> None:
         for line in table(_rates(one)):
             out(f"  {line}")
         _print_coverage(one)
-        _section(f"tools ({'calls, refused, corrected, answers, invalid, errors'}):", _tools(one))
+        _section("tools:", _tools(one))
         for title, counts in (
             ("refused", one["refusals"]),
             ("invalid answers", one["faults"]),

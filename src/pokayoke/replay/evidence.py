@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
+from pokayoke.core.secret import HIDDEN
 from pokayoke.core.shapes import kind_of
 from pokayoke.replay.strings import Run, common, formats_of, shape_of
 
@@ -167,8 +168,10 @@ class Evidence:
             run: what it belongs to.
             depth: how deep it stands.
         """
-        kind = _KINDS.get(kind_of(value), "null")
         self.all.add(run)
+        if value == HIDDEN:
+            return  # it was there, and the recording does not say what it was
+        kind = _KINDS.get(kind_of(value), "null")
         self.kinds.setdefault(kind, Tally()).add(run)
         if kind == "string":
             self.texts.add(value, run)

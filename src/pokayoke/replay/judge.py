@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET
@@ -22,11 +22,11 @@ from pokayoke.core.gate import Asked, Rule, first_objection, rules_for
 from pokayoke.core.intake import Reading, finding_for, from_value, read_arguments
 from pokayoke.core.output import Checked, check_output
 from pokayoke.core.policy import AccessPolicy, Policy
+from pokayoke.core.secret import HIDDEN
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.replay.failures import begins_as_error, mentions_error, stated_failure
 from pokayoke.replay.recording import Recording
 
-HIDDEN: Final = "[redacted]"
 OutputVerdict = Literal["valid", "invalid", "failed", "unchecked", "absent"]
 
 

@@ -27,6 +27,7 @@ _MOST_TOOLS: Final = 2_000
 _SLACK: Final = 4
 _SMALLEST_CAP: Final = 1_000
 _SCALARS_FROM: Final = 5
+_DATA_PER_CUT: Final = 10
 _SLOTS: Final = ("error", "errors")
 _NAME: Final = re.compile(r"[\w.:/@ -]{1,256}")
 
@@ -57,23 +58,29 @@ class Watched:
         self.calls = Tally()
         self.good = Tally()
         self.failed = 0
+        self.refused = 0
         self.unreadable = 0
         self.arguments = Evidence()
         self.data = Evidence()
         self.text = Evidence()
         self.outputs = Tally()
+        self.broken = 0
         self.longest = 0
         self.slots: dict[str, int] = {}
 
     def add(self, call: Recording, run: str) -> None:
         """Take one call in."""
         self.calls.add(run)
+        if not call.ran:
+            self.refused += 1
+            return
         said = None if call.output is UNSET and not call.is_error else stated_failure(call.output, call.is_error)
         if said is not None:
             self.failed += 1
             self._note_slot(call.output)
             return
-        reading = read_arguments(call.arguments) if isinstance(call.arguments, str) else from_value(call.arguments)
+        given = call.arguments if call.used is None else call.used
+        reading = read_arguments(given) if isinstance(given, str) else from_value(given)
         if reading.value is None:
             self.unreadable += 1
             return
@@ -97,7 +104,9 @@ class Watched:
         ):
             known.merge(more)
         self.failed += other.failed
+        self.refused += other.refused
         self.unreadable += other.unreadable
+        self.broken += other.broken
         self.longest = max(self.longest, other.longest)
         for slot, count in other.slots.items():
             self.slots[slot] = self.slots.get(slot, 0) + count
@@ -123,6 +132,7 @@ class Watched:
             except StrictError:
                 value = text
         if isinstance(value, str):
+            self.broken += text.lstrip()[:1] in ("{", "[")
             self.text.add(text, run)
         else:
             self.data.add(value, run)
@@ -209,6 +219,8 @@ def _calls(watched: Watched) -> str:
     parts = [counted(watched.good, "calls")]
     if watched.failed:
         parts.append(f"{watched.failed:,} more failed and taught nothing")
+    if watched.refused:
+        parts.append(f"{watched.refused:,} were refused and taught nothing")
     if watched.unreadable:
         parts.append(f"{watched.unreadable:,} had arguments that are no JSON object")
     return "; ".join(parts)
@@ -217,6 +229,8 @@ def _calls(watched: Watched) -> str:
 def _why_not(watched: Watched) -> str:
     if watched.failed:
         return "its only call failed" if watched.failed == 1 else f"all {watched.failed:,} calls failed"
+    if watched.refused:
+        return f"{watched.refused:,} calls, and none of them ran"
     return f"none of {watched.calls.samples:,} calls has arguments that are a JSON object"
 
 
@@ -227,14 +241,16 @@ def _put(mapping: dict[str, Any], notes: dict[Place, str], key: str, drawn: Draw
 
 def _output(watched: Watched, mapping: dict[str, Any], notes: dict[Place, str]) -> None:
     """What the answers were: data, texts of one shape, texts, or nobody knows."""
-    total, texts = watched.outputs.samples, watched.text.all.samples
+    total, texts, data = watched.outputs.samples, watched.text.all.samples, watched.data.all.samples
     if not total:
         notes[("input_schema",)] = "no answer was recorded, so nothing is promised about the output"
         return
-    if texts == 0 and _is_data(watched):
+    # A few texts that only begin like JSON were cut by whoever recorded them.
+    cut = texts if texts == watched.broken and data >= _DATA_PER_CUT * texts else 0
+    if texts == cut and _is_data(watched):
         _put(mapping, notes, "output_schema", infer(watched.data))
-        note = f"{counted(watched.outputs, 'answers')}, all JSON"
-    elif texts and watched.data.all.samples == 0:
+        note = f"{counted(watched.outputs, 'answers')}, " + (f"{cut:,} of them cut" if cut else "all JSON")
+    elif texts and data == 0:
         drawn = infer(watched.text)
         if len(drawn.schema) > 1:
             _put(mapping, notes, "output_schema", drawn)

@@ -28,6 +28,8 @@ class Recording(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         line: number of the line it stands on, from 1.
         stop_reason: why the provider said the message ended, if that was recorded.
         contract: `name@version` the recording says was in force, or None.
+        used: the arguments the tool received, where the recording tells them apart from those that came.
+        ran: False if the recording says that the call was refused and the tool did not run.
     """
 
     tool: str
@@ -39,6 +41,8 @@ class Recording(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     line: int = 0
     stop_reason: str | None = None
     contract: str | None = None
+    used: dict[str, Any] | None = None
+    ran: bool = True
 
 
 class Unread(msgspec.Struct, frozen=True, gc=False):

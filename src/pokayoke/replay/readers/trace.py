@@ -80,9 +80,8 @@ def _with_answer(found: Recording, event: dict[str, Any]) -> Recording:
 
 def _recording(event: dict[str, Any], line: int) -> Read:
     """The call of an event. The text as the model wrote it counts, where it was kept."""
-    given = event.get("raw")
-    if not isinstance(given, str):
-        given = event.get("arguments")
+    raw, used = event.get("raw"), event.get("arguments")
+    given = raw if isinstance(raw, str) else used
     tool = event.get("tool")
     if not isinstance(tool, str) or _is_stub(given) or not (isinstance(given, str) or is_object(given)):
         return Unread(line, "a call whose arguments were not recorded (trace.payloads, trace.max_payload_chars)")
@@ -93,6 +92,8 @@ def _recording(event: dict[str, Any], line: int) -> Read:
         run=text_of(event.get("run_id")),
         line=line,
         contract=contract if isinstance(contract, str) else None,
+        used=used if used is not given and is_object(used) and not _is_stub(used) else None,
+        ran=event.get("decision") == "allow",
     )
 
 

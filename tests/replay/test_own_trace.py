@@ -1,0 +1,65 @@
+"""The whole way: a guarded run writes its trace, contracts are learnt from it, and the trace is replayed against them."""
+
+import pokayoke
+from pokayoke.core.contract import Contract
+from pokayoke.replay.judge import Judge
+from pokayoke.replay.learn import Learner
+from pokayoke.replay.readers import Source
+from pokayoke.replay.score import Scorer
+
+ITEM = {"type": "object", "properties": {"id": {"type": "string"}, "token": {"type": "string"}}, "required": ["id"]}
+
+
+def traced(tmp_path):
+    """A run with reads, writes, a correction, refusals, a failure and an invalid output; the trace file's name."""
+
+    @pokayoke.tool(effect="read", output=ITEM)
+    def find(order: str, password: str = "") -> dict:
+        """Find."""
+        if order == "gone":
+            raise pokayoke.ToolError("gone")
+        return {"id": 5} if order == "odd" else {"id": order, "token": "sk-abcdefghijklmnop"}
+
+    @pokayoke.tool(effect="write", output="text")
+    def send(amount: int) -> str:
+        """Send."""
+        return f"sent {amount}"
+
+    name = str(tmp_path / "trace.jsonl")
+    guard = pokayoke.Guard([find, send], config={"trace": {"path": name}})
+    for number in range(12):
+        with guard.run(f"r{number}") as run:
+            run.call(pokayoke.ToolCall("1", "find", {"order": f"A{number}", "password": "hunter2hunter2"}))
+            run.call(pokayoke.ToolCall("2", "send", f'{{"amount": "{number}"}}'))
+    with guard.run("bad") as run:
+        run.call(pokayoke.ToolCall("1", "find", '{"order": "A'))
+        run.call(pokayoke.ToolCall("2", "find", {"order": "gone"}))
+        run.call(pokayoke.ToolCall("3", "nothing", "{}"))
+        run.call(pokayoke.ToolCall("4", "find", {"order": "odd"}))
+    guard.close()
+    return name
+
+
+def test_a_trace_teaches_what_ran_and_replays_as_it_went(tmp_path):
+    """Good calls are learnt without their secrets; replay finds the refusals, the failure and the correction again."""
+    name = traced(tmp_path)
+    learner = Learner()
+    with Source(name) as source:
+        assert source.kind.format == "trace"
+        learner.take(source.recordings())
+    drafts, skipped = learner.drafts()
+    assert [(one.tool, one.why) for one in skipped] == [("nothing", "1 calls, and none of them ran")]
+    find, send = (draft.mapping for draft in drafts)
+    assert "password" in find["input_schema"]["properties"]
+    assert find["output_schema"]["required"] == ["id", "token"]
+    assert send["input_schema"]["required"] == ["amount"]
+    assert send["input_schema"]["properties"]["amount"] == {"type": "integer"}  # what ran, not the text the model sent
+    assert "1 were refused" in drafts[0].notes["name",]
+    assert "hunter2" not in str(drafts)
+    contracts = [Contract.from_mapping(one) for one in (find, send)]
+    with Source(name) as source:
+        score = Scorer([Judge(contracts)]).score(source.recordings())
+    reads, writes, unknown = (score.tallies[0].tools[tool] for tool in ("find@1", "send@1", "nothing"))
+    assert (reads.calls, reads.refused, reads.failed, reads.invalid) == (15, 1, 1, 0)
+    assert (writes.calls, writes.allowed, writes.corrected) == (12, 12, 12)
+    assert unknown.refused == 1
