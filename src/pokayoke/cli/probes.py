@@ -284,6 +284,19 @@ def _latch(policy: Policy) -> str | None:
         guard.close()
 
 
+@probe("kill_switch", "writes of any run while a tool's outputs are unusable")
+def _kill_switch(policy: Policy) -> str | None:
+    source, target = Tool("probe_source", result={"remark": 1}), Tool("probe_target", effect="write")
+    guard = guarded(plain(policy), source, target)
+    try:
+        for number in range(3):
+            guard.run(f"probe_{number}").call(ToolCall("call_1", "probe_source", _GOOD))
+        outcome = guard.run("another_probe").call(ToolCall("call_2", "probe_target", _GOOD))
+    finally:
+        guard.close()
+    return refused(outcome, target) or (None if outcome.stop_reason == "kill_switch" else outcome.message)
+
+
 @probe("identical_failures", "the same failing call again and again")
 def _identical(policy: Policy) -> str | None:
     def broken() -> Any:
