@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import signal
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from msgspec import UNSET
 import pokayoke
 from pokayoke.core.contract import Contract
 from pokayoke.core.policy import AccessPolicy, Policy
-from pokayoke.errors import ConfigurationError
+from pokayoke.errors import ConfigurationError, PokayokeError
 from pokayoke.replay.failures import error_prefix, mentions_error, stated_failure
 from pokayoke.replay.judge import Judge
 from pokayoke.replay.readers import Source
@@ -448,6 +450,19 @@ def test_a_damaged_file_ends_the_work(tmp_path):
         Source(str(tmp_path / "r.gz")) as source,
     ):
         work.add(source)
+
+
+def test_a_process_that_is_ended_is_an_error(tmp_path):
+    """A worker that is killed from outside ends the replay with a sentence, not with a traceback or a hang."""
+    path = write(tmp_path / "r.jsonl", many(60_000))
+    work = Replay([Judge(contracts())], jobs=2)
+
+    def kill(read, calls):
+        for pid in list(work._pool._processes or ()):
+            os.kill(pid, signal.SIGKILL)
+
+    with work, Source(path) as source, pytest.raises(PokayokeError, match="--jobs 1"):
+        work.add(source, kill)
 
 
 def test_the_number_of_processes_fits_the_machine():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,6 +18,8 @@ from pokayoke.replay.readers import Source, parse_map, read_block
 from pokayoke.replay.readers.source import claimed_format
 from pokayoke.replay.yamltext import yaml_text
 from pokayoke.runtime.document import read_document
+
+_MOST_NAMED: Final = 10
 
 
 def learn(
@@ -126,8 +128,10 @@ def _write(
     else:
         Path(output).write_text(text, encoding="utf-8")
         say(f"wrote {output}: {plural(len(drafts), 'contract')}. Read it before you use it")
-    for one in skipped:
+    for one in skipped[:_MOST_NAMED]:
         say(f"not learnt: {one.tool}: {one.why}")
+    if len(skipped) > _MOST_NAMED:
+        say(f"and {len(skipped) - _MOST_NAMED} more, named at the end of the contracts")
     if learner.unread:
         first = learner.first_unread[0]
         say(f"{plural(learner.unread, 'record')} could not be read. The first is on line {first.line}: {first.why}")

@@ -11,9 +11,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import Any, Final, Self
 
+from pokayoke.errors import PokayokeError
 from pokayoke.replay.judge import Judge
 from pokayoke.replay.readers.lines import Block
 from pokayoke.replay.readers.source import Kind, Source, read_block
@@ -74,6 +76,7 @@ class Replay:
 
         Raises:
             ConfigurationError: the file cannot be read to its end.
+            PokayokeError: a process was ended from outside.
         """
         waiting: deque[tuple[Future[Score] | Score, int]] = deque()
         calls = 0
@@ -87,10 +90,22 @@ class Replay:
         self._files += 1
 
     def _started(self, task: tuple[Any, ...]) -> Future[Score] | Score:
-        return _work(self._scorer, *task) if self._pool is None else self._pool.submit(_in_worker, *task)
+        if self._pool is None:
+            return _work(self._scorer, *task)
+        try:
+            return self._pool.submit(_in_worker, *task)
+        except BrokenProcessPool:
+            broken: Future[Score] = Future()
+            broken.set_exception(BrokenProcessPool())
+            return broken
 
     def _settled(self, done: Future[Score] | Score, read: int, calls: int, told: Told | None) -> int:
-        part = done if isinstance(done, Score) else done.result()
+        try:
+            part = done if isinstance(done, Score) else done.result()
+        except BrokenProcessPool:
+            raise PokayokeError(
+                "a process of the replay was ended from outside, perhaps for want of memory. Score with fewer: --jobs 1"
+            ) from None
         self.score.merge(part)
         if told is not None:
             told(read, calls + part.calls)
