@@ -378,6 +378,20 @@ def test_what_was_committed_while_it_waited_is_seen(store, url, asynchronous):
     assert answers[0].record.output == b'{"n":1}'
 
 
+def test_an_act_that_only_looks_sees_what_was_committed_while_it_waited(store, url):
+    """Without a write that could collide, the snapshot alone decides: it begins after the lock is held."""
+    seen = []
+    with psycopg.connect(url) as holder:
+        holder.execute(*locking((Lock("run:r"),)))
+        thread = threading.Thread(target=lambda: seen.append(store.change_run("r", lambda state: state)[0].calls))
+        thread.start()
+        _until(lambda: sql(url, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") != [(0,)])
+        holder.execute('INSERT INTO pokayoke_runs VALUES (\'r\', \'{"run_id":"r","calls":7}\', 1)')
+        holder.commit()
+    thread.join()
+    assert seen == [7]
+
+
 def test_an_act_that_waits_too_long_for_a_lock_gives_up(url):
     """Somebody holds the lock: the act ends in time with a reason, and nothing was written."""
     store = PostgresStore(joined(url, "act_timeout=0.5"), create=True)

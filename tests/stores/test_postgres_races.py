@@ -55,6 +55,7 @@ def test_tasks_race_for_one_key(store):
     assert [answer.kind for answer in asyncio.run(race())].count("execute") == 1
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("size", ["small", "full"])
 def test_processes_race_for_many_keys(url, full, size):
     """Eight processes in nearly equal order: every key is executed once, and every answer for it is equal."""
