@@ -1,8 +1,16 @@
 """Questions to people: what counts as consent, and what an answer is about."""
 
+import asyncio
+
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall
+from pokayoke.core.admission import Approval
+from pokayoke.core.state import Taint, latch
+from pokayoke.errors import StoreError
+from pokayoke.runtime.approvals import Approvals
+from pokayoke.stores import MemoryStore
+from pokayoke.testing import FailingStore, FrozenClock
 
 TRANSFER = {
     "type": "object",
@@ -83,3 +91,114 @@ def test_a_decision_made_elsewhere_wins_over_the_callback(guarded, effects, driv
     guard = guarded(ask)
     assert driver.call(guard.run("r"), CALL).stop_reason == "approval_denied"
     assert effects == []
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+
+
+def question(number=1, *, expires=100.0, kind="call", at=0.0, **fields):
+    prefix = "ap" if kind == "call" else "rv"
+    return Approval(
+        f"{prefix}-{number}", f"f{number}", "look", "look@1", {"identity": "i"}, "r1", at, at + expires, kind=kind
+    )
+
+
+@pytest.fixture
+def clock():
+    return FrozenClock(now=0.0)
+
+
+@pytest.fixture
+def store():
+    return FailingStore(MemoryStore())
+
+
+def test_waiting_looks_less_and_less_often(store, clock):
+    """An hour of waiting is looked up at most every two seconds, and ends at the time that was given."""
+    store.propose(question(expires=9_999.0))
+    assert Approvals(store, clock).wait("ap-1", 3_600.0).status == "waiting"
+    assert clock.now() == pytest.approx(3_600.0)
+    assert max(clock.slept) == 2.0
+    assert store.calls.count("approvals") < 1_900
+
+
+def test_waiting_without_a_time_ends_when_the_question_does(store, clock):
+    """None waits until the answer or the expiry."""
+    store.propose(question(expires=100.0))
+    assert Approvals(store, clock).wait("ap-1", None).status == "expired"
+    assert 100.0 <= clock.now() < 103.0
+
+
+def test_awaiting_ends_with_the_answer(store):
+    """The event loop goes on meanwhile: somebody answers in it."""
+    approvals = Approvals(store, FrozenClock(now=0.0))
+    store.propose(question())
+
+    async def main():
+        waiting = asyncio.create_task(approvals.await_("ap-1", None))
+        approvals.approve("ap-1", by="ann")
+        return await waiting
+
+    assert asyncio.run(main()).by == "ann"
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda a: a.get("x"), lambda a: a.wait("x"), lambda a: a.approve("rv-x"), lambda a: a.deny("x")]
+)
+def test_a_question_nobody_asked_cannot_be_answered(store, clock, ask):
+    """An unknown id is an error that says where to look."""
+    with pytest.raises(StoreError, match="approvals list"):
+        ask(Approvals(store, clock))
+
+
+# -- reviews ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def latched(store):
+    store.change_run(
+        "r1", lambda state: latch(latch(state, Taint("look", "i", 1, "html")), Taint("look", "j", 2, "html"))
+    )
+    store.propose(question(kind="output"))
+    return store
+
+
+def taints(store):
+    return {(taint.tool, taint.identity) for taint in store.load_run("r1").taints}
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_consent_and_latch_are_one_act(latched, clock, after):
+    """A store that fails in the middle keeps both or neither; the same answer at the same second is then harmless."""
+    approvals = Approvals(latched, clock)
+    latched.fail_on({"answer": [1]})
+    latched._after = after
+    with pytest.raises(OSError, match="reached"):
+        approvals.approve("rv-1", by="ann", reason="fine")
+    assert (approvals.get("rv-1").status, taints(latched)) == (
+        ("approved", {("look", "j")}) if after else ("waiting", {("look", "i"), ("look", "j")})
+    )
+    assert approvals.approve("rv-1", by="ann", reason="fine").status == "approved"
+    assert taints(latched) == {("look", "j")}
+    assert [entry.kind for entry in latched.audit()] == ["approved"]
+
+
+def test_a_no_to_a_review_leaves_the_latch_closed(latched, clock):
+    """And a later yes is refused: it is decided."""
+    told = []
+    approvals = Approvals(latched, clock, told.append)
+    approvals.deny("rv-1", by="ann")
+    with pytest.raises(StoreError, match="denied already"):
+        approvals.approve("rv-1", by="bob")
+    assert len(taints(latched)) == 2
+    assert told == []
+
+
+def test_consent_to_a_latch_that_is_open_changes_nothing_else(latched, clock):
+    """A valid output came first: the answer is kept, the run's state is not written."""
+    latched.change_run("r1", lambda state: type(state)("r1"))
+    version = latched.load_run("r1").version
+    told = []
+    assert Approvals(latched, clock, told.append).approve("rv-1", by="ann").status == "approved"
+    assert latched.load_run("r1").version == version
+    assert [approval.id for approval in told] == ["rv-1"]
