@@ -106,6 +106,7 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
     Args:
         now: wall-clock second.
         early: True if the effect is recorded in its own transaction, before its output is known.
+        found: True if a lookup has found the effect: whoever reports has none of its own.
     """
 
     key: str
@@ -118,6 +119,7 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
     reference: str = ""
     dead_since: float | None = None
     early: bool = False
+    found: bool = False
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):

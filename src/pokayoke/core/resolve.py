@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.admission import Request
+from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
 from pokayoke.core.ledger import Answer, Claim, Record, Settlement
 from pokayoke.core.ledger_explain import in_doubt, lapsed
@@ -93,8 +94,9 @@ def resolved(
             return answer, None
     else:
         answer = Answer("in_doubt", in_doubt(lapsed(record)), record, retry_after=wait)
-    yield Settle(_undecided(claim, record, said, since, request.now), claim.tool)
-    return answer, None
+    known: Finding | Record | None = yield Settle(_undecided(claim, record, said, since, request.now), claim.tool)
+    # The first executor has completed meanwhile: then there is no doubt any more.
+    return (Answer("replay", None, known) if isinstance(known, Record) else answer), None
 
 
 def _wait(contract: Contract, dead_since: float | None, now: float) -> float | None:

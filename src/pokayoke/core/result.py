@@ -108,7 +108,7 @@ def found_effect(
     """What the ledger has to keep of an effect that a lookup has found: its output is checked like any other."""
     claim = request.claim
     assert claim is not None, "only a claimed write is looked up"
-    done = Settlement(claim.key, claim.claim_id, "completed", request.now, reference=found.reference)
+    done = Settlement(claim.key, claim.claim_id, "completed", request.now, reference=found.reference, found=True)
     if found.output is msgspec.UNSET:
         return done
     checked = yield from _check(plan, arguments, found.output)
@@ -267,7 +267,9 @@ def _declared_failure(entered: Entered, scene: Scene, checked: Checked, ran: Ran
     effect: Happened = "none"
     if entered.claim is not None:
         effect = "unknown"
-        yield from _settle(entered, scene, "failed_final", failure="the tool reported a failure")
+        known = yield from _settle(entered, scene, "failed_final", failure="the tool reported a failure")
+        if isinstance(known, Record):
+            return (yield from _overtaken(entered, scene, known, ran))
     shown = present(said, tool=contract.name, call_id=entered.judged.call.id, trust="error")
     text = f"{refusal_text((finding,), tool=contract.name)}\n{shown}"
     findings = (finding, *checked.findings)
@@ -292,7 +294,9 @@ def _broken(
     if entered.claim is not None:
         settling: Settling = "failed_retriable" if harmless else "in_doubt"
         # The ledger keeps what kind of failure it was; an exception's own text may hold secrets.
-        yield from _settle(entered, scene, settling, failure=event.reason_of(finding))
+        known = yield from _settle(entered, scene, settling, failure=event.reason_of(finding))
+        if isinstance(known, Record):
+            return (yield from _overtaken(entered, scene, known, ran))
         if not harmless:
             status, effect = "in_doubt", "unknown"
     text = refusal_text((finding,), tool=contract.name)
@@ -343,8 +347,9 @@ def _settle(
 
 
 def _overtaken(entered: Entered, scene: Scene, record: Record, ran: Ran) -> Generator[Step, Any, Outcome]:
-    """The claim was lost meanwhile: the ledger answers, not this execution, so that all callers hear the same."""
-    yield Emit(event.late_effect(entered.judged, scene, record))
+    """The ledger knows more than this execution, and answers in its place, so that all callers hear the same."""
+    if entered.claim is None or record.claim_id != entered.claim.claim_id or record.decided_by:
+        yield Emit(event.late_effect(entered.judged, scene, record))
     if record.state == "completed":
         outcome = already_done(entered.judged, record, entered.plan)
     else:

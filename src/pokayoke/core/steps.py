@@ -95,7 +95,8 @@ class Settle(msgspec.Struct, frozen=True, gc=False):
     """Report what became of a claimed write.
 
     `marks` are the field names that the contract marks as secret. Answered with None, with a `Record`
-    (the claim was lost; this is what holds), or a Finding (not recorded).
+    (this is what holds: the claim was lost, or what is reported as failed had been completed before), or
+    a Finding (not recorded).
     """
 
     settlement: Settlement

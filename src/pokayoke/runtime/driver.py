@@ -261,11 +261,13 @@ class World:
 
     def _settled(self, step: Settle, settled: Settled) -> Finding | Record | None:
         self._run.notice("after_settle")
-        if settled.accepted or step.settlement.state != "completed":
-            return None  # an effect that is in doubt anyway loses nothing if the report does
-        if settled.record is None:
-            return not_recorded(step.tool, "the ledger does not know the claim")
-        return settled.record
+        if settled.accepted:
+            return None
+        record = settled.record
+        if step.settlement.state != "completed":
+            # What the ledger knows to have happened has, whatever went wrong afterwards; any other doubt stays one.
+            return record if record is not None and record.state == "completed" else None
+        return record or not_recorded(step.tool, "the ledger does not know the claim")
 
     def _unsettled(self, step: Settle, problem: str) -> Finding | None:
         self._run.notice("after_settle")

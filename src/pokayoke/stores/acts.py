@@ -111,7 +111,7 @@ def settling(settlement: Settlement) -> Act[Settled]:
         record, accepted = settle(books.record, settlement)
         stands = record or books.record
         late: tuple[Entry, ...] = ()
-        if not accepted and settlement.state == "completed":
+        if not accepted and settlement.state == "completed" and not settlement.found:
             state = stands.state if stands else "unknown"
             data = {"claim_id": settlement.claim_id, "state": state, "reference": settlement.reference}
             late = (Entry(settlement.now, "late_effect", settlement.key, reason=f"found {state}", data=data),)

@@ -1,0 +1,792 @@
+"""Effects in doubt: asked for, proven, settled late, completed early, given up; through both drivers."""
+
+import asyncio
+import json
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from pokayoke import NOT_FOUND, UNKNOWN, Contract, Envelope, Found, Guard, ToolCall, open_store, this_effect
+from pokayoke.core.ledger import Decision, Settlement
+from pokayoke.core.state import worsen
+from pokayoke.errors import UsageError
+from pokayoke.runtime import driver as driving
+from pokayoke.stores import MemoryStore
+from pokayoke.stores.acts import settling
+from pokayoke.stores.base import Query
+from pokayoke.stores.nouns import Flip
+from pokayoke.testing import Crash, FailingStore, FrozenClock, crash_at, run_script
+
+ORDER = {"type": "object", "properties": {"user": {"type": "string"}}, "required": ["user"]}
+ORDERED = {
+    "type": "object",
+    "properties": {"id": {"type": "string"}},
+    "required": ["id"],
+    "additionalProperties": False,
+}
+DEAD = {"on_ambiguous": "lookup", "lookup_safe": "executor_dead"}
+SETTLED = {"on_ambiguous": "lookup", "lookup_safe": "settled", "settle_after": 30.0}
+KEYED = {"on_ambiguous": "lookup", "lookup_safe": "downstream_key", "forwards_key": True}
+SHARED = {**KEYED, "scope": "global"}
+
+
+class Place:
+    """One tool, its target, and processes that can die; nothing of the ledger touches `effects`."""
+
+    def __init__(self):
+        self.clock, self.store = FrozenClock(), MemoryStore()
+        self.effects, self.looked, self.process, self.dead = [], [], "p0", set()
+        self.act = lambda: {"id": f"O{len(self.effects)}"}
+        self.found = NOT_FOUND
+
+    def order(self, user):
+        """The tool."""
+        self.effects.append(user)
+        return self.act()
+
+    def lookup(self, key, arguments):
+        """The target's word."""
+        self.looked.append((key, arguments))
+        return self.found() if callable(self.found) else self.found
+
+    def guard(self, how=None, *, store=None, handler=None, **options):
+        """A process of the agent."""
+        how = dict(DEAD if how is None else how)
+        if how.get("on_ambiguous") == "lookup":
+            how.setdefault("lookup", self.lookup)
+        contract = Contract.from_schema(
+            "order", ORDER, output_schema=how.pop("output_schema", ORDERED), sources=how.pop("sources", ()), handler=handler or self.order, **how
+        )  # fmt: skip
+        crm = Contract.from_schema(
+            "crm", {"type": "object"}, effect="read", output_schema=ORDERED, handler=lambda: None
+        )
+        return Guard([contract, crm], store=store or self.store, clock=self.clock, **options)
+
+    @property
+    def record(self):
+        """The one record of the ledger."""
+        (found,) = self.store.records(Query())
+        return self.store.record(found.key)
+
+    def die(self):
+        """The process of the agent is gone, and another one takes its place."""
+        self.dead.add(self.process)
+        self.process += "'"
+
+
+@pytest.fixture
+def place(monkeypatch):
+    made = Place()
+    monkeypatch.setattr(driving, "owner", lambda: made.process)
+    monkeypatch.setattr(driving, "is_dead", lambda name: name in made.dead)
+    return made
+
+
+def order(ident="c1"):
+    return ToolCall(ident, "order", '{"user": "u1"}')
+
+
+def codes(outcome):
+    return [finding.code for finding in outcome.findings]
+
+
+def doubtful(place, driver, *, how=None, dead=True, effect=False):
+    """Leave an effect in doubt: its process breaks off after the claim, or after the effect, and dies."""
+    step = "after_invoke" if effect else "before_invoke"
+    with pytest.raises(Crash):
+        driver.call(place.guard(how, on_step=crash_at(step, how="raise")).run("r"), order())
+    assert len(place.effects) == int(effect)
+    if dead:
+        place.die()
+    else:
+        place.clock.advance(41)
+
+
+# -- what the target says ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "value", "state", "output_ok"),
+    [
+        (Found({"id": "O7"}, "R7"), "replayed", {"id": "O7"}, "completed", True),
+        (Found('{"id": "O7"}'), "replayed", {"id": "O7"}, "completed", True),
+        (Found(), "replayed", None, "completed", True),
+        (Found(reference="R7"), "replayed", None, "completed", True),
+        (Found({"page": "maintenance"}), "invalid_output", None, "completed", False),
+        (Found(float("nan")), "invalid_output", None, "completed", False),
+    ],
+)
+def test_what_the_target_has_found_is_the_answer_for_all(place, driver, found, status, value, state, output_ok):
+    """A found effect is completed, its output checked like any other; nothing runs again, and nobody asks twice."""
+    doubtful(place, driver, effect=True)
+    place.found = found
+    run = place.guard().run("r")
+    first, second = driver.call(run, order("c2")), driver.call(run, order("c3"))
+    assert (first.status, first.value, first.effect) == (status, value, "done")
+    assert (second.status, second.value) == (status, value)
+    record = place.record
+    assert (record.state, record.output_ok, record.reference, record.resolver) == (
+        state,
+        output_ok,
+        found.reference,
+        "",
+    )
+    assert place.effects == ["u1"]
+    assert place.looked == [(first.key, {"user": "u1"})]
+
+
+def test_a_found_failure_of_the_target_is_kept_as_such(place, driver):
+    """What the declared envelope calls a failure is an effect without a usable output, not a licence to try again."""
+    how = {**DEAD, "envelope": Envelope(ok="/ok", error="/error", data="/data")}
+    doubtful(place, driver, how=how, effect=True)
+    place.found = Found({"ok": False, "error": "no stock"})
+    outcome = driver.call(place.guard(how).run("r"), order("c2"))
+    assert outcome.status == "invalid_output"
+    assert place.record.failure == "the target reports a failure"
+
+
+def test_a_secret_output_is_not_kept_when_it_is_found(place, driver):
+    """A secret tool's output stays out of the ledger on this way, too."""
+    doubtful(place, driver, how={**DEAD, "secret": True}, effect=True)
+    place.found = Found({"id": "O7"})
+    outcome = driver.call(place.guard({**DEAD, "secret": True}).run("r"), order("c2"))
+    assert (outcome.status, outcome.value, place.record.output) == ("replayed", None, None)
+
+
+@pytest.mark.parametrize(
+    ("how", "dead", "seconds", "runs"),
+    [
+        (KEYED, False, 0, True),
+        (KEYED, True, 0, True),
+        (DEAD, True, 0, True),
+        (DEAD, False, 0, False),
+        (DEAD, False, 1_000_000, False),
+        (SETTLED, True, 0, False),
+        (SETTLED, True, 29, False),
+        (SETTLED, True, 30, True),
+        (SETTLED, False, 1_000_000, False),
+    ],
+)
+def test_when_not_found_is_proof_enough(place, driver, how, dead, seconds, runs):
+    """The target drops repeats; or the executor is dead; or so long after its death. Otherwise the doubt stays."""
+    doubtful(place, driver, how=how, dead=dead)
+    if seconds and dead:  # the first caller sees the death; the time counts from there
+        assert driver.call(place.guard(how).run("r"), order("c2")).status == "in_doubt"
+    place.clock.advance(seconds)
+    outcome = driver.call(place.guard(how).run("r"), order("c3"))
+    assert (outcome.status == "ok", place.effects == ["u1"]) == (runs, runs)
+    if runs:
+        assert (place.record.state, place.record.attempt, outcome.value) == ("completed", 2, {"id": "O1"})
+        return
+    assert (outcome.status, outcome.effect, codes(outcome)) == ("in_doubt", "unknown", ["in_doubt"])
+    assert (place.record.state, place.record.resolver) == ("in_doubt", "")
+    assert "asked, the target knows of no such effect" in place.record.failure
+    assert (place.record.dead_since is not None) is dead
+    if how is SETTLED and dead:
+        assert 0 < outcome.retry_after <= 31
+
+
+def test_the_time_to_settle_counts_from_the_first_proof_of_death(place, driver):
+    """Asking again does not begin it anew; the caller is told how long to wait."""
+    doubtful(place, driver, how=SETTLED)
+    waits = []
+    for _ in range(3):
+        waits.append(driver.call(place.guard(SETTLED).run("r"), order(f"c{len(waits)}")).retry_after)
+        place.clock.advance(10)
+    assert waits == pytest.approx([30.0, 20.0, 10.0])
+    assert driver.call(place.guard(SETTLED).run("r"), order("last")).ok
+
+
+def raising():
+    raise ConnectionError("the target is away")
+
+
+def exiting():
+    raise SystemExit(1)
+
+
+@pytest.mark.parametrize("found", [UNKNOWN, raising, exiting, None, True, "found", {"id": "O1"}])
+def test_any_other_word_is_no_word(place, driver, found):
+    """A target that cannot tell, fails, or says what a lookup cannot say leaves the doubt as it was."""
+    doubtful(place, driver, how=KEYED)
+    place.found = (lambda: found) if not callable(found) else found
+    outcome = driver.call(place.guard(KEYED).run("r"), order("c2"))
+    assert (outcome.status, place.record.state, place.effects) == ("in_doubt", "in_doubt", [])
+    assert place.record.failure.endswith("asked, the target cannot tell")
+    place.found = Found({"id": "O7"})
+    assert driver.call(place.guard(KEYED).run("r"), order("c3")).status == "replayed"
+
+
+def test_the_reason_does_not_grow_with_each_question(place, driver):
+    """However often the target is asked, the record tells the first failure and the last answer."""
+    doubtful(place, driver)
+    place.found = UNKNOWN
+    for number in range(3):
+        driver.call(place.guard().run("r"), order(f"c{number}"))
+    assert place.record.failure == "the caller never reported back; asked, the target cannot tell"
+
+
+def test_a_lookup_that_hangs_is_given_up(place, driver):
+    """After the tool's own deadline: the caller is told of the doubt, and what the lookup says later is not heard."""
+    free = threading.Event()
+    how = {**KEYED, "timeout": 0.1}
+    doubtful(place, driver, how=how)
+    place.found = lambda: free.wait(10) and Found({"id": "late"})
+    begun = time.monotonic()
+    outcome = driver.call(place.guard(how).run("r"), order("c2"))
+    assert time.monotonic() - begun < 5
+    assert (outcome.status, place.record.state) == ("in_doubt", "in_doubt")
+    free.set()
+    time.sleep(0.05)
+    assert place.record.state == "in_doubt"
+
+
+@pytest.mark.parametrize("found", [Found({"id": "O7"}), NOT_FOUND, raising, "hang"])
+def test_an_asynchronous_lookup(place, driver, found):
+    """Under both drivers it is awaited, and given up at its deadline."""
+
+    async def look(key, arguments):
+        await asyncio.sleep(5 if found == "hang" else 0)
+        return found() if callable(found) else found
+
+    how = {**KEYED, "lookup": look, "timeout": 0.3}
+    doubtful(place, driver, how=how)
+    outcome = driver.call(place.guard(how).run("r"), order("c2"))
+    expected = {raising: "in_doubt", "hang": "in_doubt", NOT_FOUND: "ok"}.get(
+        found if not isinstance(found, Found) else 0, "replayed"
+    )
+    assert outcome.status == expected
+
+
+# -- between the question and the second execution -----------------------------------------------------------------
+
+
+def opens_switch(place, run):
+    place.store.flip(Flip("order", "open", "ann", "stop", place.clock.now()))
+
+
+def taints_run(place, run):
+    assert run.call(ToolCall("bad", "crm", {})).status == "degraded"
+
+
+def stops_run(place, run):
+    place.store.change_run("r", lambda state: worsen(state, "safe_mode", "kill_switch"))
+
+
+@pytest.mark.parametrize(
+    ("happens", "code"), [(opens_switch, "kill_switch"), (taints_run, "latched"), (stops_run, "writes_off")]
+)
+def test_writes_that_are_turned_off_while_the_target_is_asked(place, driver, happens, code):
+    """The proof is there, and nothing starts: the second execution is admitted like a first one. Later it may run."""
+    how = {**KEYED, "sources": None}
+    doubtful(place, driver, how=how)
+    run = place.guard(how).run("r")
+
+    def meanwhile():
+        happens(place, run)
+        return NOT_FOUND
+
+    place.found = meanwhile
+    outcome = driver.call(run, order("c2"))
+    assert (outcome.status, codes(outcome), place.effects) == ("refused", [code], [])
+    assert (place.record.state, place.record.attempt) == ("in_doubt", 1)
+    place.found = NOT_FOUND
+    other = place.guard({**KEYED, "sources": ()}).run("r")
+    place.store.flip(Flip("order", "closed", "ann", "go on", place.clock.now()))
+    place.store.change_run("r", lambda state: state.__class__("r"))
+    assert driver.call(other, order("c3")).ok
+
+
+def test_the_store_goes_away_while_the_target_is_asked(place, driver):
+    """The second execution cannot be claimed, so it does not start; the doubt is open for the next caller."""
+    store = FailingStore(place.store)
+    doubtful(place, driver, how=KEYED)
+    place.found = lambda: store.fail_on(("admit", "settle")) or NOT_FOUND
+    outcome = driver.call(place.guard(KEYED, store=store).run("r"), order("c2"))
+    assert (outcome.status, codes(outcome), place.effects) == ("refused", ["store_unavailable"], [])
+    store.fail_on(())
+    place.found = NOT_FOUND
+    waiting = driver.call(place.guard(KEYED).run("r"), order("c3"))
+    assert codes(waiting) == ["in_progress"]
+    place.clock.advance(41)
+    assert driver.call(place.guard(KEYED).run("r"), order("c4")).ok
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_the_store_does_not_take_what_was_found(place, driver, after):
+    """The caller hears of a doubt, or, if only the receipt was lost, of the found effect; never of a success that is not kept."""
+    store = FailingStore(place.store, "settle", after=after)
+    doubtful(place, driver, effect=True)
+    place.found = Found({"id": "O7"})
+    outcome = driver.call(place.guard(store=store).run("r"), order("c2"))
+    assert (outcome.status, place.record.state) == (("replayed", "completed") if after else ("in_doubt", "resolving"))
+    place.clock.advance(41)
+    assert driver.call(place.guard().run("r"), order("c3")).value == {"id": "O7"}
+    assert place.effects == ["u1"]
+
+
+# -- the first executor comes back -----------------------------------------------------------------------------------
+
+
+def late(place, claim_id, output=b'{"id":"first"}', store=None):
+    """The first executor reports after all."""
+    return (store or place.store).settle(Settlement(place.record.key, claim_id, "completed", place.clock.now(), output))
+
+
+@pytest.mark.parametrize("found", [NOT_FOUND, UNKNOWN, Found({"id": "other"})])
+def test_the_first_executor_completes_while_the_target_is_asked(place, driver, found):
+    """Its word is taken, nothing runs again, and from then on all callers hear its answer."""
+    doubtful(place, driver, how=KEYED, dead=False)
+    first = place.record.claim_id
+    place.found = lambda: (late(place, first), found)[1]
+    outcome = driver.call(place.guard(KEYED).run("r"), order("c2"))
+    assert (place.effects, place.record.state) == ([], "completed")
+    assert outcome.status == "replayed"
+    again = driver.call(place.guard(KEYED).run("r"), order("c3"))
+    assert (again.status, again.value) == ("replayed", {"id": "first"})
+    assert outcome.value == again.value
+    assert [entry.kind for entry in place.store.audit()] == []
+
+
+@pytest.mark.parametrize(("found", "said"), [(NOT_FOUND, "ok"), (Found({"id": "other"}), "replayed")])
+def test_the_first_executor_completes_after_the_doubt_was_resolved(place, driver, found, said):
+    """Too late: the record stays, the late word is in the audit, and it is told that its claim is lost."""
+    doubtful(place, driver, how=KEYED, dead=False)
+    first = place.record.claim_id
+    place.found = found
+    outcome = driver.call(place.guard(KEYED).run("r"), order("c2"))
+    assert outcome.status == said
+    before = place.record
+    assert not late(place, first).accepted
+    assert place.record == before
+    (entry,) = place.store.audit()
+    assert (entry.kind, entry.subject, entry.data["claim_id"]) == ("late_effect", before.key, first)
+
+
+@pytest.mark.parametrize("found", [NOT_FOUND, Found({"id": "found"}), "a person's yes"])
+def test_a_caller_that_lost_its_claim_answers_from_the_ledger(place, driver, found):
+    """Suspended in its tool until others have settled its doubt, it hands out their answer, not its own (I4)."""
+    place.found = found
+
+    def slow():
+        place.clock.advance(41)
+        if found == "a person's yes":
+            place.store.decide(Decision(place.record.key, True, "ann", "asked", place.clock.now(), "R1"))
+        else:
+            place.act = lambda: {"id": "second"}
+            heard.append(place.guard(SHARED).run("r2").call(order("c2")))
+        return {"id": "own"}
+
+    heard = []
+    place.act = slow
+    outcome = driver.call(place.guard(SHARED).run("r1"), order("c1"))
+    kept = None if place.record.output is None else json.loads(place.record.output)
+    assert (outcome.status, outcome.value) == ("replayed", kept)
+    assert outcome.value != {"id": "own"}
+    assert [one.value for one in heard] == [kept] * len(heard)
+    assert [entry.kind for entry in place.store.audit()][-1] == "late_effect"
+
+
+def test_a_caller_that_lost_its_claim_to_one_who_has_not_finished_is_in_doubt(place, driver):
+    """Another execution is under way: nobody can answer yet, and the own value is not handed out."""
+    seen = []
+
+    def slow():
+        place.clock.advance(41)
+        other = place.guard(SHARED)
+        seen.append(other.run("r2").begin(order("c2")))
+        return {"id": "own"}
+
+    place.act = slow
+    outcome = driver.call(place.guard(SHARED).run("r1"), order("c1"))
+    assert (outcome.status, outcome.value, codes(outcome)) == ("in_doubt", None, ["in_doubt"])
+    assert place.record.attempt == 2
+
+
+# -- reports that do not come through ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fails", "after", "slept"), [([1], False, 1), ([1, 2, 3], False, 3), ([1], True, 1), ([1, 2, 3], True, 3)]
+)
+def test_a_report_is_sent_again(place, driver, fails, after, slept):
+    """A store that is away for a moment, or whose receipt is lost, takes the report at a later try: an ordinary success."""
+    store = FailingStore(place.store, {"settle": fails}, after=after)
+    outcome = driver.call(place.guard(store=store).run("r"), order())
+    assert (outcome.status, outcome.value, place.record.state) == ("ok", {"id": "O1"}, "completed")
+    assert len(place.clock.slept) == slept
+    assert [entry.kind for entry in place.store.audit()] == []
+
+
+def test_a_report_that_never_comes_through_hands_the_value_to_the_host(place, driver):
+    """Four tries, then an honest doubt with the value; the effect is not repeated, and a lookup settles it later."""
+    store = FailingStore(place.store, "settle")
+    outcome = driver.call(place.guard(store=store).run("r"), order())
+    assert (outcome.status, outcome.effect, codes(outcome)) == ("in_doubt", "done", ["not_recorded"])
+    assert outcome.value == {"id": "O1"}
+    assert "O1" not in outcome.text
+    assert store.failed == ["settle"] * 4
+    place.clock.advance(41)
+    place.found = Found({"id": "O1"})
+    assert driver.call(place.guard().run("r"), order("c2")).value == {"id": "O1"}
+    assert place.effects == ["u1"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("lost"), LookupError("declared")])
+def test_a_failure_that_cannot_be_reported_is_no_licence(place, driver, error):
+    """Whatever the tool raised: as long as the ledger does not know it, the effect is not tried again."""
+
+    def broken():
+        raise error
+
+    place.act = broken
+    how = {"on_ambiguous": "human", "no_effect_errors": (LookupError,)}
+    store = FailingStore(place.store, "settle")
+    run = place.guard(how, store=store).run("r")
+    assert driver.call(run, order()).status == ("failed" if isinstance(error, LookupError) else "in_doubt")
+    assert codes(driver.call(run, order("c2"))) == ["in_progress"]
+    place.clock.advance(41)
+    assert driver.call(run, order("c3")).status == "in_doubt"
+    assert len(place.effects) == 1
+
+
+# -- completed in its own transaction --------------------------------------------------------------------------------------
+
+
+class Shared(MemoryStore):
+    """A store whose database the tool can reach: `conn` is a list of what is done at the commit."""
+
+    durable = False
+
+    def settle_on(self, conn, settlement):
+        """Decide now, write at the commit, as a transaction does."""
+        act = settling(settlement)
+        changes, settled = act.decide(self._read(act.need))
+        conn.append(lambda: self._write(changes))
+        return settled.accepted
+
+
+def committing(place, *, fails=None, asynchronous=False):
+    """A tool that completes its effect in its own transaction, and what it then does."""
+
+    def commit(conn):
+        for change in conn:
+            change()
+        place.effects.append("u1")
+
+    def tool(user):
+        conn = []
+        this_effect().complete(conn, reference="row-1")
+        commit(conn)
+        return fails() if fails else {"id": "row-1"}
+
+    async def atool(user):
+        conn = []
+        await this_effect().acomplete(conn, reference="row-1")
+        await asyncio.sleep(0)
+        commit(conn)
+        return fails() if fails else {"id": "row-1"}
+
+    return atool if asynchronous else tool
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_effect_completed_in_its_own_transaction(place, driver, asynchronous):
+    """Committed together with its record, its output filled in afterwards; a repetition is answered with it."""
+    place.store = Shared()
+    run = place.guard(handler=committing(place, asynchronous=asynchronous)).run("r")
+    outcome = driver.call(run, order())
+    assert (outcome.status, outcome.value) == ("ok", {"id": "row-1"})
+    assert (place.record.state, place.record.reference, place.record.settled_at) == (
+        "completed",
+        "row-1",
+        place.clock.now(),
+    )
+    assert driver.call(run, order("c2")).value == {"id": "row-1"}
+    assert place.effects == ["u1"]
+
+
+@pytest.mark.parametrize(
+    ("fails", "status", "replayed"),
+    [
+        (raising, "replayed", ("replayed", None)),
+        (lambda: 1 / 0, "replayed", ("replayed", None)),
+        (lambda: {"ok": True, "page": "x"}, "invalid_output", ("invalid_output", None)),
+        (lambda: {"ok": False, "error": "late"}, "replayed", ("replayed", None)),
+    ],
+)
+def test_what_is_committed_stays_whatever_the_tool_does_then(place, driver, fails, status, replayed):
+    """A tool that raises, claims that nothing happened, or answers nonsense after its commit has had its effect."""
+    place.store = Shared()
+    how = {"no_effect_errors": (ZeroDivisionError,), "envelope": Envelope(ok="/ok", error="/error")}
+    run = place.guard(how, handler=committing(place, fails=fails)).run("r")
+    outcome = driver.call(run, order())
+    assert (place.record.state, outcome.status, outcome.effect) == ("completed", status, "done")
+    again = driver.call(run, order("c2"))
+    assert (again.status, again.value) == replayed
+    assert place.effects == ["u1"]
+    assert not [event for event in run.trace if event["event"] == "late_effect"]
+
+
+def test_a_process_that_dies_after_its_commit_has_completed(place, driver):
+    """Between the commit and the report: whoever comes is told that it was done, without a question to the target."""
+    place.store = Shared()
+    guard = place.guard(handler=committing(place), on_step=crash_at("after_invoke", how="raise"))
+    with pytest.raises(Crash):
+        driver.call(guard.run("r"), order())
+    assert codes(driver.call(place.guard().run("r"), order("c2"))) == ["in_progress"]
+    place.die()
+    outcome = driver.call(place.guard().run("r"), order("c3"))
+    assert (outcome.status, outcome.value, place.looked) == ("replayed", None, [])
+    assert "its result was not kept" in outcome.text
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_execution_that_has_lost_its_claim_rolls_back(place, driver, asynchronous):
+    """`complete` raises before anything is committed: of two executions only one has its effect."""
+    place.store = Shared()
+    others = []
+
+    def overtaken(tool):
+        def sync(user):
+            place.clock.advance(41)
+            others.append(place.guard(SHARED, handler=committing(place)).run("r2").call(order("c2")))
+            return tool(user)
+
+        async def awaited(user):
+            place.clock.advance(41)
+            others.append(await place.guard(SHARED, handler=committing(place)).run("r2").acall(order("c2")))
+            return await tool(user)
+
+        return awaited if asynchronous else sync
+
+    tool = overtaken(committing(place, asynchronous=asynchronous))
+    outcome = driver.call(place.guard(SHARED, handler=tool).run("r1"), order())
+    assert [one.status for one in others] == ["ok"]
+    assert (outcome.status, outcome.value, place.effects) == ("replayed", {"id": "row-1"}, ["u1"])
+    assert place.record.attempt == 2
+
+
+def test_a_store_without_a_reachable_database_says_so(place, driver):
+    """`complete` on a memory store is a mistake that names what is missing; nothing is recorded as done."""
+
+    def tool(user):
+        this_effect().complete(object())
+
+    outcome = driver.call(place.guard(handler=tool).run("r"), order())
+    assert (outcome.status, place.record.state) == ("in_doubt", "in_doubt")
+    assert "MemoryStore holds no database" in outcome.message
+
+
+def test_what_a_tool_may_know_of_its_effect(place, driver):
+    """Key, attempt, deadline and headers; outside of a guarded write, and in a read, there is no effect."""
+    seen = []
+
+    def tool(user):
+        effect = this_effect()
+        seen.append((effect.key, effect.attempt, effect.headers, effect.meta, effect.seconds_left, effect.deadline))
+        return {"id": "O1"}
+
+    outcome = driver.call(place.guard({"timeout": 5.0}, handler=tool).run("r"), order())
+    key, attempt, headers, meta, left, deadline = seen[0]
+    assert (key, attempt) == (outcome.key, 1)
+    assert (headers, meta) == ({"Idempotency-Key": key}, {"pokayoke/idempotency-key": key})
+    assert 0 < left <= 5.0
+    assert deadline > time.monotonic()
+    with pytest.raises(UsageError, match="for the handler of a guarded write"):
+        this_effect()
+
+
+# -- a real death ------------------------------------------------------------------------------------------------------------
+
+DYING = """
+import os, signal, sys
+from pokayoke import Contract, Guard, ToolCall
+url, log, when = sys.argv[1:]
+
+def order(user):
+    if when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    with open(log, "a") as file:
+        file.write("effect\\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+schema = {"type": "object", "properties": {"user": {"type": "string"}}, "required": ["user"]}
+Guard([Contract.from_schema("order", schema, handler=order, output_schema={})], store=url).run("r").call(
+    ToolCall("c1", "order", '{"user": "u1"}')
+)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="death is proven from /proc")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_killed_process_ends_its_lease_at_once(driver, tmp_path, when):
+    """SIGKILL in the tool: the next process asks the target without waiting for the lease, and one effect there is."""
+    url, log = f"sqlite:///{tmp_path}/ledger.db", tmp_path / "effects"
+    open_store(url, create=True).close()
+    child = run_script(DYING, [url, str(log), when])
+    assert child.returncode == -signal.SIGKILL, child.stderr
+
+    def act(user):
+        with log.open("a") as file:
+            file.write("effect\n")
+        return {"id": "O1"}
+
+    contract = Contract.from_schema(
+        "order", ORDER, output_schema={}, handler=act, **DEAD,
+        lookup=lambda key, arguments: Found({"id": "O1"}) if log.exists() else NOT_FOUND,
+    )  # fmt: skip
+    guard = Guard([contract], store=url)
+    begun = time.monotonic()
+    outcome = driver.call(guard.run("r"), order("c2"))
+    assert time.monotonic() - begun < 20
+    assert (outcome.status, outcome.value) == ("ok" if when == "before" else "replayed", {"id": "O1"})
+    assert log.read_text() == "effect\n"
+    assert guard.store.record(outcome.key).attempt == (2 if when == "before" else 1)
+    guard.close()
+
+
+# -- interrupted anywhere --------------------------------------------------------------------------------------------------------
+
+
+class Interrupting:
+    """Raises at the n-th moment at which the host's code, the tool or the store is at work."""
+
+    def __init__(self, number):
+        self.left, self.passed = number, 0
+
+    def __call__(self, *_):
+        """One more moment."""
+        self.passed += 1
+        if self.passed == self.left:
+            raise KeyboardInterrupt
+
+
+class Interrupted(MemoryStore):
+    """A store that is interrupted before or after it has carried out an act."""
+
+    def __init__(self, moment):
+        super().__init__()
+        self.moment = moment
+
+    def run(self, act):
+        """Two moments around each act."""
+        self.moment()
+        result = super().run(act)
+        self.moment()
+        return result
+
+
+def consistent(place, store, effects):
+    """Whatever was interrupted: nothing is lost, and the next caller ends in one effect or in an honest doubt."""
+    records = store.records(Query())
+    assert len(effects) <= 1
+    assert not effects or records
+    place.clock.advance(41)
+    place.die()
+    place.found = lambda: Found({"id": "O1"}) if effects else NOT_FOUND
+    return len(records)
+
+
+def test_ctrl_c_at_every_moment_of_a_synchronous_call(place):
+    """Row 24: from the first act to the last, the claim is there or was never taken, and the effect happens once in all."""
+    number, states = 0, set()
+    while True:
+        number += 1
+        place.effects.clear()
+        moment = Interrupting(number)
+        place.store = Interrupted(moment)
+        place.act = lambda moment=moment: (moment(), {"id": "O1"})[1]
+        try:
+            outcome = place.guard(on_step=moment).run("r").call(order())
+        except KeyboardInterrupt:
+            outcome = None
+        reached = moment.passed
+        moment.left = 0
+        if outcome is not None:
+            assert (outcome.status, reached < number) == ("ok", True)
+            break
+        states.add((consistent(place, place.store, place.effects), len(place.effects)))
+        after = place.guard().run("r").call(order("c2"))
+        assert after.status in ("ok", "replayed")
+        assert place.effects == ["u1"]
+    assert number > 8
+    assert {(0, 0), (1, 0), (1, 1)} <= states
+
+
+def test_a_cancelled_task_at_every_await(place):
+    """Row 24: cancelled at the n-th time the loop turns, in admission, tool, lookup or settlement; one effect in all."""
+
+    class Slow(MemoryStore):
+        async def arun(self, act):
+            await asyncio.sleep(0)
+            result = self.run(act)
+            await asyncio.sleep(0)
+            return result
+
+    async def tool(user):
+        await asyncio.sleep(0)
+        place.effects.append(user)
+        await asyncio.sleep(0)
+        return {"id": "O1"}
+
+    async def cancelled(number, guard, call):
+        task = asyncio.ensure_future(guard.run("r").acall(call))
+        for _ in range(number):
+            await asyncio.sleep(0)
+        if task.done():
+            return task.result()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        for _ in range(20):  # what is shielded ends by itself
+            await asyncio.sleep(0)
+        return None
+
+    number, states = 0, set()
+    while True:
+        number += 1
+        place.effects.clear()
+        place.store = Slow()
+        outcome = asyncio.run(cancelled(number, place.guard(handler=tool), order()))
+        if outcome is not None:
+            assert outcome.ok
+            break
+        states.add((consistent(place, place.store, place.effects), len(place.effects)))
+        # The one who settles the doubt is cancelled as well, once, and the third call ends it.
+        asyncio.run(cancelled(number, place.guard(handler=tool), order("c2")))
+        place.clock.advance(41)
+        place.die()
+        after = asyncio.run(place.guard(handler=tool).run("r").acall(order("c3")))
+        assert after.status in ("ok", "replayed")
+        assert place.effects == ["u1"]
+    assert number > 8
+    assert {(0, 0), (1, 0), (1, 1)} <= states
+
+
+def test_a_settlement_is_not_lost_with_its_caller(place):
+    """Cancelled while the finished effect is being reported: the report goes on, and the record is completed."""
+
+    class Slow(MemoryStore):
+        async def arun(self, act):
+            if act.name == "settle":
+                settling_now.set()
+                await asyncio.sleep(0.02)
+            return self.run(act)
+
+    async def main():
+        task = asyncio.ensure_future(place.guard().run("r").acall(order()))
+        await settling_now.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert place.record.state == "executing"
+        await asyncio.sleep(0.1)
+
+    settling_now = asyncio.Event()
+    place.store = Slow()
+    asyncio.run(main())
+    assert (place.record.state, place.record.output) == ("completed", b'{"id":"O1"}')
