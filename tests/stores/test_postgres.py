@@ -17,7 +17,7 @@ from pokayoke.stores import postgres_link
 from pokayoke.stores.nouns import Query
 from pokayoke.stores.postgres import PostgresStore
 from pokayoke.stores.postgres_act import locking
-from pokayoke.stores.postgres_link import place
+from pokayoke.stores.postgres_place import place
 from pokayoke.stores.sql import schema
 from pokayoke.stores.sql.statements import Lock
 

@@ -23,7 +23,8 @@ from pokayoke.stores import postgres_guest as guest
 from pokayoke.stores.acts import Act
 from pokayoke.stores.base import Entry, Query, Store
 from pokayoke.stores.postgres_act import Course, Pause, Take, Work, carried_out, reading, work_of
-from pokayoke.stores.postgres_link import AsyncLink, Link, Links, Row, place
+from pokayoke.stores.postgres_link import AsyncLink, Link, Links, Row
+from pokayoke.stores.postgres_place import place
 from pokayoke.stores.seal import Seal, from_environment
 from pokayoke.stores.sql import queries, rows, schema
 from pokayoke.stores.sql.dialect import POSTGRES, Statement
@@ -56,7 +57,7 @@ class PostgresStore(Store):
     transaction pooler may stand between.
 
     Args:
-        url: `postgresql://user@host:5432/database`; see `postgres_link.place` for its parameters.
+        url: `postgresql://user@host:5432/database`; see `postgres_place.place` for its parameters.
         create: True makes missing tables and brings older ones up to date.
         seal: seals what holds values; None for the keys of the environment.
 

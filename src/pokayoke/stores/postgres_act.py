@@ -23,7 +23,8 @@ import psycopg
 
 from pokayoke.errors import StoreError
 from pokayoke.stores.acts import Act
-from pokayoke.stores.postgres_link import AsyncLink, Late, Link, Place, Row, Unreachable
+from pokayoke.stores.postgres_link import AsyncLink, Late, Link, Row, Unreachable
+from pokayoke.stores.postgres_place import Place
 from pokayoke.stores.seal import Seal
 from pokayoke.stores.sql import statements
 from pokayoke.stores.sql.dialect import POSTGRES, Statement
