@@ -272,6 +272,22 @@ def test_equal_ids_are_kept_apart(file):
     assert [one.output for one in reads(file([OPENAI]))] == ["sent", "Error: no"]
 
 
+def test_answers_in_another_order_find_their_calls(file):
+    """Answers that come back in another order go to the calls they name; one that names none is reported."""
+    calls = [{"id": name, "function": {"name": name, "arguments": "{}"}} for name in ("a", "b", "c")]
+    answers = [{"role": "tool", "tool_call_id": name, "content": f"of {name}"} for name in ("c", "a", "z")]
+    found = reads(file([{"messages": [{"role": "assistant", "tool_calls": calls}, *answers]}]))
+    assert [(one.tool, one.output) for one in found[:3]] == [("a", "of a"), ("b", UNSET), ("c", "of c")]
+    assert "not in the recording" in found[3].why
+
+
+def test_a_call_without_a_name_is_reported(file):
+    """A call without a name, or with arguments that are neither text nor object, is no call."""
+    blocks = [{"type": "tool_use", "id": "1", "input": {}}, {"type": "tool_use", "id": "2", "name": "t", "input": [1]}]
+    found = reads(file([{"messages": [{"role": "assistant", "content": blocks}]}]))
+    assert [type(one) for one in found] == [Unread, Unread]
+
+
 def test_a_completion_keeps_its_finish_reason(file):
     """A completion that was cut hands its reason on, so that replay refuses its calls."""
     record = {
