@@ -21,7 +21,6 @@ from pokayoke.stores.sql.rows import Row
 from pokayoke.stores.sqlite_library import Library, Raw, Wait, closed, code_of, opened
 
 _SHORT_WAITS: Final = 200
-_CHECKPOINT_PAGES: Final = 2_000
 _BUSY: Final = 5
 _LOST: Final = frozenset((10, 11, 14, 26))
 """Input/output, corrupt, cannot open, no database: the connection is not used again."""
@@ -244,7 +243,7 @@ def connect(place: Place, wait: Wait, found: os.stat_result) -> Raw:
     raw = opened(place.library, place.path, found, wait, place.limit)
     try:
         # EXTRA is FULL, and outlasts a loss of power in a file without a write-ahead log, too.
-        for pragma in ("synchronous = EXTRA", "cell_size_check = ON", f"wal_autocheckpoint = {_CHECKPOINT_PAGES}"):
+        for pragma in ("synchronous = EXTRA", "cell_size_check = ON"):
             raw.execute(f"PRAGMA {pragma}")
     except BaseException:
         closed(raw)

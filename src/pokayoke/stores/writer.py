@@ -22,6 +22,10 @@ from pokayoke.stores.sqlite_file import Connection, concerns_all, is_busy
 T = TypeVar("T")
 _MOST_TOGETHER: Final = 256
 """Acts in one transaction; more would make the first of them wait."""
+_GATHERING: Final = 0.5
+"""Share of a transaction's time that the next one waits for those who were in it, but never longer than"""
+_GATHERING_MOST: Final = 0.002
+_GLANCE: Final = 50e-6
 _CLOSED: Final = "the store is closed: open it again with open_store"
 _FORKED: Final = "this process was forked behind Python's back: open the store after the fork"
 _LOOK_AFTER: Final = 1.0
@@ -136,6 +140,7 @@ class Writer:
         self._gate, self._starting = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
+        self._size, self._seconds = 1, 0.0
 
     def _submit(self, job: Job[Any]) -> threading.Thread:
         with self._starting:
@@ -151,6 +156,11 @@ class Writer:
 
     def _next(self) -> list[Job[Any] | None]:
         waiting = self._queue
+        if self._size > 1:
+            # Those who were just answered will ask again in a moment: together they need one flush, not two.
+            end = time.monotonic() + min(self._seconds * _GATHERING, _GATHERING_MOST)
+            while waiting.qsize() < self._size and time.monotonic() < end:
+                time.sleep(_GLANCE)
         jobs = [waiting.get()]
         while len(jobs) < _MOST_TOGETHER and jobs[-1] is not None:
             try:
@@ -164,9 +174,11 @@ class Writer:
         while True:
             waiting = self._next()
             jobs = [job for job in waiting if job is not None]
+            self._size, begun = len(jobs), time.monotonic()
             while jobs:
                 with self._gate:
                     jobs = self._together(jobs)
+            self._seconds = time.monotonic() - begun
             if waiting[-1] is None:
                 with self._gate:
                     self._connection.close()
