@@ -101,7 +101,10 @@ def tool_result(judged: Judged, scene: Scene, outcome: Outcome, seconds: float, 
     if contract.effect == "read":
         event["decision"] = "allow"
         event["confidence"] = judged.confidence
-        _asked(event, judged)
+        if judged.repairs or judged.corrections or judged.dumped is None:
+            _asked(event, judged)
+        else:
+            event["arguments"] = judged.dumped
     if contract.redact:
         event["marks"] = contract.redact
     return event

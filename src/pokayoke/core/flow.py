@@ -33,8 +33,20 @@ def walk(call: ToolCall, scene: Scene) -> Generator[Step, Any, Outcome]:
     entered = yield from enter(call, scene)
     if isinstance(entered, Outcome):
         return entered
-    reaction, ran = yield from run_tool(entered)
-    return (yield from leave(entered, scene, reaction, ran))
+    plan, attempt, total = entered.plan, 0, 0.0
+    delay = plan.retry.initial
+    while True:
+        attempt += 1
+        reaction, seconds = yield Invoke(
+            plan.contract, entered.arguments, entered.located, plan.timeout, entered.claim, entered.attempt
+        )
+        total += seconds
+        transient = plan.retry.retries > 0 and is_transient(plan.contract, reaction)
+        if not transient or attempt > plan.retry.retries:
+            return (yield from leave(entered, scene, reaction, Ran(attempt, total, exhausted=transient)))
+        # It may be tried again because nothing can have happened.
+        yield Wait(min(delay, plan.retry.cap), plan.retry.jitter)
+        delay *= plan.retry.factor
 
 
 def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcome]:
@@ -66,23 +78,6 @@ def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcom
     if claim is not None:  # an effect leaves a line before it can happen; a read is told once, when it has ended
         yield Emit(event.tool_call(judged, scene, "allow", judged.notes, "gate"))
     return Entered(judged, plan, arguments, located, claim, record.attempt if record else 1)
-
-
-def run_tool(entered: Entered) -> Generator[Step, Any, tuple[Reaction, Ran]]:
-    """Run the tool, again if that is proven harmless. Returns its last reaction and how it ran."""
-    plan, attempt, total = entered.plan, 0, 0.0
-    delay = plan.retry.initial
-    while True:
-        attempt += 1
-        reaction, seconds = yield Invoke(
-            plan.contract, entered.arguments, entered.located, plan.timeout, entered.claim, entered.attempt
-        )
-        total += seconds
-        transient = plan.retry.retries > 0 and is_transient(plan.contract, reaction)
-        if not transient or attempt > plan.retry.retries:
-            return reaction, Ran(attempt, total, exhausted=transient)
-        yield Wait(min(delay, plan.retry.cap), plan.retry.jitter)
-        delay *= plan.retry.factor
 
 
 def leave(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> Generator[Step, Any, Outcome]:

@@ -48,13 +48,14 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
 Rule = Callable[[Asked], Finding | None]
 
 
-def rules_for(contract: Contract, policy: Policy) -> tuple[Rule, ...]:
-    """Choose the rules that can ever object to a call of `contract`."""
+def rules_for(contract: Contract, policy: Policy, *, certain: bool = False) -> tuple[Rule, ...]:
+    """Choose the rules that can ever object to a call of `contract`; to one whose confidence is 1 if `certain`."""
     rules: list[Rule] = []
     access = _access_rule(contract, policy.access)
     if access is not None:
         rules.append(access)
-    rules.append(_confidence_rule(policy.confidence.threshold))
+    if not certain or policy.confidence.threshold > 1:
+        rules.append(_confidence_rule(policy.confidence.threshold))
     if contract.paths:
         rules.append(_paths_rule(tuple(contract.paths.items())))
     return tuple(rules)

@@ -174,7 +174,7 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | None:
     if scene.view.rounds.repeats.count(contract.name, args_hash) >= scene.snapshot.policy.loop.identical_failures:
         return None
     asked = Asked(contract, value, 1.0, scene.principal)
-    for rule in plan.rules:
+    for rule in plan.rules_if_certain:
         if rule(asked) is not None:
             return None
     return Judged(call, plan, value, args_hash, dumped)

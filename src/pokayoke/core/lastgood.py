@@ -92,7 +92,8 @@ def may_keep(contract: Contract, checked: Checked) -> bool:
         contract.effect == "read"
         and not contract.secret
         and not contract.unchecked
-        and checked.ok
+        and checked.failure is None
+        and not checked.findings
         and checked.canonical is not None
         and not checked.content
     )

@@ -23,6 +23,7 @@ class Plan(msgspec.Struct, frozen=True):
         contract: the contract.
         kinds: the classes of correction that may run.
         rules: the gate rules that can object.
+        rules_if_certain: those of them that can object to a call without repairs and corrections.
         limits: the limits that count its calls.
         asks: True if a person has to approve each call.
         alone: True if nothing but the run's own state and budgets can stop a call that was judged: a read
@@ -37,6 +38,7 @@ class Plan(msgspec.Struct, frozen=True):
     contract: Contract
     kinds: tuple[CorrectionKind, ...]
     rules: tuple[Rule, ...]
+    rules_if_certain: tuple[Rule, ...]
     limits: tuple[LimitPolicy, ...]
     asks: bool
     alone: bool
@@ -92,6 +94,7 @@ def _plan(contract: Contract, policy: Policy) -> Plan:
         contract=contract,
         kinds=policy.corrections.read if reads else policy.corrections.write,
         rules=rules_for(contract, policy),
+        rules_if_certain=rules_for(contract, policy, certain=True),
         limits=limits,
         asks=asks and enforced,
         alone=reads and not limits and not (asks and enforced),

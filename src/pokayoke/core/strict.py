@@ -121,7 +121,10 @@ def parse(
     if _LARGE in dump and _LONG_RUN in source.translate(_DIGITS):
         value, dump = _exact_integers(source, sort=sort)
     # A lost duplicate has lost its colon, which only a colon that was written as an escape could make up for.
-    if not compact and (signs.count(b":") != dump.count(b":") or (b"\\" in source and _escapes_colon(source, data))):
+    if not compact and (
+        signs.count(b":") != dump.count(b":")
+        or (b"\\" in source and (_escaped_colon()(data) if type(data) is str else b"\\u003" in source))
+    ):
         _refuse_duplicates(source, equal_duplicates=equal_duplicates)
     return value, dump
 
@@ -148,14 +151,9 @@ def dump_compact(value: Any, *, sort: bool = False) -> bytes:
         return msgspec.json.encode(value, order="sorted" if sort else None)
 
 
-def _escapes_colon(source: bytes, given: bytes | str) -> bool:
-    r"""Return False if no colon of a text is written as `\u003a`. The search of a `str` is the quicker one."""
-    return _escaped_colon()(given) if type(given) is str else b"\\u003" in source
-
-
 @functools.cache
 def _escaped_colon() -> Callable[[str], bool]:
-    """Compile once, and not while importing."""
+    r"""Search for a colon that is written as `\u003a`. Compiled once, and not while importing."""
     return matcher(r"\\u003[aA]")
 
 

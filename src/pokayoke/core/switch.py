@@ -128,7 +128,8 @@ def count(board: Board, seen: Iterable[Seen], now: float) -> Board:
         switch = merged.switches.get(one.tool, Switch(one.tool))
         if one.at < switch.since:
             continue
-        rate = _noted(merged.rates.get(one.tool, Rate(one.tool)), one, now)
+        # What was counted just now holds nothing old.
+        rate = _noted(rates.get(one.tool) or _young(board.rates.get(one.tool, Rate(one.tool)), now), one, now)
         rates[one.tool] = rate
         after = _after(merged, switch, rate, one, now)
         if after is not switch:
@@ -162,9 +163,15 @@ def mode_at(switch: Switch, at: float) -> SwitchMode:
     return switch.mode if second is None or at < second else "half_open"
 
 
-def _noted(rate: Rate, one: Seen, now: float) -> Rate:
+def _young(rate: Rate, now: float) -> Rate:
+    """The rate without what is too old to count."""
     young = tuple(entry for entry in rate.recent if entry[0] > now - _WINDOW_SECONDS)
-    recent = (*young, (now, one.valid))[-_WINDOW:]
+    return rate if len(young) == len(rate.recent) else Rate(rate.tool, young, rate.streak)
+
+
+def _noted(rate: Rate, one: Seen, now: float) -> Rate:
+    """The rate with one more output."""
+    recent = (*rate.recent, (now, one.valid))[-_WINDOW:]
     return Rate(rate.tool, recent, 0 if one.valid else rate.streak + 1)
 
 

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, cast
 
 import orjson
 
@@ -93,8 +95,16 @@ def estimate_tokens(text: str) -> int:
     if size <= _WHOLE:
         return int(_weigh(text)) + 1 if size else 0
     step = (size - _WINDOW) // (_WINDOWS - 1)
-    sample = "".join([text[start : start + _WINDOW] for start in range(0, _WINDOWS * step, step)])
+    # To a sixteenth: then a few hundred ways of cutting serve texts of every length.
+    sample = "".join(_windows(step - step % ((step >> 4) or 1))(text))
     return int(_weigh(sample) * size / _SAMPLE) + 1
+
+
+@lru_cache(maxsize=1_024)
+def _windows(step: int) -> Callable[[str], tuple[str, ...]]:
+    """Return what cuts the windows out of a text, one every `step` characters."""
+    starts = range(0, _WINDOWS * step, step)
+    return cast("Callable[[str], tuple[str, ...]]", itemgetter(*[slice(start, start + _WINDOW) for start in starts]))
 
 
 def _weigh(text: str) -> float:
