@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -13,8 +13,8 @@ class Answer(msgspec.Struct, frozen=True):
     """What the user gets to read.
 
     Attributes:
-        text: the model's text, or the fallback.
-        verified: True if the model's text was not empty and the run did not stop before it.
+        text: the model's text, with a note of what was not done although it was tried; or the fallback.
+        verified: True if the model's text was not empty, the run did not stop before it, and no write is unmet.
         stop_reason: why the run ended; None while it goes on.
     """
 
@@ -29,19 +29,26 @@ def final_answer(
     not_done: Sequence[str],
     stop_reason: StopReason | None,
     *,
+    unmet: Mapping[str, str] | None = None,
     fallback: str | None = None,
 ) -> Answer:
     """Accept or replace the model's last text.
+
+    A model may claim what it did not do, and no rule can read that out of a text. So what was tried and
+    not done is said beside its words, whatever they are.
 
     Args:
         text: what the model wrote; None or blank if it wrote nothing.
         done: names of the writes that took effect, in order.
         not_done: what was refused or failed, in order, with reasons.
         stop_reason: why the run ended, if it has.
+        unmet: tools that were to write and did not the last time they were tried, with the reason.
         fallback: the host's own text for a model that wrote nothing; None makes one of what is known.
     """
     if text is not None and text.strip():
-        return Answer(text, verified=stop_reason in (None, "success"), stop_reason=stop_reason)
+        note = ", ".join(f"{tool} ({reason})" for tool, reason in (unmet or {}).items())
+        shown = f"{text}\n\n[Not done: {note}.]" if note else text
+        return Answer(shown, verified=not note and stop_reason in (None, "success"), stop_reason=stop_reason)
     if fallback and fallback.strip():
         return Answer(fallback, verified=False, stop_reason=stop_reason)
     parts = ["I could not finish this safely."]

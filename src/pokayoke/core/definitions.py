@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from pokayoke.core.contract import Contract
 from pokayoke.core.names import Wire, wire_name
@@ -63,3 +65,37 @@ def _mcp(name: str, contract: Contract) -> dict[str, Any]:
 
 
 _SHAPES = {"openai": _openai, "anthropic": _anthropic, "mcp": _mcp}
+
+
+def instructions(tools: Iterable[dict[str, Any]], format: Literal["json", "jsonl"]) -> str:  # noqa: A002 - as above
+    """Return a text that tells a model without tool calls what tools there are and how to write a call down.
+
+    Args:
+        tools: definitions in the format `mcp`.
+        format: `json` for one object per message, `jsonl` for one object per line.
+
+    Raises:
+        ContractError: the format is unknown.
+    """
+    if format not in _HOW:
+        raise ContractError(f"unknown format {format!r}: use json or jsonl")
+    listed = [
+        msgspec.json.encode({name: tool[name] for name in ("name", "description", "inputSchema") if name in tool})
+        for tool in tools
+    ]
+    if not listed:
+        return "There are no tools. Answer directly."
+    shown = "\n".join(line.decode() for line in listed)
+    return (
+        f"You can use these tools. Each line is one, with the JSON Schema of its arguments:\n{shown}\n\n{_HOW[format]}"
+    )
+
+
+_CALL = '{"name": "<name of the tool>", "arguments": {<its arguments>}}'
+_HOW = {
+    "json": f"To use a tool, answer with nothing but one JSON object: {_CALL}\nOtherwise answer in plain text.",
+    "jsonl": (
+        f"To use tools, answer with nothing but one JSON object per line, one line per call: {_CALL}\n"
+        "Otherwise answer in plain text."
+    ),
+}

@@ -31,6 +31,7 @@ from pokayoke.core.steps import (
     Wait,
 )
 from pokayoke.errors import UsageError
+from pokayoke.runtime.asking import aask
 from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, spread, unfinished, unheard
 from pokayoke.runtime.workers import Late, react
 
@@ -61,7 +62,7 @@ class AsyncWorld(World):
 
     async def aask(self, step: Ask) -> bool | None:
         """`ask`; an awaitable answer is awaited."""
-        return await self._run.aask(step.approval)
+        return await aask(self._run, step.approval)
 
     async def ainvoke(self, step: Invoke) -> tuple[Reaction, float]:
         """Run the tool; an asynchronous one always has a deadline."""

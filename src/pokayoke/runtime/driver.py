@@ -41,6 +41,7 @@ from pokayoke.core.steps import (
     Wait,
 )
 from pokayoke.errors import UsageError
+from pokayoke.runtime.asking import ask
 from pokayoke.runtime.effect import Effect, within
 from pokayoke.runtime.handover import handed_over
 from pokayoke.runtime.locate import locate
@@ -121,7 +122,7 @@ class World:
 
     def ask(self, step: Ask) -> bool | None:
         """Put a question to the callback."""
-        return self._run.ask(step.approval)
+        return ask(self._run, step.approval)
 
     def look(self, step: Look) -> Reaction:
         """Ask the target, in a worker: a lookup that hangs is given up."""

@@ -37,6 +37,7 @@ class Progress:
         tokens: the token counter.
         done: names of the tools whose effect happened, in order.
         not_done: what did not end well, with reasons, in order.
+        unmet: tools that were to write and did not the last time, with the reason.
     """
 
     def __init__(self, state: RunState, store: Store, clock: Clock, tenant: str | None = None) -> None:
@@ -49,6 +50,7 @@ class Progress:
             self.tokens.report(state.tokens)
         self.done: list[str] = []
         self.not_done: list[str] = []
+        self.unmet: dict[str, str] = {}
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
         self._step, self._calls, self._rounds = state.step, state.calls, state.rounds
@@ -134,6 +136,7 @@ class Progress:
     def begin_turn(self) -> None:
         """Begin the user's next turn."""
         self.rounds.clear()
+        self.unmet.clear()
         self._loop = LoopCount()
         self.change(begin_turn)
 
@@ -183,16 +186,19 @@ class Progress:
         finding = blocked(self.state, request.effect, request.sources)
         return EXECUTE if finding is None else Answer("refuse", finding)
 
-    def ended(self, outcome: Outcome) -> Outcome:
-        """Remember what became of a call."""
+    def ended(self, outcome: Outcome, *, writes: bool = False) -> Outcome:
+        """Remember what became of a call. `writes` tells whether its tool is one that does."""
         self.tokens.note(outcome.text)
         key = outcome.key or ""
         if not outcome.ok:
             self.not_done.append(f"{outcome.tool}: {outcome.stop_reason}")
+            if writes:
+                self.unmet[outcome.tool] = outcome.stop_reason or outcome.status
             if outcome.status in ("in_doubt", "pending"):
                 self._open[key] = "in_doubt" if outcome.status == "in_doubt" else "awaiting_approval"
         else:
             self._open.pop(key, None)
+            self.unmet.pop(outcome.tool, None)
             if outcome.effect == "done":
                 self.done.append(outcome.tool)
         return outcome

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import uuid
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pokayoke.core import event
-from pokayoke.core.admission import Approval
 from pokayoke.core.answer import Answer, final_answer
 from pokayoke.core.call import Mode, Outcome, StopReason, ToolCall, Verdict
 from pokayoke.core.contract import Contract
-from pokayoke.core.definitions import definitions
+from pokayoke.core.definitions import definitions, instructions
 from pokayoke.core.flow import enter, leave, walk
 from pokayoke.core.gate import Principal, offered
 from pokayoke.core.judge import Scene, judging, verdict_of
@@ -158,11 +156,11 @@ class Run:
             call: what the model asks for.
             invoke: runs the tool instead of the contract's handler; called with the effective arguments.
         """
-        return self.progress.ended(drive(walk(call, self._next()), World(self, invoke)))
+        return self._ended(drive(walk(call, self._next()), World(self, invoke)))
 
     async def acall(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """`call` for asynchronous code; `invoke` may return an awaitable."""
-        return self.progress.ended(await self._adrive(walk(call, self._next()), invoke))
+        return self._ended(await self._adrive(walk(call, self._next()), invoke))
 
     def call_batch(
         self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchContinuation | None = None
@@ -218,14 +216,14 @@ class Run:
         if (ended := ticket.close()) is not None:
             return ended
         rest = leave(ticket.entered, ticket.scene, _reaction(result, error), self._ran(ticket))
-        return self.progress.ended(drive(rest, World(self, None)))
+        return self._ended(drive(rest, World(self, None)))
 
     async def afinish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
         """`finish` for asynchronous code."""
         if (ended := ticket.close()) is not None:
             return ended
         rest = leave(ticket.entered, ticket.scene, _reaction(result, error), self._ran(ticket))
-        return self.progress.ended(await self._adrive(rest))
+        return self._ended(await self._adrive(rest))
 
     # -- what the model gets -----------------------------------------------------------------------
 
@@ -241,11 +239,26 @@ class Run:
         shown = [plan.contract for plan in plans if offered(plan.contract, access, self.principal)]
         return definitions(shown, format=format)
 
+    def tools_off(self, reason: StopReason = "budget_exhausted") -> None:
+        """Take the tools away for the rest of the turn: only an answer is left."""
+        before, after = self.progress.change(lambda state: worsen(state, "final_answer", reason))
+        if before.mode != after.mode:
+            self.emit(event.stop(after, self.guard.clock.now(), self.progress.step, reason, None))
+
+    def instructions(self, format: Literal["json", "jsonl"] = "json") -> str:  # noqa: A002 - the published name
+        """Return what to tell a model that has no tool calls of its own: the tools, and how to write a call down.
+
+        Read its replies with `spoken(reply, tools=...)` of `pokayoke.core.replies`, or let `guard.loop` do so.
+        """
+        return instructions(self.tools("mcp"), format)
+
     def answer(self, text: str | None) -> Answer:
         """Check the model's last answer: its own text if it says something, else an honest fallback."""
         self._end_round()
         progress, fallback = self.progress, self.snapshot.policy.loop.fallback
-        return final_answer(text, progress.done, progress.not_done, self.stop_reason, fallback=fallback)
+        return final_answer(
+            text, progress.done, progress.not_done, self.stop_reason, unmet=progress.unmet, fallback=fallback
+        )
 
     # -- opening and closing -----------------------------------------------------------------------
 
@@ -289,24 +302,6 @@ class Run:
         self.emit({
             "ts": self.guard.clock.now(), "run_id": self.id, "step": self.progress.step, "event": what, **fields
         })  # fmt: skip
-
-    def ask(self, approval: Approval) -> bool | None:
-        """Put a question to the host's callback; its answer is kept like a person's."""
-        try:
-            said = self.guard.question(approval)
-        except Exception as error:  # noqa: BLE001 - the host's own code; the question then waits
-            said = error
-        return self._decided(approval, said)
-
-    async def aask(self, approval: Approval) -> bool | None:
-        """`ask`, awaiting an asynchronous callback."""
-        try:
-            said = self.guard.question(approval)
-            if inspect.isawaitable(said):
-                said = await said
-        except Exception as error:  # noqa: BLE001 - as in `ask`
-            said = error
-        return self._decided(approval, said)
 
     def handler(self, contract: Contract) -> Callable[..., Any]:
         """Return the function that runs a contract's tool.
@@ -363,20 +358,9 @@ class Run:
                 return (kind, ident if self.tenant is None else f"{self.tenant}\x1f{ident}")
         return None
 
-    def _decided(self, approval: Approval, said: Any) -> bool | None:
-        """Keep an answer. Only True is consent and only False is a no: a coroutine that nobody awaited is neither."""
-        if said is None:
-            return None
-        if not isinstance(said, bool):
-            if inspect.iscoroutine(said):
-                said.close()
-            self.note("approval", ok=False, approval=approval.id, reason=f"on_ask gave {type(said).__name__}")
-            return None
-        try:
-            self.guard.approvals.answer(approval.id, approved=said, by="on_ask", reason="answered by the callback")
-        except Exception as error:  # noqa: BLE001 - decided elsewhere or expired meanwhile: admission knows what holds
-            self.note("approval", ok=False, approval=approval.id, reason=f"not taken: {type(error).__name__}")
-        return said
+    def _ended(self, outcome: Outcome) -> Outcome:
+        plan = self.snapshot.plans.get(outcome.contract or "")
+        return self.progress.ended(outcome, writes=plan is not None and plan.contract.effect != "read")
 
     def _end_round(self) -> None:
         """Let the loop guard look at a round; it may take the tools away."""
@@ -385,7 +369,7 @@ class Run:
 
     def _ticket(self, scene: Scene, entered: Entered | Outcome) -> Ticket:
         if isinstance(entered, Outcome):
-            return Ticket(scene, None, self.progress.ended(entered), 0.0)
+            return Ticket(scene, None, self._ended(entered), 0.0)
         return Ticket(scene, entered, None, self.guard.clock.monotonic())
 
     def _ran(self, ticket: Ticket) -> Ran:
