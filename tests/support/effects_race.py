@@ -275,7 +275,7 @@ def apart(**fields):
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": here},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))},
     )
     if done.returncode == MISSING:
         raise Missing(done.stderr.strip())
