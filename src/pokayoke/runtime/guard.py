@@ -34,6 +34,7 @@ from pokayoke.stores import open_store
 from pokayoke.stores.base import Store
 
 if TYPE_CHECKING:
+    from pokayoke.runtime.loop import AsyncModel, Conversation, Ended, Format, Model, Told
     from pokayoke.runtime.trace import Trace
 
 Question = Callable[[Approval], bool | Awaitable[bool | None] | None]
@@ -139,6 +140,66 @@ class Guard:
             opened.user(prompt)
         return opened
 
+    def loop(
+        self,
+        model: Model,
+        prompt: str | None = None,
+        *,
+        messages: Iterable[Any] = (),
+        run_id: str | None = None,
+        format: Format | None = None,  # noqa: A002 - the name the other entry points use
+        window: int | None = None,
+        rounds: int = 50,
+        on_event: Told | None = None,
+        **who: Any,
+    ) -> Ended:
+        """Let a model and the tools work until there is a last word.
+
+        Args:
+            model: called with the messages and the tool definitions; returns a reply in its provider's
+                shape. See `pokayoke.adapters.openai.ChatModel` and `...anthropic.MessagesModel`.
+            prompt: the user's text; begins a turn.
+            messages: the history so far, in the model's format.
+            run_id: the host's id of the run. Without one, a restart cannot go on.
+            format: `openai`, `anthropic`, or `json` and `jsonl` for a model without tool calls of its own;
+                None takes what the model says of itself, else `openai`.
+            window: size of the model's window in tokens; the history is kept below it. None never shortens it.
+            rounds: requests after which the tools are taken away.
+            on_event: called with `message`, `outcome` or `instruction`, and the thing itself.
+            who: session, tenant and principal, as for `run`.
+
+        Raises:
+            UsageError: the format is unknown, or the model returned what is no reply. What the model
+                raises goes through.
+        """
+        run = self.run(run_id, prompt=prompt, **who)
+        conversation = _conversation(run, model, _asked(messages, prompt), format, window, on_event)
+        from pokayoke.runtime.loop import run_loop  # noqa: PLC0415 - as below
+
+        with run:
+            return run_loop(run, model, conversation, rounds)
+
+    async def aloop(
+        self,
+        model: Model | AsyncModel,
+        prompt: str | None = None,
+        *,
+        messages: Iterable[Any] = (),
+        run_id: str | None = None,
+        format: Format | None = None,  # noqa: A002 - as above
+        window: int | None = None,
+        rounds: int = 50,
+        on_event: Told | None = None,
+        **who: Any,
+    ) -> Ended:
+        """`loop` for asynchronous code; the model may be awaited."""
+        run = self.run(run_id, prompt=prompt, **who)
+        conversation = _conversation(run, model, _asked(messages, prompt), format, window, on_event)
+        from pokayoke.runtime.loop import arun_loop  # noqa: PLC0415 - as below
+
+        async with run:
+            return await arun_loop(run, model, conversation, rounds)
+
     def replace(self, tools: Iterable[Contract]) -> None:
         """Exchange all tools at once; calls that have begun end with the old ones.
 
@@ -238,6 +299,24 @@ class Guard:
 
     def _uncounted(self, problem: str) -> None:
         self.trace.record({"ts": self.clock.now(), "event": "store", "ok": False, "reason": problem})
+
+
+def _asked(messages: Iterable[Any], prompt: str | None) -> list[Any]:
+    return [*messages, *([] if prompt is None else [{"role": "user", "content": prompt}])]
+
+
+def _conversation(  # noqa: PLR0917 - the two loops above hand on what they were given
+    run: Run,
+    model: object,
+    messages: list[Any],
+    format: Format | None,  # noqa: A002 - as above
+    window: int | None,
+    on_event: Told | None,
+) -> Conversation:
+    from pokayoke.runtime.loop import Conversation  # noqa: PLC0415 - for hosts without a loop of their own
+
+    kind: Format = format if format is not None else getattr(model, "format", "openai")
+    return Conversation(run, messages, kind, window, on_event)
 
 
 class _SharedLastGood(LastGood):

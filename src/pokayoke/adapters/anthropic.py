@@ -1,0 +1,141 @@
+"""Plain Anthropic messages.
+
+reply = client.messages.create(model=..., max_tokens=..., messages=messages, tools=run.tools("anthropic"))
+messages += history(reply)
+messages += results(run.call_batch(calls(reply, run)))
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.messages import field, text_of
+from pokayoke.core.replies import answered, answers, spoken
+from pokayoke.core.streams import AnthropicStream
+from pokayoke.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
+
+__all__ = ["AsyncMessagesModel", "MessagesModel", "calls", "history", "message", "results"]
+
+OnText = Callable[[str], object]
+
+
+def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
+    """Return the tool calls of a message, in order.
+
+    The API gives arguments as objects. Of a message that was streamed, hand over what `AnthropicStream`
+    put together: the SDK's own helper completes cut text without a word.
+
+    Args:
+        reply: a message, as the SDK's object or as a dict.
+        run: the run they are for.
+
+    Raises:
+        UsageError: it is no reply of a model.
+    """
+    return list(spoken(reply).calls)
+
+
+def message(outcome: Outcome) -> dict[str, Any]:
+    """Return the message that answers one call. Several calls of one reply need one message: see `results`."""
+    return {"role": "user", "content": [answered(outcome, "anthropic")]}
+
+
+def results(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
+    """Return the one message that answers all calls of a reply; an empty list if there were none."""
+    return answers(outcomes, "anthropic")
+
+
+def history(reply: Any) -> list[dict[str, Any]]:
+    """Return what a reply adds to the history: its message, every call with an id of its own."""
+    return list(spoken(reply).messages)
+
+
+class MessagesModel:
+    """A model for `guard.loop`, at Anthropic or an endpoint that speaks its messages.
+
+    Args:
+        model: name of the model.
+        client: an `anthropic.Anthropic` client; None makes one from the environment.
+        max_tokens: the most it may write in one reply; the API demands a limit.
+        stream: True to stream; no tool starts before the reply is whole.
+        on_text: called with each piece of text while it streams.
+        options: further arguments of every request.
+
+    Raises:
+        MissingExtraError: no client was given and the SDK is not installed.
+    """
+
+    format = "anthropic"
+
+    def __init__(
+        self,
+        model: str,
+        client: Any = None,
+        *,
+        max_tokens: int = 4_096,
+        stream: bool = False,
+        on_text: OnText | None = None,
+        **options: Any,
+    ) -> None:
+        """Keep what every request needs."""
+        self._client = client if client is not None else _sdk().Anthropic()
+        self._on_text = on_text
+        self._options = {"model": model, "max_tokens": max_tokens, "stream": stream, **options}
+
+    def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
+        """Ask the model once. Errors of the client go through."""
+        answer = self._client.messages.create(**_request(self._options, messages, tools))
+        if not self._options["stream"]:
+            return answer
+        whole = AnthropicStream()
+        with answer:
+            for event in answer:
+                _heard(whole.add(event), self._on_text)
+        return whole.reply()
+
+
+class AsyncMessagesModel(MessagesModel):
+    """`MessagesModel` for `await guard.aloop`, with an `anthropic.AsyncAnthropic` client."""
+
+    def __init__(self, model: str, client: Any = None, **options: Any) -> None:
+        """Keep what every request needs. Arguments as in `MessagesModel`."""
+        super().__init__(model, client if client is not None else _sdk().AsyncAnthropic(), **options)
+
+    async def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
+        """Ask the model once. Errors of the client go through."""
+        answer = await self._client.messages.create(**_request(self._options, messages, tools))
+        if not self._options["stream"]:
+            return answer
+        whole = AnthropicStream()
+        async with answer:
+            async for event in answer:
+                _heard(whole.add(event), self._on_text)
+        return whole.reply()
+
+
+def _sdk() -> Any:
+    try:
+        return importlib.import_module("anthropic")
+    except ImportError as error:
+        raise MissingExtraError("anthropic", "anthropic") from error
+
+
+def _request(options: dict[str, Any], messages: list[Any], tools: list[dict[str, Any]]) -> dict[str, Any]:
+    """The API takes the system prompt beside the messages."""
+    system = [text_of(one) for one in messages if field(one, "role") == "system"]
+    others = [one for one in messages if field(one, "role") != "system"]
+    given = cast("str | None", options.get("system"))
+    texts = [text for text in (given, *system) if text]
+    beside = {"system": "\n\n".join(texts)} if texts else {}
+    return {**options, **beside, "messages": others, **({"tools": tools} if tools else {})}
+
+
+def _heard(text: str, on_text: OnText | None) -> None:
+    if text and on_text is not None:
+        on_text(text)

@@ -1,0 +1,198 @@
+"""The reference loop: ask the model, take its calls, answer them, until there is a last word.
+
+One generator is the loop; two short drivers serve synchronous and asynchronous models. Every end is an
+answer with a stop reason: a model that repeats itself, says nothing, goes on calling tools that were taken
+away, or claims what it did not do ends like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from pokayoke.core.answer import Answer
+from pokayoke.core.call import Outcome, StopReason, ToolCall
+from pokayoke.core.context import History
+from pokayoke.core.intake import is_cut
+from pokayoke.core.replies import Spoken, answers, spoken
+from pokayoke.errors import UsageError
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
+
+Format = Literal["openai", "anthropic", "json", "jsonl"]
+Model = Callable[[list[Any], list[dict[str, Any]]], Any]
+AsyncModel = Callable[[list[Any], list[dict[str, Any]]], Awaitable[Any]]
+Told = Callable[[str, Any], object]
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a loop ended.
+
+    Attributes:
+        text: what the user gets to read.
+        verified: True if it is the model's own text and nothing speaks against it.
+        stop_reason: why it ended.
+        run_id: the run.
+        rounds: requests to the model.
+        messages: the whole history, in the model's format, the last answer included.
+    """
+
+    text: str
+    verified: bool
+    stop_reason: StopReason | None
+    run_id: str
+    rounds: int
+    messages: list[Any]
+
+
+class Ask(msgspec.Struct, frozen=True, gc=False):
+    """Ask the model. Answered with its reply."""
+
+    messages: list[Any]
+    tools: list[dict[str, Any]]
+
+
+class Take(msgspec.Struct, frozen=True, gc=False):
+    """Take the calls of one reply. Answered with their outcomes."""
+
+    calls: tuple[ToolCall, ...]
+    stop_reason: str | None
+
+
+class Conversation:
+    """The history of one loop, and what is told of it.
+
+    Args:
+        run: the run.
+        messages: what there is already.
+        format: the model's format; `json` and `jsonl` are for models without tool calls of their own.
+        window: size of the model's window in tokens; None never shortens the history.
+        told: called with what happens: `message` (appended), `outcome`, `instruction`.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        messages: Iterable[Any],
+        format: Format,  # noqa: A002 - the published name
+        window: int | None,
+        told: Told | None,
+    ) -> None:
+        """Begin with what there is."""
+        if format not in ("openai", "anthropic", "json", "jsonl"):
+            raise UsageError(f"unknown format {format!r}: use openai, anthropic, json or jsonl")
+        self.run, self.format, self._told = run, format, told
+        self.messages: list[Any] = list(messages)
+        self._history = History(window, messages=self.messages) if window is not None else None
+
+    @property
+    def in_text(self) -> bool:
+        """True if calls are written into the text."""
+        return self.format in ("json", "jsonl")
+
+    def append(self, messages: Iterable[Any]) -> None:
+        """Add messages to the history."""
+        for message in messages:
+            self.messages.append(message)
+            if self._history is not None:
+                self._history.add(message)
+            self.tell("message", message)
+
+    def tell(self, what: str, value: Any) -> None:
+        """Tell the host."""
+        if self._told is not None:
+            self._told(what, value)
+
+    def request(self) -> Ask:
+        """What to ask the model now: the history as it fits, the instruction if tools are off, the tools."""
+        run = self.run
+        tools = run.tools("anthropic" if self.format == "anthropic" else "openai")
+        shown = self.messages if self._history is None else self._history.messages()
+        said = list(shown)
+        if (instruction := run.instruction) is not None:
+            self.tell("instruction", instruction)
+            # Only in this request: in the next turn it is no longer true.
+            said.append({"role": "user", "content": instruction})
+        elif self.in_text and tools:
+            said.insert(0, {"role": "system", "content": run.instructions(self.format)})  # type: ignore[arg-type]
+        return Ask(said, [] if self.in_text else tools)
+
+    def read(self, reply: Any) -> Spoken:
+        """Read a reply, and report what the provider counted."""
+        schemas = None
+        if self.in_text:
+            schemas = {plan.contract.name: plan.contract.model_schema for plan in self.run.snapshot.plans.values()}
+        said = spoken(reply, tools=schemas)
+        if said.tokens is not None:
+            self.run.usage(said.tokens)
+            if self._history is not None:
+                self._history.report(said.tokens)
+        return said
+
+
+def turns(conversation: Conversation, rounds: int) -> Generator[Ask | Take, Any, Ended]:
+    """The loop. Yields what needs the world; returns how it ended."""
+    run = conversation.run
+    for number in range(1, rounds + 2):
+        if number == rounds + 1:
+            run.tools_off("budget_exhausted")
+        if run.mode == "stopped":
+            return _ended(conversation, run.answer(None), number - 1)
+        request = conversation.request()
+        final = run.mode == "final_answer"
+        said = conversation.read((yield request))
+        if said.calls and not final:
+            conversation.append(said.messages)
+            outcomes: Sequence[Outcome] = yield Take(said.calls, said.stop_reason)
+            for outcome in outcomes:
+                conversation.tell("outcome", outcome)
+            conversation.append(answers(outcomes, said.wire))
+            continue
+        # A call in spite of the instruction runs nothing, and its message would want an answer: only its text counts.
+        answer = run.answer(None if said.calls else said.text)
+        if is_cut(said.stop_reason):
+            answer = msgspec.structs.replace(answer, verified=False)
+        return _ended(conversation, answer, number)
+    raise AssertionError("the last round answers")
+
+
+def _ended(conversation: Conversation, answer: Answer, rounds: int) -> Ended:
+    conversation.append([{"role": "assistant", "content": answer.text}])
+    run = conversation.run
+    return Ended(answer.text, answer.verified, answer.stop_reason or "success", run.id, rounds, conversation.messages)
+
+
+def run_loop(run: Run, model: Model, conversation: Conversation, rounds: int) -> Ended:
+    """Drive the loop with a synchronous model."""
+    steps = turns(conversation, rounds)
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Ask):
+                step = steps.send(model(step.messages, step.tools))
+            else:
+                step = steps.send(run.call_batch(step.calls, stop_reason=step.stop_reason))
+    except StopIteration as end:
+        ended: Ended = end.value
+        return ended
+
+
+async def arun_loop(run: Run, model: Model | AsyncModel, conversation: Conversation, rounds: int) -> Ended:
+    """Drive the loop with a model that is awaited, or not."""
+    steps = turns(conversation, rounds)
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Ask):
+                reply = model(step.messages, step.tools)
+                if hasattr(reply, "__await__"):
+                    reply = await reply
+                step = steps.send(reply)
+            else:
+                step = steps.send(await run.acall_batch(step.calls, stop_reason=step.stop_reason))
+    except StopIteration as end:
+        ended: Ended = end.value
+        return ended
