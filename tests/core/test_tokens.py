@@ -201,12 +201,13 @@ def test_the_total_never_contradicts_a_report(steps):
             assert counter.total == used
 
 
-def test_noted_texts_count_like_added_ones():
+@pytest.mark.parametrize("estimate", [estimate_tokens, len])
+def test_noted_texts_count_like_added_ones(estimate):
     """Texts noted for later are in the total when it is asked for, however many wait, and before a report."""
-    now, later = TokenCounter(), TokenCounter()
+    now, later = TokenCounter(estimate), TokenCounter(estimate)
     for number in range(100):
-        now.add(f"text number {number}")
-        later.note(f"text number {number}")
+        now.add(f"text number {number}, " * number)
+        later.note(f"text number {number}, " * number)
     assert later.total == now.total
     later.note("one more")
     later.report(1_000)

@@ -91,12 +91,22 @@ def estimate_tokens(text: str) -> int:
         the estimate, at least 1 for text that is not empty. Built to be rather too high than too low:
         within 15 % below the true count for prose, code, JSON, HTML, Chinese, digits, UUIDs and base64.
     """
+    return _weighed(*_sample(text))
+
+
+def _sample(text: str) -> tuple[str, int]:
+    """Return what is looked at of a text, and the length of the whole."""
     size = len(text)
     if size <= _WHOLE:
-        return int(_weigh(text)) + 1 if size else 0
+        return text, size
     step = (size - _WINDOW) // (_WINDOWS - 1)
     # To a sixteenth: then a few hundred ways of cutting serve texts of every length.
-    sample = "".join(_windows(step - step % ((step >> 4) or 1))(text))
+    return "".join(_windows(step - step % ((step >> 4) or 1))(text)), size
+
+
+def _weighed(sample: str, size: int) -> int:
+    if size <= _WHOLE:
+        return int(_weigh(sample)) + 1 if size else 0
     return int(_weigh(sample) * size / _SAMPLE) + 1
 
 
@@ -220,7 +230,18 @@ class TokenCounter:
         estimate: counts the tokens of a text; a real tokenizer may stand in.
     """
 
-    __slots__ = ("_base", "_estimate", "_exact", "_raw", "_rewritten", "_scale", "_seen_raw", "_seen_used", "_waiting")
+    __slots__ = (
+        "_base",
+        "_estimate",
+        "_exact",
+        "_raw",
+        "_rewritten",
+        "_sample",
+        "_scale",
+        "_seen_raw",
+        "_seen_used",
+        "_waiting",
+    )
 
     def __init__(self, estimate: Callable[[str], int] = estimate_tokens) -> None:
         self._estimate = estimate
@@ -230,7 +251,8 @@ class TokenCounter:
         self._base = False  # whether anything was reported yet
         self._rewritten = False  # whether what was reported last is an estimate of a shortened conversation
         self._seen_used = self._seen_raw = 0  # growth reported, and estimated, since the first report
-        self._waiting: list[str] = []  # texts noted and not yet weighed
+        self._waiting: list[tuple[str, int]] = []  # texts noted and not yet weighed, or what is looked at of them
+        self._sample: Callable[[str], tuple[str, int]] = _sample if estimate is estimate_tokens else _unsampled
 
     @property
     def total(self) -> int:
@@ -254,15 +276,17 @@ class TokenCounter:
 
     def note(self, text: str) -> None:
         """Count one more text, but not now: a few at a time are weighed together, or when `total` is asked for."""
-        self._waiting.append(text)
+        self._waiting.append(self._sample(text))
         if len(self._waiting) >= _TOGETHER:
             self._weigh_waiting()
 
     def _weigh_waiting(self) -> None:
         # Texts are taken out one by one until there are none, so that threads that meet here weigh each once.
+        estimate, waiting = self._estimate, self._waiting
         with suppress(IndexError):
             while True:
-                self._raw += MESSAGE_TOKENS + self._estimate(self._waiting.pop())
+                text, size = waiting.pop()
+                self._raw += MESSAGE_TOKENS + (_weighed(text, size) if size >= 0 else estimate(text))
 
     def add(self, message: Any) -> int:
         """Count one more message.
@@ -303,6 +327,11 @@ class TokenCounter:
             ratio = self._seen_used / self._seen_raw if self._seen_raw >= _ENOUGH else self._scale
         self._scale = min(max(ratio, _LEAST_SCALE), _MOST_SCALE)
         self._exact, self._raw, self._rewritten = used, 0, False
+
+
+def _unsampled(text: str) -> tuple[str, int]:
+    """The whole text, for a tokenizer that is not ours."""
+    return text, -1
 
 
 _TOGETHER = 32  # texts weighed together
