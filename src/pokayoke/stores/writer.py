@@ -286,9 +286,9 @@ _paused: list[Writer | Reader] = []
 
 def _before_fork() -> None:
     # SQLite must not be carried over a fork: what is closed now is opened again by whoever needs it.
-    _paused.extend(_shared)
-    for one in _paused:
+    for one in tuple(_shared):
         one.pause()
+        _paused.append(one)
 
 
 def _after_fork_in_parent() -> None:
