@@ -134,10 +134,12 @@ def program(setting, contract, number, begun):
     if isinstance(reaction, Returned):
         lost = yield Settle(Settlement("k", claim.claim_id, "completed", begun, reaction.value), "pay")
         if isinstance(lost, Record):
-            return ("replay", lost.output) if lost.state == "completed" else ("in_doubt", None)
+            return ("replay", lost.output) if lost.answers else ("in_doubt", None)
         return ("unrecorded", None) if lost else ("ok", reaction.value)
     harmless = isinstance(reaction, Raised) and reaction.error is REFUSED
-    yield Settle(Settlement("k", claim.claim_id, "failed_retriable" if harmless else "in_doubt", begun), "pay")
+    known = yield Settle(Settlement("k", claim.claim_id, "failed_retriable" if harmless else "in_doubt", begun), "pay")
+    if isinstance(known, Record):
+        return "replay", known.output
     return ("failed" if harmless else "in_doubt"), None
 
 
@@ -260,7 +262,7 @@ class Model:
     def _settlements(self, world, number, caller, step):
         report = msgspec.structs.replace(step.settlement, now=world.now)
         after, accepted = self._reported(world, report)
-        answer = None if accepted or report.state != "completed" else after.record
+        answer = self._reply(after, report, accepted)
         what = f"c{number} reports {report.state}: {'accepted' if accepted else 'refused'}"
         yield what, self._told(after, number, caller, answer)
         if world.left.faults:
@@ -272,8 +274,14 @@ class Model:
             )
             # A report whose reply was lost is sent again, and the second reply counts.
             again, accepted = self._reported(after, report)
-            answer = None if accepted or report.state != "completed" else again.record
+            answer = self._reply(again, report, accepted)
             yield f"{what}, twice", self._told(again, number, caller, answer)._replace(left=fewer)
+
+    def _reply(self, world, report, accepted):
+        """What the driver makes of it: the record if the claim was lost, or if a failed effect is known to be done."""
+        if accepted or (report.state != "completed" and not world.record.answers):
+            return None
+        return world.record
 
     def _reported(self, world, report):
         record, accepted = ledger.settle(world.record, report)

@@ -69,6 +69,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     decided_by: str = ""
     compensates: str = ""
 
+    @property
+    def answers(self) -> bool:
+        """True if it answers for the effect from now on: completed, and its output will not change any more."""
+        return self.state == "completed" and self.settled_at is not None
+
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
     """The wish to execute a write. Fields that `Record` has mean the same.
@@ -222,7 +227,7 @@ def claim(record: Record | None, wish: Claim) -> tuple[Record | None, Answer]:
 
 
 def _completed(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
-    if record.settled_at is not None:
+    if record.answers:
         return None, Answer("replay", None, record)
     # The effect committed in its own transaction; its output is on its way, unless its owner is gone.
     if _alive(record, wish):

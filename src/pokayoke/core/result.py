@@ -350,7 +350,7 @@ def _overtaken(entered: Entered, scene: Scene, record: Record, ran: Ran) -> Gene
     """The ledger knows more than this execution, and answers in its place, so that all callers hear the same."""
     if entered.claim is None or record.claim_id != entered.claim.claim_id or record.decided_by:
         yield Emit(event.late_effect(entered.judged, scene, record))
-    if record.state == "completed":
+    if record.answers:
         outcome = already_done(entered.judged, record, entered.plan)
     else:
         finding = in_doubt(record)

@@ -267,7 +267,7 @@ class World:
         record = settled.record
         if step.settlement.state != "completed":
             # What the ledger knows to have happened has, whatever went wrong afterwards; any other doubt stays one.
-            return record if record is not None and record.state == "completed" else None
+            return record if record is not None and record.answers else None
         return record or not_recorded(step.tool, "the ledger does not know the claim")
 
     def _unsettled(self, step: Settle, problem: str) -> Finding | None:
