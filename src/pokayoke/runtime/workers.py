@@ -114,7 +114,7 @@ class Workers:
         return job.reaction
 
     def start(self, function: Callable[[], Any], ready: Callable[[], None]) -> Job | None:
-        """Hand a function to a thread; None if too many threads hang already."""
+        """Hand a function to a thread; None if there is none: too many hang, or the system gives no more."""
         if self._pid != os.getpid():  # after a fork the parent's threads do not exist here
             self._idle, self._lost, self._pid = [], 0, os.getpid()
         if self._lost >= self._max_lost:
@@ -124,7 +124,10 @@ class Workers:
             inbox = self._idle.pop()
         except IndexError:
             inbox = SimpleQueue[Job | None]()
-            threading.Thread(target=self._work, args=(inbox,), name="pokayoke-worker", daemon=True).start()
+            try:
+                threading.Thread(target=self._work, args=(inbox,), name="pokayoke-worker", daemon=True).start()
+            except (RuntimeError, MemoryError):
+                return None
         inbox.put(job)
         return job
 
@@ -138,7 +141,7 @@ class Workers:
 
     def refusal(self) -> NotStarted:
         """The reaction for a function that found no thread."""
-        return NotStarted(f"{self._lost} earlier calls hang past their deadline")
+        return NotStarted(f"no thread is free for it; {self._lost} earlier calls hang past their deadline")
 
     def close(self) -> None:
         """End the threads that have nothing to do; one that is still at work ends with the process."""

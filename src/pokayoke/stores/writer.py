@@ -149,8 +149,9 @@ class Writer:
             if self._process != os.getpid():
                 raise StoreError(_FORKED)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+                thread.start()  # if the system gives none now, the next caller tries again
+                self._thread = thread
             self._queue.put(job)
             return self._thread
 
