@@ -10,6 +10,7 @@ from pokayoke.core.admission import Request
 from pokayoke.core.ledger import Claim, Settlement
 from pokayoke.core.state import RunState
 from pokayoke.stores import open_store
+from pokayoke.stores.sql import schema
 
 URL = "sqlite:///ledger.db"
 ARGUMENTS = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
@@ -280,3 +281,21 @@ def test_a_run_that_stopped_is_still_settled(shell, ledger):
     store.change_run("r1", lambda state: RunState("r1", mode="stopped", stop_reason="kill_switch"))
     store.close()
     assert shell("ledger", "resolve", key, "--not-happened", "--by", "ann", "--reason", "x").returncode == 0
+
+
+@pytest.mark.parametrize("version", ["older", "newer"])
+def test_an_older_ledger_is_migrated_and_a_newer_one_left_alone(shell, ledger, tmp_path, monkeypatch, version):
+    """Only migrate brings an older ledger up to date; one that a newer pokayoke made is never touched."""
+    other = schema.latest() + (1 if version == "older" else -1)
+    monkeypatch.setattr(schema, "latest", lambda: other)
+    step = (schema.Migration(other, ("CREATE TABLE pokayoke_next (x TEXT)",)),) if version == "older" else ()
+    monkeypatch.setattr(schema, "migrations", lambda dialect: step)
+    before = (tmp_path / "ledger.db").read_bytes()
+    assert shell("ledger", "list").returncode == (2 if version == "older" else 0)
+    done = shell("ledger", "migrate")
+    if version == "older":
+        assert "was migrated" in done.stdout
+        assert shell("ledger", "list").returncode == 0
+        assert "is up to date" in shell("ledger", "migrate").stdout
+    else:
+        assert (tmp_path / "ledger.db").read_bytes() == before

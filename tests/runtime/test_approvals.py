@@ -8,8 +8,9 @@ from pokayoke import Contract, Guard, ToolCall
 from pokayoke.core.admission import Approval
 from pokayoke.core.state import Taint, latch
 from pokayoke.errors import StoreError
-from pokayoke.runtime.approvals import Approvals
+from pokayoke.runtime.approvals import Approvals, reviewing
 from pokayoke.stores import MemoryStore
+from pokayoke.stores.acts import Need
 from pokayoke.testing import FailingStore, FrozenClock
 
 TRANSFER = {
@@ -202,3 +203,10 @@ def test_consent_to_a_latch_that_is_open_changes_nothing_else(latched, clock):
     assert Approvals(latched, clock, told.append).approve("rv-1", by="ann").status == "approved"
     assert latched.load_run("r1").version == version
     assert [approval.id for approval in told] == ["rv-1"]
+
+
+def test_a_review_keeps_everybody_else_away_from_its_run():
+    """The act changes question and run, so a store has to hold both; one that looks only is held for looking."""
+    act = reviewing(question(kind="output"), by="ann", reason="", now=1.0)
+    assert act.need == Need(approval="rv-1", run="r1", keeps_run=False)
+    assert reviewing(question(), by="ann", reason="", now=1.0).need == Need(approval="ap-1")

@@ -324,7 +324,7 @@ def test_a_newer_ledger_is_refused():
 
 
 def test_what_is_no_ledger_names_the_command_that_makes_one():
-    """Missing and older tables are told apart, and both name `ledger init` with the URL."""
+    """Missing and older tables are told apart: the one names `ledger init`, the other `ledger migrate`, with the URL."""
     with pytest.raises(StoreError, match=r"there is no ledger at u: run `pokayoke ledger init --store u`"):
         schema.refuse_unready(schema.Meta(), "u")
     with pytest.raises(StoreError, match="is not a number"):
@@ -335,5 +335,5 @@ def test_what_is_no_ledger_names_the_command_that_makes_one():
 def test_an_older_ledger_names_the_command_that_upgrades_it(monkeypatch):
     """A ledger of an older version is not changed by opening it."""
     monkeypatch.setattr(schema, "latest", lambda: 2)
-    with pytest.raises(StoreError, match=r"has version 1 .* run `pokayoke ledger init --store u`"):
+    with pytest.raises(StoreError, match=r"has version 1 .* run `pokayoke ledger migrate --store u`"):
         schema.refuse_unready(schema.Meta("L1", 1), "u")

@@ -123,7 +123,7 @@ def refuse_unready(found: Meta, url: str) -> None:
     if found.version < latest():
         raise StoreError(
             f"the ledger has version {found.version} and this pokayoke works with version {latest()}: run `pokayoke "
-            f"ledger init --store {url}`; programs with an older pokayoke can then only read it"
+            f"ledger migrate --store {url}`; programs with an older pokayoke can then only read it"
         )
 
 
