@@ -367,8 +367,12 @@ def test_invalid_outputs_flip_the_switch_for_every_store(site):
 
 
 def test_a_doubt_keeps_a_switch_open_until_a_person_closes_it(store):
-    """A switch of a tool with an effect in doubt is manual, one of another tool is not."""
+    """A switch of a tool with an effect in doubt is manual; one of a tool with effects in any other state is not."""
     doubtful(store)
+    for number, state in enumerate(("failed_final", "failed_retriable", "completed")):
+        store.admit(request(wish(key=f"r{number}", tool="read")))
+        store.settle(Settlement(f"r{number}", "c1", state, 101.0))
+    store.admit(request(wish(key="open", tool="read")))
     turned = {s.scope: s for s in store.observe([Seen("pay", False, 90.0)] * 3 + [Seen("read", False, 90.0)] * 3, 95.0)}
     assert (turned["pay"].manual, turned["read"].manual) == (True, False)
 
