@@ -417,9 +417,9 @@ def test_pinned_messages_stay(shape):
     places = result.pinned
     assert len(places) == 2
     assert messages[at] in result.messages[places[0] : places[0] + 7]
-    tight = compacted(messages, 1_000, pinned=(at,))
+    tight = compacted(messages, 600, pinned=(at,))
     assert tight.finding is not None
-    assert compacted(tight.messages, 1_000, pinned=tight.pinned).messages == tight.messages
+    assert compacted(tight.messages, 600, pinned=tight.pinned).messages == tight.messages
 
 
 def test_the_latest_words_of_the_user_stay_while_there_is_room():
@@ -726,6 +726,12 @@ MENDED = [
         [U, {"role": "assistant", "content": [{"type": "text", "text": " "}, *use("a")["content"]]}, got("a")],
         ["empty_message"],
         [U, use("a"), got("a")],
+    ),
+    (
+        "anthropic",
+        [{"role": "system", "content": "S"}, U, use("a"), {"role": "system", "content": "Be brief."}, got("a")],
+        ["displaced_result", "system_in_between"],
+        [{"role": "system", "content": "S"}, U, use("a"), got("a", more=["Be brief."])],
     ),
     ("items", [U, output("x"), A], ["orphan_result"], [U, A]),
     ("items", [U, item("a"), A], ["unanswered_call"], [U, item("a"), output("a", UNANSWERED), A]),

@@ -57,17 +57,18 @@ def test_every_result_is_valid_and_fits_or_is_said_not_to(shape, numbers, capsys
         before = copy.deepcopy(messages)
         for window in WINDOWS:
             where = f"{shape} {number} at {window}"
-            result = compacted(messages, window, facts=FACTS, kept=number % 3 == 0)
+            how = {"facts": FACTS, "kept": number % 3 == 0, "format": "openai" if shape == "items" else shape}
+            result = compacted(messages, window, **how)
             out = result.messages
             assert PROBLEMS[shape](out) == [], where
             assert result.after == sum(estimate_message(message) for message in out), where
             assert (result.finding is not None) == (result.after > window), where
             assert len(notes(out)) <= 1, where
-            again = compacted(out, window, facts=FACTS, kept=number % 3 == 0)
+            again = compacted(out, window, **how)
             assert again.messages == out, where
             assert (again.finding is None) == (result.finding is None), where
             assert not again.shortened, where
-            assert compacted(messages, window, facts=FACTS, kept=number % 3 == 0).messages == out, where
+            assert compacted(messages, window, **how).messages == out, where
             if result.dropped:
                 said = notes(out)[0]
                 assert [word for word in SAID if word not in said] == [], where
@@ -100,6 +101,7 @@ def _nothing_that_has_to_stay_went(messages, result, where):
     assert texts(messages[1 if system else 0])[-40:-5].strip("[]{}'") in "".join(map(texts, out[:3])), where
 
 
+@pytest.mark.timeout(5_400)
 @pytest.mark.parametrize("shape", WRITERS)
 def test_a_history_that_grows_is_shortened_like_one_that_is_there(shape, numbers):
     """However it came to be, what `History` sends is valid, below the window or said not to be, and has one note."""

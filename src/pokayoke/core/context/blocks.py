@@ -49,33 +49,29 @@ _Slot = tuple[_Turn, int]
 class _Builder:
     """What is known while a history is walked through once."""
 
-    def __init__(self, taken: AbstractSet[str]) -> None:
+    def __init__(self, taken: AbstractSet[str], *, opens: bool) -> None:
         self.turns: list[_Turn] = []
         self.findings: list[Finding] = []
         self._taken, self._used = taken, set[str]()
+        self._leads = opens  # whether a message of the system may still come
         self._open: dict[str, list[_Slot]] = {}
         self._answered: dict[str, _Slot] = {}
 
     def add(self, at: int, message: Any) -> None:
         """Take one more message in."""
-        role = role_of(message)
-        side = "user" if role == "tool" else role
+        side, message = self._side(at, message)
         if side not in {"user", "assistant"}:
-            self.turns.append(_Turn(role, at, message, [], changed=False))
+            self.turns.append(_Turn(side, at, message, [], changed=False))
             return
         blocks = _blocks(message)
-        rest: list[Any] = []
-        for block in blocks:
-            if field(block, "type") == _RESULT:
-                self._take(at, message, block)
-            elif not _is_blank(block):
-                rest.append(block)
+        answers = [block for block in blocks if field(block, "type") == _RESULT]
+        for block in answers:
+            self._take(at, message, block)
+        rest = [block for block in blocks if field(block, "type") != _RESULT and not _is_blank(block)]
+        if len(rest) + len(answers) < len(blocks) or not blocks:
+            self.findings.append(mended("empty_message", at, "a message or a block that says nothing"))
         if not rest:
-            if not any(field(block, "type") == _RESULT for block in blocks):
-                self.findings.append(mended("empty_message", at, "a message that says nothing"))
             return
-        if len(rest) < len(blocks) and side == "assistant":
-            self.findings.append(mended("empty_message", at, "a block that says nothing"))
         last = self.turns[-1] if self.turns else None
         if last is not None and last.role == side and not last.calls:
             last.blocks = [*last.blocks, *rest]
@@ -85,6 +81,16 @@ class _Builder:
             self.turns.append(_Turn(side, at, message, rest, changed=len(rest) < len(blocks)))
         if side == "assistant":
             self._register(self.turns[-1], at)
+
+    def _side(self, at: int, message: Any) -> tuple[str, Any]:
+        """Return whose message it is, and the message."""
+        role = role_of(message)
+        leads, self._leads = self._leads, self._leads and role == "system"
+        if role == "system" and not leads:
+            # There is no such side between the others. What the host says there is kept, in the user's turn.
+            self.findings.append(mended("system_in_between", at, "a message of the system between the others"))
+            return "user", altered(message, role="user")
+        return "user" if role == "tool" else role, message
 
     def _register(self, turn: _Turn, at: int) -> None:
         """Open the calls of a message, with ids that are there once in the whole history."""
@@ -139,7 +145,7 @@ def rebuild(
         taken: ids of calls before it; they may not come again.
         opens: True if no message of the user or the model stands before it.
     """
-    builder = _Builder(taken)
+    builder = _Builder(taken, opens=opens)
     for at, message in enumerate(messages, base):
         builder.add(at, message)
     return Rebuilt(_groups(builder, opens=opens), builder.findings)

@@ -14,6 +14,7 @@ CODES: dict[str, str] = {
     "displaced_result": "A tool result did not follow its call and was moved there.",
     "unanswered_call": "A tool call had no result; one that says so was put in.",
     "unusable_call": "A tool call had an id or a name that a provider refuses; it was given another one.",
+    "system_in_between": "Anthropic takes no system message between the others; it was made part of the user's turn.",
     "empty_message": "A message, or a part of one, that says nothing was left out because a provider refuses it.",
     "summariser_failed": "The summariser failed or wrote too much; the built-in one stood in.",
 }
