@@ -5,7 +5,8 @@ import pytest
 
 from pokayoke.core.admission import Approval, Charge, Request
 from pokayoke.core.ledger import Claim, Settlement
-from pokayoke.stores.nouns import Query
+from pokayoke.core.switch import Seen
+from pokayoke.stores.nouns import Flip, Query
 from pokayoke.stores.sql import queries
 
 STATES = ("executing", "resolving", "completed", "failed_retriable", "failed_final", "in_doubt")
@@ -86,6 +87,15 @@ def test_a_list_leaves_outputs_out(full):
     (listed,) = full.records(Query(run_id="r2"))
     whole = full.record("k7")
     assert (whole.output, listed) == (b"1", msgspec.structs.replace(whole, output=None))
+
+
+def test_switches_and_rates_stand_in_the_order_of_their_names(store):
+    """By code points, whatever came first."""
+    for scope in ("read", "*", "Read", "pay"):
+        store.flip(Flip(scope, "open", "ann", "", 100.0))
+    store.observe([Seen(tool, True, 200.0) for tool in ("b", "B", "a")], 200.0)
+    assert [switch.scope for switch in store.switches()] == ["*", "Read", "pay", "read"]
+    assert [rate.tool for rate in store.rates()] == ["B", "a", "b"]
 
 
 # -- forgetting -----------------------------------------------------------------------------------
