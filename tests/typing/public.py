@@ -82,3 +82,18 @@ def reading() -> None:
     assert_type(calls.rest, str)
     for one in calls.calls:
         assert_type(one.reading, Reading)
+
+
+def histories() -> None:
+    """What shortening answers."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
+    facts = pokayoke.Facts(effects=(pokayoke.OpenEffect("refund", "k", "in_doubt"),), ids=("ORD-1",))
+    assert_type(pokayoke.compact(messages, 8_000, keep_last=5, pinned=(0,), format="openai"), list[Any])
+    result = pokayoke.compacted(messages, 8_000, facts=facts, identity=lambda name, arguments: name)
+    assert_type(result, pokayoke.Compacted)
+    assert_type(result.finding, Finding | None)
+    history = pokayoke.History(8_000, format="anthropic", facts=lambda: facts, summarise=lambda gone, room: "gone")
+    history.add(messages[0], pin=True)
+    history.report(120)
+    assert_type(history.messages(), list[Any])
+    assert_type(history.tokens, int)
