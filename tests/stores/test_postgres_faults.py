@@ -16,7 +16,7 @@ from pokayoke.errors import StoreError
 from pokayoke.stores.nouns import Query
 from pokayoke.stores.postgres import PostgresStore
 
-PATIENCE = 1.0
+PATIENCE = 2.0
 BOUND = 2 * PATIENCE + 5  # twice the time of an act, and room for a busy machine: it only has to end
 
 
@@ -146,6 +146,31 @@ def test_a_server_that_is_gone_after_the_commit_is_told_as_unknown(near, proxy):
     proxy.refuses, proxy.cut = False, lambda *_: False
     answer = near.admit("k")
     assert (answer.kind, answer.record.attempt) == ("execute", 1)
+
+
+def test_a_commit_that_is_still_at_work_is_waited_for(cluster, near, proxy):
+    """The connection is cut while the server works on the COMMIT: asked, it says so, and then that it was done."""
+    near.admit("warm")
+    cut_once = []
+
+    def cut(direction, chunk):
+        if direction == ">" and b"COMMIT\x00" in chunk and not cut_once:
+            ((pid,),) = sql(
+                proxy.server,
+                "SELECT pid FROM pg_stat_activity WHERE application_name = 'pokayoke' "
+                "AND datname = current_database() AND xact_start IS NOT NULL",
+            )
+            cut_once.append(pid)
+            cluster.stall(pid)
+            proxy.send_on(chunk)
+            threading.Timer(0.3, cluster.go_on, [pid]).start()
+            return True
+        return False
+
+    proxy.cut = cut
+    near.store.note(line("once"))
+    assert cut_once
+    assert [entry.subject for entry in near.store.audit()] == ["once"]
 
 
 def test_cuts_anywhere_lose_and_double_nothing(near, proxy, url):

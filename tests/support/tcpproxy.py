@@ -11,12 +11,13 @@ class Proxy:
     """Stands between a client and `host:port`; closes everything when left.
 
     Attributes:
-        url: the server's URL with the proxy's address.
+        url: the server's URL with the proxy's address; `server` is the server's own.
         connections: connections accepted so far.
         delay: seconds each chunk of the server is held back.
         stalled: True swallows both directions while the sockets stay open, as a black hole does.
         trickles: True hands on what the server says byte by byte.
         refuses: True closes every new connection at once.
+        send_on: hands bytes to where the chunk that `cut` is shown would go.
         cut: called with (direction, chunk), direction `>` to the server or `<` to the client; True drops
             the chunk and cuts the connection. A `<` chunk was sent by the server: what it tells has happened.
     """
@@ -27,9 +28,11 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.url = url.replace(f"{at.hostname}:{at.port}", f"127.0.0.1:{self.port}", 1)
+        self.server = url
         self.connections = 0
         self.delay, self.stalled, self.refuses, self.trickles = 0.0, False, False, False
         self.cut = lambda direction, chunk: False
+        self.send_on = lambda chunk: None
         self._open = []
         self._ended = False
 
@@ -75,6 +78,7 @@ class Proxy:
                     time.sleep(0.01)
                 if direction == "<" and self.delay:
                     time.sleep(self.delay)
+                self.send_on = target.sendall
                 if self.cut(direction, chunk):
                     break
                 for part in [bytes([byte]) for byte in chunk] if self.trickles and direction == "<" else [chunk]:
