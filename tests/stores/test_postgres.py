@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 import os
+import signal
 import threading
 import time
 
@@ -293,6 +294,48 @@ async def test_a_cancelled_act_leaves_nothing_behind(store):
         assert isinstance(answer, asyncio.CancelledError) or answer.kind in ("execute", "refuse")
     answers = await asyncio.gather(*(store.aadmit(wish(f"n{number}")) for number in range(20)))
     assert {answer.kind for answer in answers} == {"execute"}
+
+
+async def test_a_task_cancelled_while_the_server_works_is_let_go_at_once(store, url):
+    """Cancelled while it waits for a lock in the server: no wait for the server, and the slot is free again."""
+    with psycopg.connect(url) as holder:
+        holder.execute(*locking((Lock("record:k"),)))
+        task = asyncio.create_task(store.aadmit(wish("k")))
+        while not sql(url, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):  # noqa: ASYNC110 - the server has no event
+            await asyncio.sleep(0.01)
+        began = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert time.monotonic() - began < 5
+    assert store._links.loop_shelf().free == []
+    answers = await asyncio.gather(*(store.aadmit(wish(f"n{number}")) for number in range(20)))
+    assert {answer.kind for answer in answers} == {"execute"}
+
+
+class Interrupt(BaseException):
+    """What a signal handler raises."""
+
+
+def test_an_interrupted_thread_is_let_go_at_once(store, url):
+    """Ctrl-C while it waits for a lock in the server: the interrupt comes through, the store stays usable."""
+
+    def interrupt(*_):
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with psycopg.connect(url) as holder:
+            holder.execute(*locking((Lock("record:k"),)))
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+            began = time.monotonic()
+            with pytest.raises(Interrupt):
+                store.admit(wish("k"))
+            assert time.monotonic() - began < 5
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert store._links.shelf().free == []
+    assert store.admit(wish("k2")).kind == "execute"
 
 
 # -- forks ----------------------------------------------------------------------------------------
