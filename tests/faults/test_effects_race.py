@@ -53,6 +53,18 @@ def test_row_8_processes_are_killed_at_random_and_tools_hang(trial, full, store,
         assert (figures["effects"], figures["in doubt"]) == (keys, 0)
 
 
+@pytest.mark.privileged
+def test_row_9_the_server_is_restarted_at_once_and_again(trial, full):
+    """Through immediate restarts of PostgreSQL, and kills beside them: no double effect, no lost completion."""
+    keys, kills, restarts = (2_000, 400, 8) if full else (100, 20, 2)
+    figures = trial(
+        store="cluster", configuration="human", keys=keys, kills=kills, restarts=restarts, workers=4, **DISTURBED
+    )
+    assert (figures["restarts"], figures["kills"]) == (restarts, kills)
+    assert (figures["double"], figures["lost"], figures["unequal"]) == (0, 0, 0)
+    assert figures["completed"] + figures["in doubt"] == keys
+
+
 @pytest.mark.parametrize("configuration", ["human", "downstream_key", "lookup_executor_dead"])
 @pytest.mark.parametrize("store", STORES)
 def test_row_19_processes_are_suspended_for_longer_than_their_leases(trial, full, store, configuration):

@@ -23,6 +23,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         configuration: name in `CONFIGURATIONS` or `UNSAFE`.
         keys: different effects.
         workers: processes that all want all of them, in nearly equal order.
+        wanted_by: workers that want each key; 0 for all of them.
         block: keys that each of them takes in an order of its own.
         kills: SIGKILLs to random workers, each at a random moment.
         every: mean seconds between two of them.
@@ -43,6 +44,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     configuration: str = "human"
     keys: int = 1_000
     workers: int = 8
+    wanted_by: int = 0
     block: int = 4
     kills: int = 0
     every: float = 0.04

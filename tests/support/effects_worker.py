@@ -122,6 +122,9 @@ def work(trial, slot, board):
     worker = Worker(trial, f"{slot}.{os.getpid()}")
     chance = random.Random()
     while (position := board.position(slot)) < trial.keys:
+        if trial.wanted_by and (slot - position // trial.block) % trial.workers >= trial.wanted_by:
+            board.advance(slot)
+            continue
         while position > board.allowed():
             time.sleep(0.001)
         n = ordered(trial, slot, position)
