@@ -325,7 +325,7 @@ def test_an_older_ledger_waits_for_the_command(path, store, opened, monkeypatch)
     """An older version is not migrated by opening, but by `create`."""
     steps = (*schema.migrations(sqlite_install.SQLITE), schema.Migration(2, ("CREATE TABLE pokayoke_new (x)",)))
     monkeypatch.setattr(schema, "migrations", lambda _: steps)
-    with pytest.raises(StoreError, match=f"has version 1 .*{INIT[:-3]}"):
+    with pytest.raises(StoreError, match=r"has version 1 .*pokayoke ledger migrate --store sqlite:///"):
         opened()
     assert claim(opened(create=True)).kind == "execute"
     assert claim(opened(), "k2").kind == "execute"
