@@ -18,7 +18,8 @@ def factory(spec: dict[str, Any]) -> Guarded | None:
 
     Args:
         spec: name, tool(**arguments) -> str, input_schema, output_schema, path_fields, root, and
-            ledger: None for a read (nothing is ledgered), "memory" or a database file for a write.
+            ledger: None for a read (nothing is ledgered), "memory" or a database file for a write; and
+            clock, fields, config and attempts where a measurement needs its own.
 
     Returns:
         the function, or None if this version has no such ledger.
@@ -42,7 +43,7 @@ def factory(spec: dict[str, Any]) -> Guarded | None:
             store = pokayoke.open_store(f"sqlite:///{ledger}", create=True)
         except pokayoke.PokayokeError:  # this version has no such store: the row is left out
             return None
-    run = pokayoke.Guard([contract], config=config, store=store).run(run_id="bench")
+    run = pokayoke.Guard([contract], config=config, store=store, clock=spec.get("clock")).run(run_id="bench")
     name, turns, call = spec["name"], itertools.count(), run.call
     if spec.get("attempts"):  # calls that are meant to be refused: only the last outcome is of interest
         return lambda text: call(pokayoke.ToolCall("call_1", name, text))

@@ -12,7 +12,7 @@ from pokayoke.core.judge import Scene
 from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Rounds
 from pokayoke.core.plan import snapshot
-from pokayoke.core.policy import Policy, ToolOutputPolicy
+from pokayoke.core.policy import IntakePolicy, Policy, ToolOutputPolicy, ValidationPolicy
 from pokayoke.core.state import RunState
 
 FIELDS = {
@@ -119,6 +119,15 @@ def test_a_call_decided_at_a_glance_is_decided_as_in_the_rooms(effect, mode, tex
     usual = (name, reason in {None, "stop", "tool_use"}, confidence, failures) == ("save", True, None, 0)
     if usual and text == '{"name": "a"}':
         assert quick is not None
+
+
+@pytest.mark.parametrize(("most", "seen"), [(13, True), (12, False)])
+def test_a_text_over_its_limit_is_left_to_the_rooms(most, seen):
+    """The look keeps to the policy's limit to the character."""
+    tool = Contract.from_schema("save", FIELDS, output_schema="text")
+    policy = Policy(validation=ValidationPolicy(intake=IntakePolicy(max_chars=most)))
+    found = judge.judged_at_a_glance(ToolCall("c", "save", '{"name": "a"}'), scene_of([tool], policy, Seen()))
+    assert (found is not None) is seen
 
 
 def test_contracts_with_code_of_their_own_are_never_decided_at_a_glance():
