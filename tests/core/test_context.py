@@ -313,6 +313,22 @@ def test_notes_merge(shape):
     assert PROBLEMS[shape](second.messages) == []
 
 
+def test_of_very_many_messages_the_oldest_words_of_the_user_are_still_there():
+    """However long the middle is, a note is made of its newest lines and of what the user said in all of it."""
+    build = Builder("openai")
+    build.user("first")
+    build.assistant("a")
+    build.user("Never ship to C-77.")
+    for count in range(500):
+        build.calls([f"c{count}"], {"order": f"ORD-{count}"})
+        build.results([f"c{count}"], "fine")
+    build.user("go on")
+    note = note_in(compacted(build.messages, 10_000).messages)
+    assert "Never ship to C-77." in note
+    assert "ORD-490" in note
+    assert "ORD-12" not in note
+
+
 def test_two_notes_become_one():
     """Histories that were shortened apart and put together have one note after the next pass."""
     one = compacted(history("openai"), 6_000)

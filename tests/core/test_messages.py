@@ -1,10 +1,10 @@
 """Messages in every shape: role, text, calls and results, read without being changed."""
 
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
-from pokayoke.core.messages import calls_in, role_of, text_of
+from pokayoke.core.messages import calls_in, field, role_of, text_of
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,20 @@ from pokayoke.core.messages import calls_in, role_of, text_of
 def test_roles(message, role):
     """Every provider's word for a role is understood, and no other."""
     assert role_of(message) == role
+
+
+def test_fields_of_any_mapping():
+    """A dict, another mapping, an object and what LangChain dumped give the same field."""
+    for message in (
+        {"content": "a"},
+        MappingProxyType({"content": "a"}),
+        SimpleNamespace(content="a"),
+        {"type": "human", "data": {"content": "a"}},
+        MappingProxyType({"type": "human", "data": {"content": "a"}}),
+    ):
+        assert field(message, "content") == "a"
+        assert field(message, "absent") is None
+    assert field({"type": "redacted_thinking", "data": "x"}, "content") is None
 
 
 def test_text_of_a_message():

@@ -25,6 +25,7 @@ from pokayoke.core.tokens import estimate_message
 _SUPERSEDED = "[Superseded: the same call has a later result further down."
 # Lines and ids a note holds: the first row that fits is taken.
 _LEVELS = ((60, 80), (40, 60), (26, 40), (17, 30), (11, 24), (7, 16), (4, 12), (2, 8), (1, 6), (0, 6), (0, 0))
+_ENOUGH = 400  # lines from which a note chooses
 _AIM = 0.8  # share of the limit to get down to
 _MOST_PREVIEW = 1_500  # characters
 
@@ -231,7 +232,7 @@ class Work:
         """Return the longest note that fits the room, or else the shortest."""
         facts = old.facts if self._options.facts is None else lines_of_facts(self._options.facts)
         lines = [Line(line, ids_in(line), first=line.startswith("user: ")) for line in old.lines]
-        lines += [line for group in middle for line in lines_of(group)]
+        lines += _lines(middle)
         told = self._told(middle, old, room, findings)
         text = ""
         for most_lines, most_ids in _LEVELS:
@@ -257,6 +258,17 @@ class Work:
             findings.append(summariser_failed("the summary is longer than the room there is"))
             return None
         return Line(line, (), first=True)
+
+
+def _lines(middle: list[Group]) -> list[Line]:
+    """Return what a note may say of these groups: of the oldest of very many only what the user said."""
+    parts: list[list[Line]] = []
+    found = 0
+    for group in reversed(middle):
+        if found < _ENOUGH or group.speaks:
+            parts.append(lines_of(group))
+            found += len(parts[-1])
+    return [line for part in reversed(parts) for line in part]
 
 
 def _only_note(group: Group) -> bool:
