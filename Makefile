@@ -58,7 +58,7 @@ format: $(VENV)/.dev ## apply the formatter and the safe fixes
 
 # The three locks agree with each other: the smaller ones are cut out of the largest.
 COMPILE = uv pip compile pyproject.toml --universal --generate-hashes --python-version 3.11 --no-header --quiet --group build
-EXTRAS = --extra postgres --extra seal --extra prometheus --extra otel
+EXTRAS = $(addprefix --extra ,anthropic openai otel postgres prometheus seal)
 lock: ## rewrite requirements/*.lock (needs uv on the PATH)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 2; }
 	$(COMPILE) $(EXTRAS) --group test --group check --group bench -o requirements/dev.lock $(ARGS)
