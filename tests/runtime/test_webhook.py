@@ -12,15 +12,20 @@ import pytest
 from pokayoke.core.admission import Approval
 from pokayoke.core.policy import TracePolicy, WebhookPolicy
 from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.clock import SystemClock
 from pokayoke.runtime.config import load_policy
 from pokayoke.runtime.signature import SECRET, SIGNATURE, TIMESTAMP, signed, signed_at
 from pokayoke.runtime.trace import Trace
-from pokayoke.runtime.webhook import Webhook
+from pokayoke.runtime.webhook import Announcer, Webhook
 
 KEY = b"0123456789abcdef"
 QUESTION = Approval(
     "ap-1", "f", "pay", "pay@1", {"to": "ann", "password": "hunter2", "iban": "DE00"}, "r1", time.time(), time.time() + 60
 )  # fmt: skip
+
+
+def question(number):
+    return Approval(f"ap-{number}", "f", "pay", "pay@1", {}, "r1", time.time(), time.time() + 60)
 
 
 class Receiver:
@@ -122,7 +127,7 @@ def test_a_question_is_announced_once_as_long_as_it_is_open(receiver, announcing
     hook, _ = announcing(there.url)
     for _ in range(5):
         hook.tell(QUESTION)
-    hook.tell(Approval("ap-2", "g", "pay", "pay@1", {}, "r1", time.time(), time.time() + 60))
+    hook.tell(question(2))
     hook.close(20)
     assert [json.loads(body)["id"] for _, _, body in there.got] == ["ap-1", "ap-2"]
 
@@ -151,7 +156,7 @@ def test_a_dead_receiver_holds_nobody_up(announcing, kind):
         hook, events = announcing(f"http://127.0.0.1:{dead.getsockname()[1]}/", pauses=(0.01,), timeout=0.2)
         begun = time.monotonic()
         for number in range(100):
-            hook.tell(Approval(f"ap-{number}", "f", "pay", "pay@1", {}, "r1", time.time(), time.time() + 60))
+            hook.tell(question(number))
         assert time.monotonic() - begun < 5.0
         assert until(lambda: bool(events))
         assert events[0]["reason"] in ("ConnectionRefusedError", "TimeoutError")
@@ -214,3 +219,26 @@ def test_a_signature_holds_for_one_message_only(change):
 
     assert verify(**message) == 1_000.0
     assert verify(**(message | change)) is None
+
+
+def test_a_changed_policy_announces_elsewhere(receiver, monkeypatch):
+    """Nothing without a URL, then to the one, then to the other; a policy that cannot be kept changes nothing."""
+    monkeypatch.setenv(SECRET, KEY.decode())
+    trace, first, second = Trace(TracePolicy()), receiver(200), receiver(200)
+    announcer = Announcer(WebhookPolicy(), trace, SystemClock())
+    announcer.tell(QUESTION)
+    for number, there in enumerate((first, second)):
+        announcer.use(WebhookPolicy(url=there.url))
+        announcer.tell(question(number))
+        assert there.arrived.acquire(timeout=20)
+    with pytest.raises(ConfigurationError):
+        announcer.use(WebhookPolicy(url="http://elsewhere.example/"))
+    announcer.tell(question(5))
+    assert second.arrived.acquire(timeout=20)
+    announcer.close(20)
+    announcer.tell(question(6))
+    assert [[json.loads(body)["id"] for _, _, body in one.got] for one in (first, second)] == [
+        ["ap-0"],
+        ["ap-1", "ap-5"],
+    ]
+    trace.close()

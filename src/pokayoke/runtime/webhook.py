@@ -7,7 +7,6 @@ finds it, and the trace says that it could not be announced.
 
 from __future__ import annotations
 
-import http.client
 import os
 import threading
 import weakref
@@ -24,7 +23,7 @@ from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.clock import Clock, SystemClock
 from pokayoke.runtime.signature import secret_from_environment, signed
 
-__all__ = ["Webhook", "announcement"]
+__all__ = ["Announcer", "Webhook", "announcement"]
 
 _PAUSES: Final = (1.0, 5.0, 15.0)
 """Seconds between the attempts."""
@@ -140,7 +139,7 @@ class Webhook:
         for pause in (*self._pauses, None):
             try:
                 status = self._posted(body)
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except Exception as error:  # noqa: BLE001 - no connection, no HTTP, no such host: all may go away
                 why, again = type(error).__name__, True
             else:
                 if status in _GOOD:
@@ -152,6 +151,8 @@ class Webhook:
 
     def _posted(self, body: bytes) -> int:
         """Send once and return the status. Redirects are not followed and proxies not asked."""
+        import http.client  # noqa: PLC0415 - 20 ms of import, for those who announce
+
         kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
         connection = kind(self._url.hostname or "", self._url.port, timeout=self._timeout)
         path = _path(self._url)
@@ -174,6 +175,47 @@ class Webhook:
         self._trace.record(
             {"ts": self._clock.now(), "event": "webhook", "ok": False, "approval": approval_id, "reason": why}
         )
+
+
+class Announcer:
+    """Keeps to the policy in force: the webhook of a guard, if there is one.
+
+    Args:
+        policy: where to.
+        trace: as for `Webhook`.
+        clock: says when.
+
+    Raises:
+        ConfigurationError: as for `Webhook`.
+    """
+
+    def __init__(self, policy: WebhookPolicy, trace: _Trace, clock: Clock) -> None:
+        self._trace, self._clock = trace, clock
+        self._policy, self._webhook = policy, self._made(policy)
+
+    def use(self, policy: WebhookPolicy) -> None:
+        """Go on under a changed policy; what waits goes to where it was to go.
+
+        Raises:
+            ConfigurationError: as for `Webhook`; then nothing has changed.
+        """
+        if policy != self._policy:
+            made = self._made(policy)
+            self.close(0.0)
+            self._policy, self._webhook = policy, made
+
+    def tell(self, approval: Approval, marks: tuple[str, ...] = ()) -> None:
+        """Announce a question. Returns at once and never raises."""
+        if self._webhook is not None:
+            self._webhook.tell(approval, marks)
+
+    def close(self, timeout: float = 2.0) -> None:
+        """Announce what waits, `timeout` seconds at most."""
+        if self._webhook is not None:
+            self._webhook.close(timeout)
+
+    def _made(self, policy: WebhookPolicy) -> Webhook | None:
+        return None if policy.url is None else Webhook(policy, self._trace, clock=self._clock)
 
 
 def announcement(approval: Approval, redactor: Redactor, marks: tuple[str, ...] = ()) -> bytes:
