@@ -284,6 +284,18 @@ def test_a_statement_finds_its_rows_by_an_index(db, statement, index):
     assert "SCAN pokayoke_records\n" not in plan + "\n"
 
 
+def test_forgetting_takes_one_chunk_at_a_time(db, monkeypatch):
+    """One statement takes no more than a chunk, so that nobody waits long for it."""
+    monkeypatch.setattr(queries, "CHUNK", 3)
+    for number in range(5):
+        keep(db, Changes(Record(f"k{number}", "h", "completed", 1, "c", 1.0, "pay", "pay@1", "r", 1.0, settled_at=1.0)))
+    taken = []
+    for _ in range(3):
+        fetch(db, queries.prune_records(2.0, SQLITE))
+        taken.append(db.changes())
+    assert taken == [3, 2, 0]
+
+
 # -- migrations -----------------------------------------------------------------------------------
 
 
