@@ -49,7 +49,9 @@ def test_row_8_processes_are_killed_at_random_and_tools_hang(trial, full, store,
     assert (figures["double"], figures["lost"], figures["unequal"]) == (0, 0, 0)
     assert figures["completed"] + figures["in doubt"] == keys
     assert figures["told in doubt"] > 0
-    if configuration != "human":
+    if configuration == "own_transaction":
+        assert figures["doubts that happened"] == 0
+    elif configuration != "human":
         assert (figures["effects"], figures["in doubt"]) == (keys, 0)
 
 
@@ -65,8 +67,10 @@ def test_row_9_the_server_is_restarted_at_once_and_again(trial, full):
     assert figures["completed"] + figures["in doubt"] == keys
 
 
-@pytest.mark.parametrize("configuration", ["human", "downstream_key", "lookup_executor_dead"])
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize(
+    ("store", "configuration"),
+    [("sqlite", "human"), ("sqlite", "downstream_key"), ("postgres", "downstream_key"), ("postgres", "lookup_executor_dead")],
+)  # fmt: skip
 def test_row_19_processes_are_suspended_for_longer_than_their_leases(trial, full, store, configuration):
     """What a suspended process does afterwards is no second effect: its late word is taken or kept as an event."""
     keys, stops = (1_000, 100) if full else (60, 6)
@@ -93,8 +97,10 @@ def test_a_store_that_looks_before_it_writes_shows_double_effects(trial):
 
 
 @pytest.mark.parametrize("configuration", [name for name in UNSAFE if name != "check_then_act"])
-def test_a_promise_that_is_not_kept_shows_double_effects(trial, configuration):
+def test_a_promise_that_is_not_kept_shows_double_effects(trial, full, configuration):
     """The kills see a contract that says more than its tool or target does."""
+    if not full and configuration in ("dead_but_under_way", "downstream_that_repeats"):
+        pytest.skip("POKAYOKE_FULL=1 runs the other controls")
     lying = {**DISTURBED, "slow": 0.2}
     figures = trial(sound=False, store="sqlite", configuration=configuration, keys=120, kills=50, workers=4, **lying)
     assert figures["double"] > 0

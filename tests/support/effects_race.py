@@ -19,6 +19,7 @@ import time
 import traceback
 from pathlib import Path
 
+import effects_own
 import msgspec
 from effects_target import Ground, reachable, serve
 from effects_tools import CONFIGURATIONS, KINDS, UNSAFE, Trial
@@ -123,7 +124,7 @@ class Race:
         """
         trial, ground, kind = self.trial, Ground(self.trial.folder), KINDS[self.trial.configuration]
         begun = time.monotonic()
-        in_child(lambda: open_store(trial.store, create=True).close(), trial.folder)
+        in_child(lambda: self._prepare(kind), trial.folder)
         target = forked(lambda: serve(ground, dedupes=kind.dedupes), trial.folder) if kind.remote else None
         try:
             if target:
@@ -142,6 +143,11 @@ class Race:
             "violations": found["violation_count"],
         }  # fmt: skip
         return found
+
+    def _prepare(self, kind):
+        open_store(self.trial.store, create=True).close()
+        if kind.own:
+            effects_own.prepare(self.trial.store)
 
     def _race(self, begun):
         trial = self.trial

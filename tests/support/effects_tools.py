@@ -4,6 +4,7 @@ import contextvars
 import random
 import time
 
+import effects_own
 import msgspec
 from effects_target import ask, receipt_of
 
@@ -67,12 +68,14 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         fields: of the contract, made from the trial and its ground.
         remote: True lets a target act, in a process of its own.
         dedupes: True if that target drops repeats.
+        own: True makes the effect a row beside the ledger, written in one transaction with the completion.
         careless: True takes the transactions away from the store's admissions.
     """
 
     fields: object
     remote: bool = False
     dedupes: bool = False
+    own: bool = False
     careless: bool = False
 
 
@@ -104,6 +107,7 @@ def _asked(safe, lookup, settle_after=None):
 
 CONFIGURATIONS = {
     "human": Kind(fields=lambda trial, ground: {}),
+    "own_transaction": Kind(fields=lambda trial, ground: {}, own=True),
     "downstream_key": Kind(
         fields=lambda trial, ground: {"on_ambiguous": "downstream_key", "forwards_key": True},
         remote=True,
@@ -155,6 +159,9 @@ def contract(trial, ground, *, version="1"):
             time.sleep((trial.timeout or 0.0) + random.uniform(0.05, 0.3))
         if kind.remote:
             receipt = ask(ground, "do", n, effect.key, memo, random.uniform(0.0, trial.slow))
+        elif kind.own:
+            receipt = receipt_of(n)
+            effects_own.act(trial.store, effect, (n, receipt, memo))
         else:
             receipt = receipt_of(n)
             ground.note("effects", n, receipt, memo)

@@ -2,13 +2,17 @@
 
 from collections import Counter, defaultdict
 
+import effects_own
 from effects_target import Ground
+from effects_tools import KINDS
 
 from pokayoke import open_store
 from pokayoke.stores.base import Query
 
 TOLD = ("ok", "replayed")
 PAGE = 1_000
+BY_HAND = ("human", "own_transaction")
+"""Configurations whose doubts wait for a person."""
 
 
 def verified(trial):
@@ -23,7 +27,8 @@ class Verification:
         self.trial = trial
         ground = Ground(trial.folder)
         self.effects = defaultdict(list)
-        for n, receipt, memo in ground.lines("effects"):
+        self.own = KINDS[trial.configuration].own
+        for n, receipt, memo in effects_own.rows(trial.store) if self.own else ground.lines("effects"):
             self.effects[int(n)].append((receipt, memo))
         self.starts = defaultdict(list)
         self.begun = Counter()
@@ -124,7 +129,9 @@ class Verification:
             record = self._record(n)
             if record is not None and record.state not in allowed:
                 self._broken("I11 nothing stays open", n, state=record.state)
-            if record is not None and record.state == "in_doubt" and self.trial.configuration != "human":
+            if self.own and self.effects[n] and record.state != "completed":
+                self._broken("its own transaction is exact", n, record=record)
+            if record is not None and record.state == "in_doubt" and self.trial.configuration not in BY_HAND:
                 self._broken("every doubt is resolved", n, record=record)
 
     def _figures(self):
