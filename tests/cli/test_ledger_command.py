@@ -226,21 +226,23 @@ def test_only_a_doubt_can_be_settled(shell, ledger, state):
 
 
 def test_pruning_counts_first_and_forgets_only_what_is_settled(shell, ledger):
-    """Without --yes nothing goes; with it, what was settled before that time goes; doubts stay for ever."""
+    """Without --yes nothing goes; with it, what was settled before that time goes; doubts stay."""
     now = time.time()
     wrote(ledger, "1" * 64, at=now - 100 * DAY)
     wrote(ledger, "2" * 64, "failed_final", at=now - 100 * DAY, tool="mail")
     wrote(ledger, "3" * 64, at=now - 10 * DAY)
     wrote(ledger, "4" * 64, "in_doubt", at=now - 100 * DAY)
     wrote(ledger, "5" * 64, "executing", at=now - 100 * DAY)
+    wrote(ledger, "6" * 64, "in_doubt", at=now - 100 * DAY)
+    shell("ledger", "resolve", "6", "--happened", "PO-6", "--by", "ann", "--reason", "seen today")
     (dry,) = lines(shell("ledger", "prune", "--older-than", "90d", "--json"))
     assert (dry["old"], dry["by_tool"], dry["forgotten"]) == (2, {"pay": 1, "mail": 1}, 0)
     (wet,) = lines(shell("ledger", "prune", "--older-than", "90d", "--yes", "--by", "ann", "--json"))
     assert (wet["old"], wet["forgotten"]) == (2, 2)
     left = [one["key"][0] for one in lines(shell("ledger", "list", "--limit", "0", "--json"))]
-    assert left == ["3", "4", "5"]
+    assert left == ["3", "4", "5", "6"]
     store = ledger()
-    assert [(entry.kind, entry.by) for entry in store.audit()] == [("pruned", "ann")]
+    assert [(entry.kind, entry.by) for entry in store.audit()] == [("decided", "ann"), ("pruned", "ann")]
     store.close()
 
 

@@ -206,6 +206,8 @@ def test_the_business_cannot_be_written_from_here(shell, ledger, shop):
     if shop.url.startswith("postgresql"):
         shop.run("CREATE SEQUENCE numbers")
         writes += ["SELECT nextval('numbers') AS key", "SELECT 1 AS key; DELETE FROM orders"]
+    else:
+        writes += ["PRAGMA query_only = 0; DELETE FROM orders", "SELECT 1 AS key; DELETE FROM orders"]
     for sql in writes:
         done = shell("ledger", "reconcile", "--sql", shop.url, sql)
         assert (done.returncode, done.stdout) == (2, "")

@@ -150,7 +150,6 @@ def _from_sqlite(url: str, query: str, names: Mapping[str, str], told: Told) -> 
         with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             connection.set_busy_timeout(10_000)
             cursor: Any = connection.cursor()
-            cursor.execute("PRAGMA query_only = 1")
             cursor.execute(query)
             columns: list[str] = []
             for number, values in enumerate(cursor, 1):
