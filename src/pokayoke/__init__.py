@@ -16,6 +16,7 @@ from pokayoke.core.contract import Contract
 from pokayoke.core.gate import Principal
 from pokayoke.core.intake import Calls, Reading, read_arguments, read_calls
 from pokayoke.core.policy import Policy
+from pokayoke.core.reconcile import Compensation
 from pokayoke.core.resolve import NOT_FOUND, UNKNOWN, Found
 from pokayoke.core.terms import Compare, Envelope, Equal, Format, Range
 from pokayoke.errors import PokayokeError, ToolError
@@ -39,6 +40,7 @@ __all__ = [
     "Calls",
     "Compacted",
     "Compare",
+    "Compensation",
     "ConfinedPath",
     "Contract",
     "Correction",

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from pokayoke import Contract, Guard, ToolCall
 from pokayoke.core.admission import Approval
 from pokayoke.core.policy import TracePolicy, WebhookPolicy
 from pokayoke.errors import ConfigurationError
@@ -242,3 +243,51 @@ def test_a_changed_policy_announces_elsewhere(receiver, monkeypatch):
         ["ap-1", "ap-5"],
     ]
     trace.close()
+
+
+ANY = {"type": "object"}
+
+
+def test_a_guard_announces_what_waits_and_nothing_else(receiver, monkeypatch, driver):
+    """New questions and reviews, each once, redacted by the contract's marks; not what a callback answers at once."""
+    monkeypatch.setenv(SECRET, KEY.decode())
+    there = receiver(200)
+    pay = Contract.from_schema(
+        "pay", ANY, output_schema={}, approval=True, redact=("iban",), handler=lambda **given: {}
+    )
+    look = Contract.from_schema("look", ANY, output_schema={"required": ["ok"]}, effect="read", handler=lambda **_: {})
+    config = {"approvals": {"webhook": {"url": there.url}}, "safe_mode": {"on_invalid_output": "human_review"}}
+    guard = Guard([pay, look], config=config)
+    run = guard.run("r1")
+    for call in [{"to": "ann", "iban": "DE1"}, {"to": "ann", "iban": "DE1"}, {"to": "bob"}]:
+        assert driver.call(run, ToolCall("c", "pay", call)).status == "pending"
+    driver.call(run, ToolCall("c", "look", {}))
+    guard.close()
+    guard = Guard([pay], config=config, on_ask=lambda approval: True if approval.arguments["to"] == "eve" else None)
+    run = guard.run("r2")
+    assert driver.call(run, ToolCall("c", "pay", {"to": "eve"})).status == "ok"
+    assert driver.call(run, ToolCall("c", "pay", {"to": "dan"})).status == "pending"
+    guard.close()
+    told = [json.loads(body) for _, _, body in there.got]
+    assert [(one["kind"], one["tool"], one["run"]) for one in told] == [
+        ("call", "pay", "r1"), ("call", "pay", "r1"), ("output", "look", "r1"), ("call", "pay", "r2"),
+    ]  # fmt: skip
+    assert [told[0]["arguments"], told[1]["arguments"], told[3]["arguments"]] == [
+        {"to": "ann", "iban": "[redacted]"}, {"to": "bob"}, {"to": "dan"},
+    ]  # fmt: skip
+
+
+def test_a_dead_receiver_delays_no_call(monkeypatch, driver):
+    """Nobody listens: the call is pending at once, and closing does not wait for the retries."""
+    monkeypatch.setenv(SECRET, KEY.decode())
+    with socket.socket() as dead:
+        dead.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{dead.getsockname()[1]}/"
+        guard = Guard(
+            [Contract.from_schema("pay", ANY, output_schema={}, approval=True, handler=lambda **given: {})],
+            config={"approvals": {"webhook": {"url": url}}},
+        )
+        begun = time.monotonic()
+        assert driver.call(guard.run("r1"), ToolCall("c", "pay", {})).status == "pending"
+        guard.close()
+        assert time.monotonic() - begun < 20.0

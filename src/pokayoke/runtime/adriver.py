@@ -62,7 +62,10 @@ class AsyncWorld(World):
 
     async def aask(self, step: Ask) -> bool | None:
         """`ask`; an awaitable answer is awaited."""
-        return await aask(self._run, step.approval)
+        said = await aask(self._run, step.approval)
+        if said is None:
+            self._guard.announce(step.approval)
+        return said
 
     async def ainvoke(self, step: Invoke) -> tuple[Reaction, float]:
         """Run the tool; an asynchronous one always has a deadline."""
@@ -113,7 +116,10 @@ class AsyncWorld(World):
 
     async def amark(self, step: Mark) -> Any:
         """`mark` without blocking the event loop."""
-        return await self._run.progress.achange(step.change, step.review)
+        changed = await self._run.progress.achange(step.change, step.review)
+        if step.review is not None:
+            self._guard.announce(step.review)
+        return changed
 
     async def aobserve(self, step: Observe) -> None:
         """`observe` without blocking the event loop."""

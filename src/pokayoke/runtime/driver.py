@@ -90,13 +90,16 @@ class World:
 
     def gone(self, step: Gone) -> float | None:
         """Look whether a process is proven dead."""
-        return self._guard.clock.now() if is_dead(step.owner) else None
+        return self._guard.clock.monotonic() if is_dead(step.owner) else None
 
     # -- steps that may wait: synchronous ------------------------------------------------------
 
     def mark(self, step: Mark) -> Any:
         """Change the run's state."""
-        return self._run.progress.change(step.change, step.review)
+        changed = self._run.progress.change(step.change, step.review)
+        if step.review is not None:
+            self._guard.announce(step.review)
+        return changed
 
     def observe(self, step: Observe) -> None:
         """Count an output that must not be used."""
@@ -122,7 +125,10 @@ class World:
 
     def ask(self, step: Ask) -> bool | None:
         """Put a question to the callback."""
-        return ask(self._run, step.approval)
+        said = ask(self._run, step.approval)
+        if said is None:
+            self._guard.announce(step.approval)
+        return said
 
     def look(self, step: Look) -> Reaction:
         """Ask the target, in a worker: a lookup that hangs is given up."""
@@ -258,6 +264,9 @@ class World:
     def _claimed(self, request: Request, answer: Answer) -> Answer:
         if request.claim is not None and answer.kind == "execute":
             self._run.notice("after_claim")
+        question = request.approval
+        if question is not None and self._guard.on_ask is None and asks_anew(answer):
+            self._guard.announce(msgspec.structs.replace(question, id=answer.approval or question.id))
         return answer
 
     def _settled(self, step: Settle, settled: Settled) -> Finding | Record | None:
@@ -289,6 +298,11 @@ def _came_late(run: Run, tool: str, claim: Claim | None, reaction: Reaction) -> 
             run.note("store", ok=False, reason=type(error).__name__)
     key = claim.key if claim else None
     run.note("late_effect", tool=tool, ok=False, reason=type(reaction).__name__.lower(), key=key, settled=settled)
+
+
+def asks_anew(answer: Answer) -> bool:
+    """Whether a question waits for a person because of this answer."""
+    return answer.kind == "pending" or (answer.finding is not None and answer.finding.code == "approval_expired")
 
 
 def unheard(_: Reaction) -> None:

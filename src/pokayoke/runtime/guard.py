@@ -14,7 +14,6 @@ from pokayoke.core.admission import Approval
 from pokayoke.core.alert import Alert
 from pokayoke.core.contract import Contract, require_output_contract
 from pokayoke.core.gate import Principal
-from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Kind
 from pokayoke.core.plan import Snapshot, snapshot
 from pokayoke.core.policy import Policy
@@ -27,6 +26,7 @@ from pokayoke.runtime.clock import Clock, SystemClock
 from pokayoke.runtime.config import PolicyFile, load_policy
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.run import Run
+from pokayoke.runtime.shared import SharedLastGood
 from pokayoke.runtime.switchboard import Switchboard
 from pokayoke.runtime.workers import Workers
 from pokayoke.runtime.workspace import prepare_roots
@@ -35,7 +35,9 @@ from pokayoke.stores.base import Store
 
 if TYPE_CHECKING:
     from pokayoke.runtime.loop import AsyncModel, Conversation, Ended, Format, Model, Told
+    from pokayoke.runtime.selection import Searching
     from pokayoke.runtime.trace import Trace
+    from pokayoke.runtime.webhook import Announcer
 
 Question = Callable[[Approval], bool | Awaitable[bool | None] | None]
 _PAGER = "read_more"
@@ -80,7 +82,7 @@ class Guard:
         policy = self._file.current() if self._file else load_policy(config)
         self.store: Store = open_store(store) if store is None or isinstance(store, str) else store
         self.approvals = Approvals(self.store, self.clock, self._reviewed)
-        self.last_good = _SharedLastGood()
+        self.last_good = SharedLastGood()
         self.workers = Workers(policy.execution.max_lost_workers)
         self.alerts = Alerts(self._write, policy.alerts, on_alert)
         self.switchboard = Switchboard(
@@ -98,11 +100,15 @@ class Guard:
             secret=True,
         )
         self._tools: tuple[Contract, ...] = ()
+        self._searching: Searching | None = None
         self._kinds = tuple(loop_kinds)
         self._install(tools, policy)
         from pokayoke.runtime.trace import Trace  # noqa: PLC0415 - with its patterns, 8 ms of import
 
         self._trace = Trace(policy.trace, clock=self.clock.now)
+        self._announcer: Announcer | None = None
+        self._refused: Policy | None = None
+        self._announce_by(policy)
 
     def run(
         self,
@@ -150,6 +156,7 @@ class Guard:
         format: Format | None = None,  # noqa: A002 - the name the other entry points use
         window: int | None = None,
         rounds: int = 50,
+        select: int | None = None,
         on_event: Told | None = None,
         **who: Any,
     ) -> Ended:
@@ -165,15 +172,17 @@ class Guard:
                 None takes what the model says of itself, else `openai`.
             window: size of the model's window in tokens; the history is kept below it. None never shortens it.
             rounds: requests after which the tools are taken away.
+            select: of a large catalogue, how many candidates to offer, beside a tool that finds others;
+                None offers every tool.
             on_event: called with `message`, `outcome` or `instruction`, and the thing itself.
             who: session, tenant and principal, as for `run`.
 
         Raises:
-            UsageError: the format is unknown, or the model returned what is no reply. What the model
-                raises goes through.
+            UsageError: the format is unknown, a number is negative, or the model returned what is no reply.
+                What the model raises goes through; nothing of the reply it was working on has run.
         """
         run = self.run(run_id, prompt=prompt, **who)
-        conversation = _conversation(run, model, _asked(messages, prompt), format, window, on_event)
+        conversation = _conversation(run, model, _asked(messages, prompt), format, window, on_event, select)
         from pokayoke.runtime.loop import run_loop  # noqa: PLC0415 - as below
 
         with run:
@@ -189,12 +198,13 @@ class Guard:
         format: Format | None = None,  # noqa: A002 - as above
         window: int | None = None,
         rounds: int = 50,
+        select: int | None = None,
         on_event: Told | None = None,
         **who: Any,
     ) -> Ended:
         """`loop` for asynchronous code; the model may be awaited."""
         run = self.run(run_id, prompt=prompt, **who)
-        conversation = _conversation(run, model, _asked(messages, prompt), format, window, on_event)
+        conversation = _conversation(run, model, _asked(messages, prompt), format, window, on_event, select)
         from pokayoke.runtime.loop import arun_loop  # noqa: PLC0415 - as below
 
         async with run:
@@ -214,6 +224,16 @@ class Guard:
         return self._tools
 
     @property
+    def searching(self) -> Searching:
+        """The catalogue as runs see it that select from it."""
+        from pokayoke.runtime.selection import searching  # noqa: PLC0415 - for large catalogues only
+
+        found = self._searching
+        if found is None or found.plain is not self.snapshot:
+            found = self._searching = searching(self)
+        return found
+
+    @property
     def policy(self) -> Policy:
         """The policy in force."""
         return self.snapshot.policy
@@ -230,7 +250,13 @@ class Guard:
         policy = self._file.current()
         if problem := self._file.problem():
             self.trace.record({"ts": self.clock.now(), "event": "config", "ok": False, "reason": problem})
-        if policy is not self.snapshot.policy:
+        if policy is not self.snapshot.policy and policy is not self._refused:
+            try:
+                self._announce_by(policy)
+            except ConfigurationError as error:
+                self._refused = policy
+                self.trace.record({"ts": self.clock.now(), "event": "config", "ok": False, "reason": str(error)})
+                return
             self._install(self._tools, policy)
             self.trace.use(policy.trace)
             self.alerts.use(policy.alerts)
@@ -240,10 +266,31 @@ class Guard:
         """Ask the callback."""
         return self.on_ask(approval) if self.on_ask else None
 
+    def announce(self, approval: Approval) -> None:
+        """Tell the webhook of a question that waits; what it was told before is no news."""
+        if self._announcer is not None:
+            plan = self.snapshot.plans.get(approval.contract)
+            self._announcer.tell(approval, plan.contract.redact if plan else ())
+
+    def _announce_by(self, policy: Policy) -> None:
+        """Keep to the webhook of a policy.
+
+        Raises:
+            ConfigurationError: it cannot be used; then nothing has changed.
+        """
+        if self._announcer is not None:
+            self._announcer.use(policy.approvals.webhook)
+        elif policy.approvals.webhook.url is not None:
+            from pokayoke.runtime.webhook import Announcer  # noqa: PLC0415 - for those who have a webhook
+
+            self._announcer = Announcer(policy.approvals.webhook, self._trace, self.clock)
+
     def close(self) -> None:
         """Write everything out, let go of the store, and end idle worker threads."""
         self.switchboard.flush()
         self.workers.close()
+        if self._announcer is not None:
+            self._announcer.close()
         self._trace.close()
         self.store.close()
 
@@ -312,31 +359,12 @@ def _conversation(  # noqa: PLR0917 - the two loops above hand on what they were
     format: Format | None,  # noqa: A002 - as above
     window: int | None,
     on_event: Told | None,
+    select: int | None,
 ) -> Conversation:
     from pokayoke.runtime.loop import Conversation  # noqa: PLC0415 - for hosts without a loop of their own
 
     kind: Format = format if format is not None else getattr(model, "format", "openai")
-    return Conversation(run, messages, kind, window, on_event)
-
-
-class _SharedLastGood(LastGood):
-    """The cache behind a lock: runs of many threads share it."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._lock = threading.Lock()
-
-    def put(self, tenant: str | None, contract_id: str, args_hash: str, data: bytes, *, now: float) -> None:
-        with self._lock:
-            LastGood.put(self, tenant, contract_id, args_hash, data, now=now)
-
-    def get(
-        self, tenant: str | None, contract_id: str, args_hash: str, *, now: float, max_age: float
-    ) -> tuple[float, Any]:
-        with self._lock:
-            return super().get(tenant, contract_id, args_hash, now=now, max_age=max_age)
+    return Conversation(run, messages, kind, window=window, told=on_event, select=select)
 
 
 _PAGER_TEXT = "Read on in an output that was too long to show at once."
