@@ -31,6 +31,7 @@ def final_answer(
     *,
     unmet: Mapping[str, str] | None = None,
     fallback: str | None = None,
+    certain: bool = True,
 ) -> Answer:
     """Accept or replace the model's last text.
 
@@ -44,15 +45,20 @@ def final_answer(
         stop_reason: why the run ended, if it has.
         unmet: tools that were to write and did not the last time they were tried, with the reason.
         fallback: the host's own text for a model that wrote nothing; None makes one of what is known.
+        certain: False if there may be writes that are not in `done`, because the ledger cannot be read.
     """
     if text is not None and text.strip():
         note = ", ".join(f"{tool} ({reason})" for tool, reason in (unmet or {}).items())
         shown = f"{text}\n\n[Not done: {note}.]" if note else text
-        return Answer(shown, verified=not note and stop_reason in (None, "success"), stop_reason=stop_reason)
+        return Answer(
+            shown, verified=certain and not note and stop_reason in (None, "success"), stop_reason=stop_reason
+        )
     if fallback and fallback.strip():
         return Answer(fallback, verified=False, stop_reason=stop_reason)
     parts = ["I could not finish this safely."]
-    parts.append(f"Done: {', '.join(done)}." if done else "Nothing was changed.")
+    parts.append(f"Done: {', '.join(done)}." if done else "Nothing was changed." if certain else "")
+    if not certain:
+        parts.append("What was changed before cannot be looked up now.")
     if not_done:
         parts.append(f"Not done: {'; '.join(dict.fromkeys(not_done))}.")
-    return Answer(" ".join(parts), verified=False, stop_reason=stop_reason)
+    return Answer(" ".join(filter(None, parts)), verified=False, stop_reason=stop_reason)

@@ -2,26 +2,31 @@
 
 In comes a reply of OpenAI (chat completions or responses) or Anthropic, as a dict or as the SDK's object;
 out go its text, its tool calls, why it ended and what it cost, and the messages that belong into the history.
-Argument texts stay the texts they are. Ids that are missing or equal are replaced, in the call and in the
-message, so that each call can be answered exactly once.
+Argument texts stay the texts they are. What a provider would refuse to see again (ids that are missing or
+equal, names and blocks without a letter) is replaced in the history, so that each call can be answered once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Literal, cast
 
 import msgspec
 
 from pokayoke.core.call import Outcome, ToolCall
-from pokayoke.core.intake import read_calls
+from pokayoke.core.intake import is_cut, read_arguments
 from pokayoke.core.messages import field, items
+from pokayoke.core.names import wire_name
+from pokayoke.core.strict import dump_compact
 from pokayoke.errors import UsageError
 
 Wire = Literal["openai", "responses", "anthropic", "text"]
 """Whose messages: OpenAI's chat completions or responses, Anthropic's, or a chat without tool calls."""
 
 _TEXTS = frozenset({"text", "output_text", "refusal"})
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NO_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Spoken(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,8 +37,11 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
         messages: what to append to the history, in that shape.
         text: what it says to the user; "" if nothing.
         calls: the tool calls it asks for, in order, each with the reply's stop reason.
+        custom: ids of those calls whose input is free text, where they are answered in a shape of their own.
+        faithful: False if `messages` cannot carry the arguments of every call as they came.
         stop_reason: why the provider says it ended; None if it did not say.
-        tokens: what the provider counted for the whole conversation, or None.
+        tokens: what the provider counted for the whole conversation, this reply included, or None.
+        input_tokens: what it counted for the request alone, or None.
         refused: True if the model refused to answer.
     """
 
@@ -41,37 +49,47 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[dict[str, Any], ...] = ()
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
+    custom: frozenset[str] = frozenset()
+    faithful: bool = True
     stop_reason: str | None = None
     tokens: int | None = None
+    input_tokens: int | None = None
     refused: bool = False
 
 
-def spoken(reply: Any, *, tools: Mapping[str, Any] | None = None) -> Spoken:
+def spoken(reply: Any, *, tools: Mapping[str, Any] | None = None, taken: Container[str] = ()) -> Spoken:
     """Read a reply.
 
     Args:
         reply: a chat completion, a response, an Anthropic message, or an assistant message of a chat.
         tools: names of the tools on offer, with their schemas, if calls that stand in the text count
             too: for models that have no tool calls of their own.
+        taken: ids that the history holds already; a call that comes with one of them gets another.
 
     Raises:
         UsageError: it is none of these.
     """
     whole = plain(reply)
-    if items(whole.get("choices")):
-        said = _chat(whole)
-    elif "output" in whole and isinstance(whole["output"], list):
-        said = _response(whole)
+    ids = Ids(taken)
+    if "choices" in whole:
+        said = _chat(whole, ids)
+    elif isinstance(whole.get("output"), list):
+        said = _response(whole, ids)
     elif whole.get("type") == "message" or ("stop_reason" in whole and isinstance(whole.get("content"), list)):
-        said = _anthropic(whole)
+        said = _anthropic(whole, ids)
     elif whole.get("role") == "assistant":
-        said = _chat({"choices": [{"message": whole}]})
+        blocks = any(field(block, "type") == "tool_use" for block in items(whole.get("content")))
+        said = _anthropic(whole, ids) if blocks else _chat({"choices": [{"message": whole}]}, ids)
     else:
         raise UsageError(
             f"{type(reply).__name__} is no reply of a model: hand over a chat completion, a response, "
             "an Anthropic message or an assistant message"
         )
-    return said if said.calls or tools is None else _with_text_calls(said, tools)
+    if said.calls or tools is None:
+        return said
+    from pokayoke.core.spelled import with_text_calls  # noqa: PLC0415 - for models without tool calls
+
+    return with_text_calls(said, tools, ids)
 
 
 def plain(thing: Any) -> dict[str, Any]:
@@ -80,7 +98,8 @@ def plain(thing: Any) -> dict[str, Any]:
         return dict(cast("Mapping[str, Any]", thing))
     dump = getattr(thing, "model_dump", None)
     if callable(dump):
-        return cast("dict[str, Any]", dump(exclude_unset=True))
+        # Servers send words that the SDK's types do not know; that is for us to judge, and nobody is warned.
+        return cast("dict[str, Any]", dump(exclude_unset=True, warnings=False))
     for name in ("openai", "anthropic"):
         made = getattr(thing, name, None)
         if callable(made):  # a scripted reply
@@ -88,101 +107,121 @@ def plain(thing: Any) -> dict[str, Any]:
     return {}
 
 
-def answered(outcome: Outcome, wire: Wire = "openai") -> dict[str, Any]:
+def answered(outcome: Outcome, wire: Wire = "openai", *, custom: bool = False) -> dict[str, Any]:
     """Return the message (or item) that answers a call with its outcome.
 
     For Anthropic that is a block: all blocks of one reply belong into one user message, see `answers`.
+
+    Args:
+        outcome: what became of the call.
+        wire: whose shape is wanted.
+        custom: True if the call's input was free text; the responses API answers that with an item of its own.
     """
     if wire == "openai":
         return {"role": "tool", "tool_call_id": outcome.call_id, "content": outcome.text}
     if wire == "text":
         return {"role": "user", "content": outcome.text}
     if wire == "responses":
-        return {"type": "function_call_output", "call_id": outcome.call_id, "output": outcome.text}
+        kind = "custom_tool_call_output" if custom else "function_call_output"
+        return {"type": kind, "call_id": outcome.call_id, "output": outcome.text}
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.call_id, "content": outcome.text}
     return block if outcome.ok else {**block, "is_error": True}
 
 
-def answers(outcomes: Iterable[Outcome], wire: Wire = "openai") -> list[dict[str, Any]]:
-    """Return what to append to the history after all calls of one reply were taken."""
-    blocks = [answered(outcome, wire) for outcome in outcomes]
-    if wire != "anthropic":
-        return blocks
-    return [{"role": "user", "content": blocks}] if blocks else []
+def answers(outcomes: Iterable[Outcome], wire: Wire = "openai", *, custom: Container[str] = ()) -> list[dict[str, Any]]:
+    """Return what to append to the history after all calls of one reply were taken.
+
+    Args:
+        outcomes: what became of the calls, in order.
+        wire: whose shape is wanted.
+        custom: ids of the calls whose input was free text, as in `Spoken.custom`.
+    """
+    made = [answered(outcome, wire, custom=outcome.call_id in custom) for outcome in outcomes]
+    if not made or wire in ("openai", "responses"):
+        return made
+    # The sides of such a chat take turns, so all answers are one message.
+    content = made if wire == "anthropic" else "\n".join(one["content"] for one in made)
+    return [{"role": "user", "content": content}]
 
 
-class _Ids:
-    """Gives every call an id of its own."""
+class Ids:
+    """Gives every call an id that no other call of the conversation has.
 
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
+    Args:
+        taken: ids that are used already.
+    """
 
-    def of(self, given: Any) -> str:
-        ident = given if isinstance(given, str) and given else "call"
-        number = 1
-        fresh = ident if ident != "call" else "call_1"
-        while fresh in self._seen:
+    def __init__(self, taken: Container[str] = ()) -> None:
+        """Begin with those that are taken."""
+        self._taken, self._given = taken, set[str]()
+
+    def of(self, wanted: Any, base: str = "call") -> str:
+        """Return the wanted id if it is one and free, else a fresh one made of it (or of `base`)."""
+        ident = wanted if isinstance(wanted, str) else ""
+        fresh, number = ident, 1
+        while not fresh or fresh in self._given or fresh in self._taken:
+            fresh = f"{ident or base}_{number if not ident else number + 1}"
             number += 1
-            fresh = f"{ident}_{number}"
-        self._seen.add(fresh)
+        self._given.add(fresh)
         return fresh
 
 
-def _chat(whole: dict[str, Any]) -> Spoken:
-    choice = plain(items(whole["choices"])[0])
+def _chat(whole: dict[str, Any], ids: Ids) -> Spoken:
+    choices = items(whole["choices"])
+    choice = plain(choices[0]) if choices else {}
     message = plain(choice.get("message") or {})
     stop = choice.get("finish_reason")
-    ids = _Ids()
+    asked = [plain(one) for one in items(message.get("tool_calls"))]
+    if not asked and (old := message.get("function_call")):
+        # The former spelling of one call; its answer needs an id, so the message gets the present one.
+        asked = [{"type": "function", "function": old}]
     calls: list[ToolCall] = []
     written: list[dict[str, Any]] = []
-    for one in items(message.get("tool_calls")):
-        call = plain(one)
-        inner = plain(call.get("function") or call.get("custom") or {})
-        ident = ids.of(call.get("id"))
-        written.append({**call, "id": ident})
-        calls.append(_call(ident, inner, stop))
-    old = message.get("function_call")
-    if old and not calls:
-        # The former spelling of one call; its answer needs an id, so the message gets the present one.
-        inner = plain(old)
-        ident = ids.of(None)
-        written.append({"id": ident, "type": "function", "function": inner})
-        calls.append(_call(ident, inner, stop))
-    kept = {
-        name: value
-        for name, value in message.items()
-        if value is not None and name not in ("tool_calls", "function_call")
-    }
+    for one in asked:
+        place = "custom" if one.get("custom") else "function"
+        inner = plain(one.get(place) or {})
+        call = _call(ids.of(one.get("id")), inner, stop)
+        held = "input" if place == "custom" else "arguments"
+        shown = {**inner, "name": _shown(call.name), held: _as_text(call.arguments)}
+        written.append({**one, "id": call.id, "type": one.get("type") or place, place: shown})
+        calls.append(call)
+    kept = {key: value for key, value in message.items() if value is not None}
+    for gone in ("tool_calls", "function_call"):
+        kept.pop(gone, None)
     kept.setdefault("role", "assistant")
     kept.setdefault("content", None if written else "")
     if written:
         kept["tool_calls"] = written
+    refusal = _text(message.get("refusal"))
     return Spoken(
         wire="openai",
         messages=(kept,),
-        text=_text(message.get("content")) or _text(message.get("refusal")),
+        text=_text(message.get("content")) or refusal,
         calls=tuple(calls),
         stop_reason=stop,
         tokens=_tokens(whole.get("usage"), "prompt_tokens", "completion_tokens"),
-        refused=bool(message.get("refusal")) or stop == "content_filter",
+        input_tokens=_tokens(whole.get("usage"), "prompt_tokens"),
+        refused=bool(refusal) or stop == "content_filter",
     )
 
 
-def _response(whole: dict[str, Any]) -> Spoken:
-    details = plain(whole.get("incomplete_details") or {})
-    stop = (details.get("reason") or "incomplete") if whole.get("status") == "incomplete" else whole.get("status")
-    ids = _Ids()
+def _response(whole: dict[str, Any], ids: Ids) -> Spoken:
+    stop = _response_stop(whole)
     calls: list[ToolCall] = []
     kept: list[dict[str, Any]] = []
     texts: list[str] = []
-    refused = False
+    custom: set[str] = set()
+    refused = stop == "content_filter"
     for one in items(whole["output"]):
         item = plain(one)
         if item.get("type") in ("function_call", "custom_tool_call"):
-            ident = ids.of(item.get("call_id") or item.get("id"))
-            item = {**item, "call_id": ident}
             cut = "incomplete" if item.get("status") == "incomplete" else stop
-            calls.append(_call(ident, item, cut))
+            call = _call(ids.of(item.get("call_id") or item.get("id")), item, cut)
+            held = "arguments" if item["type"] == "function_call" else "input"
+            item = {**item, "call_id": call.id, "name": _shown(call.name), held: _as_text(call.arguments)}
+            calls.append(call)
+            if held == "input":
+                custom.add(call.id)
         elif item.get("type") == "message":
             texts.append(_text(item.get("content")))
             refused = refused or any(field(part, "type") == "refusal" for part in items(item.get("content")))
@@ -192,48 +231,85 @@ def _response(whole: dict[str, Any]) -> Spoken:
         messages=tuple(kept),
         text="\n".join(text for text in texts if text),
         calls=tuple(calls),
+        custom=frozenset(custom),
         stop_reason=stop,
         tokens=_tokens(whole.get("usage"), "input_tokens", "output_tokens"),
-        refused=refused or stop == "content_filter",
+        input_tokens=_tokens(whole.get("usage"), "input_tokens"),
+        refused=refused,
     )
 
 
-def _anthropic(whole: dict[str, Any]) -> Spoken:
+def _response_stop(whole: dict[str, Any]) -> str | None:
+    """Only a completed response is known to be whole; of the others the reason is kept where it says so."""
+    status = whole.get("status")
+    if status is None or status == "completed":
+        return cast("str | None", status)
+    reason = plain(whole.get("incomplete_details") or {}).get("reason")
+    return reason if is_cut(reason) else "incomplete"
+
+
+def _anthropic(whole: dict[str, Any], ids: Ids) -> Spoken:
     stop = whole.get("stop_reason")
-    ids = _Ids()
     calls: list[ToolCall] = []
     kept: list[dict[str, Any]] = []
+    texts: list[str] = []
+    faithful = True
     for one in items(whole.get("content")):
         block = plain(one)
         if block.get("type") == "tool_use":
-            ident = ids.of(block.get("id"))
-            given: Any = block.get("input")
-            arguments: Any = given if isinstance(given, (dict, str)) else {}
-            calls.append(ToolCall(ident, _name(block), arguments, stop_reason=stop))
-            # The API takes objects only; a text that was cut is answered by its id, and never sent again.
-            sent: Any = {} if isinstance(given, str) else arguments
-            block = {**block, "id": ident, "input": sent}
+            given = block.get("id")
+            call = _call(ids.of(_NO_ID.sub("_", given) if isinstance(given, str) else None, "toolu"), block, stop)
+            block = {**block, "id": call.id, "name": _shown(call.name)}
+            calls.append(call)
+        if "input" in block:
+            # The API takes objects only. A text that cannot be read as one is answered by its id.
+            sent = _as_object(block["input"])
+            faithful = faithful and sent is not None
+            block["input"] = sent or {}
+        if block.get("type") == "text":
+            texts.append(_text([block]))
+            if not texts[-1].strip():
+                continue  # the API refuses to see it again
         kept.append(block)
     return Spoken(
         wire="anthropic",
         messages=({"role": "assistant", "content": kept},),
-        text=_text(kept),
+        text="\n".join(text for text in texts if text),
         calls=tuple(calls),
+        faithful=faithful,
         stop_reason=stop,
         tokens=_tokens(whole.get("usage"), "input_tokens", "output_tokens"),
+        input_tokens=_tokens(whole.get("usage"), "input_tokens"),
         refused=stop == "refusal",
     )
 
 
-def _call(ident: str, inner: dict[str, Any], stop: Any) -> ToolCall:
-    given: Any = inner.get("arguments", inner.get("input"))
-    arguments: Any = given if isinstance(given, (str, dict)) else ""
-    return ToolCall(ident, _name(inner), arguments, stop_reason=stop)
+def _call(ident: str, inner: dict[str, Any], stop: str | None) -> ToolCall:
+    """The call as it came. Arguments of a shape that no provider documents become the text that shows them."""
+    name, given = inner.get("name"), inner.get("arguments", inner.get("input"))
+    if given is None:
+        given = ""
+    elif not isinstance(given, (str, dict)):
+        given = dump_compact(given).decode()
+    arguments = cast("str | dict[str, Any]", given)
+    return ToolCall(ident, name if isinstance(name, str) else "", arguments, stop_reason=stop)
 
 
-def _name(thing: dict[str, Any]) -> str:
-    name = thing.get("name")
-    return name if isinstance(name, str) else ""
+def _shown(name: str) -> str:
+    """The name for the history: a provider refuses a request that repeats a name it would not have offered."""
+    return name if _PLAIN_NAME.fullmatch(name) else wire_name(name.strip() or "unnamed", "openai")
+
+
+def _as_text(arguments: Any) -> str:
+    return arguments if isinstance(arguments, str) else dump_compact(arguments).decode()
+
+
+def _as_object(given: Any) -> dict[str, Any] | None:
+    """The object a text stands for, or None. Only what may run counts as read."""
+    if isinstance(given, dict):
+        return cast("dict[str, Any]", given)
+    reading = read_arguments(given) if isinstance(given, str) else None
+    return reading.value if reading is not None and reading.grade in ("exact", "lossless") else None
 
 
 def _text(content: Any) -> str:
@@ -243,28 +319,13 @@ def _text(content: Any) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _tokens(usage: Any, into: str, out: str) -> int | None:
+def _tokens(usage: Any, into: str, out: str | None = None) -> int | None:
     """What the provider counted; parts that were read from a cache are part of the conversation, too."""
     if usage is None:
         return None
     counts = plain(usage)
-    if isinstance(total := counts.get("total_tokens"), int):
+    if out and isinstance(total := counts.get("total_tokens"), int):
         return total
-    parts = (into, out, "cache_creation_input_tokens", "cache_read_input_tokens")
-    found = [value for name in parts if isinstance(value := counts.get(name), int)]
+    parts = (into, out or into, "cache_creation_input_tokens", "cache_read_input_tokens")
+    found = [value for name in dict.fromkeys(parts) if isinstance(value := counts.get(name), int)]
     return sum(found) if found else None
-
-
-def _with_text_calls(said: Spoken, tools: Mapping[str, Any]) -> Spoken:
-    """Take the calls that stand in the text, for a model that cannot say them otherwise."""
-    found = read_calls(said.text, tools=tools, stop_reason=said.stop_reason)
-    calls: list[ToolCall] = []
-    for number, one in enumerate(found.calls, 1):
-        start, end = one.span
-        given: str | dict[str, Any] = said.text[start:end]
-        if one.reading.grade in ("exact", "lossless") and one.reading.value is not None:
-            given = one.reading.value
-        calls.append(ToolCall(f"text_{number}", one.name, given, stop_reason=said.stop_reason))
-    if not calls:
-        return said
-    return msgspec.structs.replace(said, calls=tuple(calls), text=found.rest, wire="text")

@@ -8,10 +8,13 @@ stop reason is known, so nothing is handed out earlier.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from pokayoke.core.messages import items
 from pokayoke.core.replies import plain
+
+CUT: Final = "incomplete"
+"""The stop reason of a stream that ended without giving one: it broke off, so none of its calls may run."""
 
 
 class Stream(Protocol):
@@ -33,7 +36,8 @@ class ChatStream:
         """Begin with nothing."""
         self._text: list[str] = []
         self._refusal: list[str] = []
-        self._calls: dict[int, dict[str, Any]] = {}
+        self._calls: list[tuple[int, _Pieces]] = []
+        self._places: dict[int, _Pieces] = {}
         self._finish: Any = None
         self._usage: Any = None
 
@@ -54,41 +58,59 @@ class ChatStream:
                 self._refusal.append(refusal)
             for place, part in enumerate(items(delta.get("tool_calls"))):
                 self._piece(place, plain(part))
+            if old := delta.get("function_call"):  # the former spelling of one call
+                self._piece(0, {"function": old})
         self._text += said
         return "".join(said)
 
     def _piece(self, place: int, part: dict[str, Any]) -> None:
         index = part.get("index")
-        call = self._calls.setdefault(
-            index if isinstance(index, int) else place, {"id": None, "type": "function", "name": "", "text": []}
-        )
-        call["id"] = part.get("id") or call["id"]
-        call["type"] = part.get("type") or call["type"]
-        inner = plain(part.get("function") or part.get("custom") or {})
-        call["name"] = inner.get("name") or call["name"]
-        piece = inner.get("arguments", inner.get("input"))
-        if isinstance(piece, str):
-            call["text"].append(piece)
+        place = index if isinstance(index, int) else place
+        call = self._places.get(place)
+        # Some servers give every call the place 0, each with its own id and name: what is whole is not gone on with.
+        if call is None or call.is_followed_by(part):
+            call = self._places[place] = _Pieces()
+            self._calls.append((place, call))
+        call.add(part)
 
     def reply(self) -> dict[str, Any]:
         """Return the chat completion."""
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
         if self._refusal:
             message["refusal"] = "".join(self._refusal)
-        calls = [self._whole(self._calls[index]) for index in sorted(self._calls)]
-        if calls:
-            message["tool_calls"] = calls
+        if self._calls:
+            message["tool_calls"] = [call.whole() for _, call in sorted(self._calls, key=lambda one: one[0])]
         return {"choices": [{"message": message, "finish_reason": self._finish or CUT}], "usage": self._usage}
 
-    @staticmethod
-    def _whole(call: dict[str, Any]) -> dict[str, Any]:
-        text, kind = "".join(call["text"]), call["type"]
-        inner = {"name": call["name"], "input" if kind == "custom" else "arguments": text}
-        return {"id": call["id"], "type": kind, kind if kind == "custom" else "function": inner}
 
+class _Pieces:
+    """One call of a chat completion, as far as it has come."""
 
-CUT = "incomplete"
-"""The stop reason of a stream that ended without giving one: it broke off, so none of its calls may run."""
+    def __init__(self) -> None:
+        self.call: dict[str, Any] = {"id": None, "type": "function"}
+        self.name = ""
+        self.given: Any = None
+
+    def is_followed_by(self, part: dict[str, Any]) -> bool:
+        ident, inner = part.get("id"), plain(part.get("function") or part.get("custom") or {})
+        return bool(self.name and self.given and ident and inner.get("name")) and ident != self.call["id"]
+
+    def add(self, part: dict[str, Any]) -> None:
+        kind = "custom" if part.get("custom") else "function"
+        inner = plain(part.get(kind) or {})
+        self.call["id"] = self.call["id"] or part.get("id")
+        self.call["type"] = "custom" if "custom" in (kind, part.get("type")) else self.call["type"]
+        self.name = self.name or inner.get("name") or ""
+        piece = inner.get("arguments", inner.get("input"))
+        if isinstance(piece, str) and isinstance(self.given, str | None):
+            self.given = (self.given or "") + piece
+        elif piece is not None:
+            self.given = piece if self.given is None else [self.given, piece]  # several values: nothing to run
+
+    def whole(self) -> dict[str, Any]:
+        kind = self.call["type"]
+        given = "" if self.given is None else self.given
+        return {**self.call, kind: {"name": self.name, "input" if kind == "custom" else "arguments": given}}
 
 
 class ResponsesStream:
@@ -97,6 +119,7 @@ class ResponsesStream:
     def __init__(self) -> None:
         """Begin with nothing."""
         self._items: dict[int, dict[str, Any]] = {}
+        self._parts: dict[int, dict[int, dict[str, Any]]] = {}
         self._end: dict[str, Any] | None = None
 
     def add(self, event: Any) -> str:
@@ -106,21 +129,31 @@ class ResponsesStream:
         if kind in ("response.completed", "response.incomplete", "response.failed"):
             self._end = plain(one.get("response") or {})
         elif isinstance(place, int):
-            return self._at(place, str(kind), one)
+            return self._at(place, str(kind).removeprefix("response."), one)
         return ""
 
     def _at(self, place: int, kind: str, event: dict[str, Any]) -> str:
-        if kind in ("response.output_item.added", "response.output_item.done"):
+        if kind in ("output_item.added", "output_item.done"):
             self._items[place] = plain(event.get("item") or {})
+            if kind == "output_item.done":
+                self._parts.pop(place, None)
             return ""
-        item = self._items.setdefault(place, {"type": "function_call"})
+        what, _, step = kind.rpartition(".")
         piece = event.get("delta")
-        if kind == "response.function_call_arguments.delta" and isinstance(piece, str):
-            item["arguments"] = (item.get("arguments") or "") + piece
-        elif kind == "response.function_call_arguments.done":
-            item["arguments"] = event.get("arguments", item.get("arguments"))
-        elif kind == "response.output_text.delta" and isinstance(piece, str):
-            return piece
+        if what in _INPUTS:
+            name, held = _INPUTS[what]
+            item = self._items.setdefault(place, {"type": name})
+            if step == "done":
+                item[held] = event.get(held, item.get(held))
+            elif isinstance(piece, str):
+                item[held] = (item.get(held) or "") + piece
+        elif what in _PARTS and step == "delta" and isinstance(piece, str):
+            name, held = _PARTS[what]
+            parts = self._parts.setdefault(place, {})
+            number = event.get("content_index")
+            part = parts.setdefault(number if isinstance(number, int) else 0, {"type": name, held: ""})
+            part[held] = (part.get(held) or "") + piece
+            return piece if what == "output_text" else ""
         return ""
 
     def reply(self) -> dict[str, Any]:
@@ -128,7 +161,18 @@ class ResponsesStream:
         if self._end is not None and self._end.get("output"):
             return self._end
         end = self._end or {"status": "incomplete", "incomplete_details": {"reason": CUT}}
-        return {**end, "output": [self._items[place] for place in sorted(self._items)]}
+        found = dict(self._items)
+        for place, parts in self._parts.items():
+            begun = found.get(place) or {"type": "message", "role": "assistant"}
+            found[place] = {**begun, "content": [parts[number] for number in sorted(parts)]}
+        return {**end, "output": [found[place] for place in sorted(found)]}
+
+
+_INPUTS: Final = {
+    "function_call_arguments": ("function_call", "arguments"),
+    "custom_tool_call_input": ("custom_tool_call", "input"),
+}
+_PARTS: Final = {"output_text": ("output_text", "text"), "refusal": ("refusal", "refusal")}
 
 
 class AnthropicStream:
@@ -148,20 +192,25 @@ class AnthropicStream:
         kind, place = one.get("type"), one.get("index")
         if kind == "message_start":
             self._message = plain(one.get("message") or {})
-            self._usage = plain(self._message.get("usage") or {})
+            self._count(self._message.get("usage"))
         elif kind == "message_delta":
             self._stop = plain(one.get("delta") or {}).get("stop_reason") or self._stop
-            self._usage = {**self._usage, **plain(one.get("usage") or {})}
+            self._count(one.get("usage"))
         elif kind == "content_block_start" and isinstance(place, int):
             self._blocks[place] = plain(one.get("content_block") or {})
         elif kind == "content_block_delta" and isinstance(place, int):
             return self._delta(place, plain(one.get("delta") or {}))
         return ""
 
+    def _count(self, usage: Any) -> None:
+        """The later count is the whole one; what it leaves out stays."""
+        self._usage |= {name: value for name, value in plain(usage or {}).items() if value is not None}
+
     def _delta(self, place: int, delta: dict[str, Any]) -> str:
-        block = self._blocks.setdefault(place, {"type": "text", "text": ""})
         if isinstance(piece := delta.get("partial_json"), str):
+            self._blocks.setdefault(place, {"type": "tool_use"})
             self._inputs.setdefault(place, []).append(piece)
+        block = self._blocks.setdefault(place, {"type": "text"})
         for name in ("text", "thinking", "signature"):
             if isinstance(piece := delta.get(name), str):
                 block[name] = (block.get(name) or "") + piece

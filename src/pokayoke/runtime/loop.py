@@ -16,7 +16,9 @@ from pokayoke.core.answer import Answer
 from pokayoke.core.call import Outcome, StopReason, ToolCall
 from pokayoke.core.context import History
 from pokayoke.core.intake import is_cut
+from pokayoke.core.messages import calls_in, role_of, text_of
 from pokayoke.core.replies import Spoken, answers, spoken
+from pokayoke.core.spelled import unanswered
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ class Ended(msgspec.Struct, frozen=True):
 
     Attributes:
         text: what the user gets to read.
-        verified: True if it is the model's own text and nothing speaks against it.
+        verified: True if it is the model's own text and nothing speaks against it: no cut, no refusal, no write
+            that was tried and is not known to have happened.
         stop_reason: why it ended.
         run_id: the run.
         rounds: requests to the model.
@@ -46,6 +49,8 @@ class Ended(msgspec.Struct, frozen=True):
     run_id: str
     rounds: int
     messages: list[Any]
+    refused: bool = False
+    """True if the model refused to answer."""
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
@@ -71,6 +76,10 @@ class Conversation:
         format: the model's format; `json` and `jsonl` are for models without tool calls of their own.
         window: size of the model's window in tokens; None never shortens the history.
         told: called with what happens: `message` (appended), `outcome`, `instruction`.
+        select: candidates to offer of a large catalogue; None offers every tool.
+
+    Raises:
+        UsageError: the format is unknown, or `select` is negative.
     """
 
     def __init__(
@@ -78,8 +87,10 @@ class Conversation:
         run: Run,
         messages: Iterable[Any],
         format: Format,  # noqa: A002 - the published name
-        window: int | None,
-        told: Told | None,
+        *,
+        window: int | None = None,
+        told: Told | None = None,
+        select: int | None = None,
     ) -> None:
         """Begin with what there is."""
         if format not in ("openai", "anthropic", "json", "jsonl"):
@@ -87,11 +98,21 @@ class Conversation:
         self.run, self.format, self._told = run, format, told
         self.messages: list[Any] = list(messages)
         self._history = History(window, messages=self.messages) if window is not None else None
+        asked = [call for message in self.messages for call in calls_in(message)]
+        self._ids = {call.id or "" for call in asked}
+        if select is not None:
+            wanted = next((text_of(one) for one in reversed(self.messages) if role_of(one) == "user"), "")
+            run.select(wanted, select, used=[call.name for call in asked])
 
     @property
     def in_text(self) -> bool:
         """True if calls are written into the text."""
         return self.format in ("json", "jsonl")
+
+    @property
+    def overflows(self) -> bool:
+        """True if what has to stay of the history is larger than the window."""
+        return self._history is not None and self._history.finding is not None
 
     def append(self, messages: Iterable[Any]) -> None:
         """Add messages to the history."""
@@ -99,12 +120,17 @@ class Conversation:
             self.messages.append(message)
             if self._history is not None:
                 self._history.add(message)
+            self._ids.update(call.id or "" for call in calls_in(message))
             self.tell("message", message)
 
     def tell(self, what: str, value: Any) -> None:
         """Tell the host."""
         if self._told is not None:
             self._told(what, value)
+
+    def left_over(self) -> Spoken | None:
+        """The calls a process before this one left unanswered at the end of the history, if it did."""
+        return unanswered(self.messages, tools=self._schemas())
 
     def request(self) -> Ask:
         """What to ask the model now: the history as it fits, the instruction if tools are off, the tools."""
@@ -122,47 +148,68 @@ class Conversation:
 
     def read(self, reply: Any) -> Spoken:
         """Read a reply, and report what the provider counted."""
-        schemas = None
-        if self.in_text:
-            schemas = {plan.contract.name: plan.contract.model_schema for plan in self.run.snapshot.plans.values()}
-        said = spoken(reply, tools=schemas)
+        said = spoken(reply, tools=self._schemas(), taken=self._ids)
         if said.tokens is not None:
             self.run.usage(said.tokens)
-            if self._history is not None:
-                self._history.report(said.tokens)
+        if said.input_tokens is not None and self._history is not None:
+            self._history.report(said.input_tokens)
         return said
+
+    def _schemas(self) -> dict[str, Any] | None:
+        if not self.in_text:
+            return None
+        return {plan.contract.name: plan.contract.model_schema for plan in self.run.snapshot.plans.values()}
 
 
 def turns(conversation: Conversation, rounds: int) -> Generator[Ask | Take, Any, Ended]:
     """The loop. Yields what needs the world; returns how it ended."""
     run = conversation.run
+    if (left := conversation.left_over()) is not None:
+        yield from _taken(conversation, left)
     for number in range(1, rounds + 2):
         if number == rounds + 1:
             run.tools_off("budget_exhausted")
         if run.mode == "stopped":
             return _ended(conversation, run.answer(None), number - 1)
+        if conversation.overflows:
+            run.tools_off("context_overflow")
+            return _ended(conversation, run.answer(None), number - 1)
         request = conversation.request()
-        final = run.mode == "final_answer"
+        final = run.mode == "final_answer" or number > rounds
         said = conversation.read((yield request))
         if said.calls and not final:
-            conversation.append(said.messages)
-            outcomes: Sequence[Outcome] = yield Take(said.calls, said.stop_reason)
-            for outcome in outcomes:
-                conversation.tell("outcome", outcome)
-            conversation.append(answers(outcomes, said.wire))
+            yield from _taken(conversation, said)
             continue
         # A call in spite of the instruction runs nothing, and its message would want an answer: only its text counts.
         answer = run.answer(None if said.calls else said.text)
-        if is_cut(said.stop_reason):
+        if said.refused or is_cut(said.stop_reason):
             answer = msgspec.structs.replace(answer, verified=False)
-        return _ended(conversation, answer, number)
-    raise AssertionError("the last round answers")
+        return _ended(conversation, answer, number, refused=said.refused)
+    raise UsageError(f"cannot ask a model {rounds} times: give the number of requests that may call tools, or 0")
 
 
-def _ended(conversation: Conversation, answer: Answer, rounds: int) -> Ended:
+def _taken(conversation: Conversation, said: Spoken) -> Generator[Take, Any, None]:
+    """Take the calls of a reply and answer each of them.
+
+    A reply is kept before its calls run, so that a process that ends in between leaves behind what it was about
+    to do. One that must not run, or whose message does not hold what it said, is kept together with the answers:
+    read again from the history, nobody could tell.
+    """
+    whole = said.faithful and not is_cut(said.stop_reason)
+    if whole:
+        conversation.append(said.messages)
+    outcomes: Sequence[Outcome] = yield Take(said.calls, said.stop_reason)
+    for outcome in outcomes:
+        conversation.tell("outcome", outcome)
+    replies = answers(outcomes, said.wire, custom=said.custom)
+    conversation.append(replies if whole else [*said.messages, *replies])
+
+
+def _ended(conversation: Conversation, answer: Answer, rounds: int, *, refused: bool = False) -> Ended:
     conversation.append([{"role": "assistant", "content": answer.text}])
     run = conversation.run
-    return Ended(answer.text, answer.verified, answer.stop_reason or "success", run.id, rounds, conversation.messages)
+    reason = answer.stop_reason or run.progress.open_matter or "success"
+    return Ended(answer.text, answer.verified, reason, run.id, rounds, conversation.messages, refused)
 
 
 def run_loop(run: Run, model: Model, conversation: Conversation, rounds: int) -> Ended:

@@ -21,7 +21,7 @@ from pokayoke.core.tokens import TokenCounter
 from pokayoke.errors import ToolError
 from pokayoke.runtime.clock import Clock
 from pokayoke.stores.acts import proposing
-from pokayoke.stores.base import Store
+from pokayoke.stores.base import Query, Store
 
 Change = Callable[[RunState], RunState]
 _KEPT_TEXTS = 16
@@ -54,12 +54,15 @@ class Progress:
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
         self._step, self._calls, self._rounds = state.step, state.calls, state.rounds
+        self._kept_rounds = state.rounds
         self._in_batch = 0
         # What is counted is the time since the first opening; a wall clock that was set back adds nothing.
         self._begun = clock.monotonic() - (max(0.0, clock.now() - state.started) if state.started else 0.0)
         self._unsaved: str | None = None
         self._pending: list[Change] = []
         self._open: dict[str, StopReason] = {}
+        self._opened = clock.now()
+        self._recalled = self._new_turn = False
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._handles = 0
 
@@ -137,6 +140,7 @@ class Progress:
         """Begin the user's next turn."""
         self.rounds.clear()
         self.unmet.clear()
+        self._new_turn = True
         self._loop = LoopCount()
         self.change(begin_turn)
 
@@ -145,7 +149,12 @@ class Progress:
 
         The count is written down only when it grows: after a restart a streak may be longer than it was.
         """
-        if self._in_batch or not (marks := self.rounds.close()):
+        if self._in_batch:
+            return None
+        if snapshot.budgeted and self._rounds != self._kept_rounds:
+            self._kept_rounds = self._rounds  # a process that is killed must not give a budget back
+            self.save()
+        if not (marks := self.rounds.close()):
             return None
         policy, kinds = snapshot.policy.loop, {kind.name: kind for kind in snapshot.kinds}
         with self._lock:
@@ -202,6 +211,27 @@ class Progress:
             if outcome.effect == "done":
                 self.done.append(outcome.tool)
         return outcome
+
+    def recall(self) -> bool:
+        """Learn from the ledger what this run did before it was opened here. Returns False if it cannot be read."""
+        if self._recalled or not self._store.durable:
+            return True
+        try:
+            found = self._store.records(Query(run_id=self.state.run_id))
+        except Exception:  # noqa: BLE001 - a store may raise anything; then it is said that nobody knows
+            return False
+        with self._lock:
+            self._recalled = True
+            older = sorted(
+                (record for record in found if (record.settled_at or record.claimed_at) < self._opened),
+                key=lambda record: record.claimed_at,
+            )
+            self.done[:0] = [record.tool for record in older if record.state == "completed"]
+            for record in older:
+                if record.state in ("executing", "resolving", "in_doubt") and not self._new_turn:
+                    self.unmet.setdefault(record.tool, "in_doubt")
+                    self._open.setdefault(record.key, "in_doubt")
+        return True
 
     @property
     def keeps_texts(self) -> bool:

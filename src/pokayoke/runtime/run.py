@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -13,21 +13,22 @@ from pokayoke.core.call import Mode, Outcome, StopReason, ToolCall, Verdict
 from pokayoke.core.contract import Contract
 from pokayoke.core.definitions import definitions, instructions
 from pokayoke.core.flow import enter, leave, walk
-from pokayoke.core.gate import Principal, offered
+from pokayoke.core.gate import Principal
 from pokayoke.core.judge import Scene, judging, verdict_of
 from pokayoke.core.loop import Rounds
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.result import Entered, Ran
 from pokayoke.core.state import RunState, blocked, unlatch, worsen
-from pokayoke.core.steps import Raised, Reaction, Returned, Step
-from pokayoke.errors import ToolError, UsageError
+from pokayoke.core.steps import Step
+from pokayoke.errors import UsageError
 from pokayoke.runtime.batch import abatch, batch
 from pokayoke.runtime.driver import Continuation, World, drive
 from pokayoke.runtime.progress import Progress
-from pokayoke.runtime.ticket import Ticket
+from pokayoke.runtime.ticket import Ticket, reaction
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard import Guard
+    from pokayoke.runtime.selection import Selection
 
 T = TypeVar("T")
 BatchContinuation = Callable[[ToolCall, dict[str, Any]], Any]
@@ -44,6 +45,7 @@ class Run:
         principal: on whose behalf it acts, if known.
         trace: the latest events, oldest first.
         progress: what it remembers while it is open.
+        selection: the tools it offers, if it selects from a large catalogue.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Run:
 
         self.trace = Ring(guard.snapshot.policy.trace.ring)
         self.progress = progress
+        self.selection: Selection | None = None
         self._named = named
         self._opening = uuid.uuid4().hex
         self._closed = False
@@ -111,6 +114,8 @@ class Run:
     @property
     def snapshot(self) -> Snapshot:
         """The contracts and the policy in force."""
+        if self.selection is not None:
+            return self.selection.snapshot
         return self.guard.paged if self.progress.keeps_texts else self.guard.snapshot
 
     # -- what the host says ------------------------------------------------------------------------
@@ -127,9 +132,7 @@ class Run:
 
     def stop(self, reason: StopReason = "kill_switch") -> None:
         """Stop the run: no tool runs any more."""
-        before, after = self.progress.change(lambda state: worsen(state, "stopped", reason))
-        if before.mode != after.mode:
-            self.emit(event.stop(after, self.guard.clock.now(), self.progress.step, reason, None))
+        self._worsen("stopped", reason)
 
     def clear_latch(self, tool: str, *, by: str, reason: str) -> None:
         """Let writes go on although a tool's last output was invalid: a person takes responsibility."""
@@ -215,35 +218,46 @@ class Run:
         """
         if (ended := ticket.close()) is not None:
             return ended
-        rest = leave(ticket.entered, ticket.scene, _reaction(result, error), self._ran(ticket))
+        rest = leave(ticket.entered, ticket.scene, reaction(result, error), self._ran(ticket))
         return self._ended(drive(rest, World(self, None)))
 
     async def afinish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
         """`finish` for asynchronous code."""
         if (ended := ticket.close()) is not None:
             return ended
-        rest = leave(ticket.entered, ticket.scene, _reaction(result, error), self._ran(ticket))
+        rest = leave(ticket.entered, ticket.scene, reaction(result, error), self._ran(ticket))
         return self._ended(await self._adrive(rest))
 
     # -- what the model gets -----------------------------------------------------------------------
 
-    def tools(self, format: Literal["openai", "anthropic", "mcp"] = "openai") -> list[dict[str, Any]]:  # noqa: A002 - the published name
+    def tools(
+        self,
+        format: Literal["openai", "anthropic", "mcp"] = "openai",  # noqa: A002 - the published name
+        *,
+        names: Collection[str] | None = None,
+    ) -> list[dict[str, Any]]:
         """Return the definitions to offer with the next request; none once only an answer is allowed.
 
         Asking for them ends a round: the calls since the last time were those of one message.
+        With `names` only these tools are offered; without, those that `select` chose, or all.
         """
         self._end_round()
         if self.mode in ("final_answer", "stopped"):
             return []
-        plans, access = self.snapshot.plans.values(), self.snapshot.policy.access
-        shown = [plan.contract for plan in plans if offered(plan.contract, access, self.principal)]
-        return definitions(shown, format=format)
+        from pokayoke.runtime.selection import shown  # noqa: PLC0415 - with its words, for who has many tools
+
+        return definitions(shown(self, names), format=format)
+
+    def select(self, text: str, most: int = 30, *, used: Iterable[str] = ()) -> Selection:
+        """Offer only the tools a text is about, and one by which the model finds others. See `Selection`."""
+        from pokayoke.runtime.selection import Selection  # noqa: PLC0415 - as above
+
+        self.selection = Selection(self, text, most, used)
+        return self.selection
 
     def tools_off(self, reason: StopReason = "budget_exhausted") -> None:
         """Take the tools away for the rest of the turn: only an answer is left."""
-        before, after = self.progress.change(lambda state: worsen(state, "final_answer", reason))
-        if before.mode != after.mode:
-            self.emit(event.stop(after, self.guard.clock.now(), self.progress.step, reason, None))
+        self._worsen("final_answer", reason)
 
     def instructions(self, format: Literal["json", "jsonl"] = "json") -> str:  # noqa: A002 - the published name
         """Return what to tell a model that has no tool calls of its own: the tools, and how to write a call down.
@@ -256,9 +270,9 @@ class Run:
         """Check the model's last answer: its own text if it says something, else an honest fallback."""
         self._end_round()
         progress, fallback = self.progress, self.snapshot.policy.loop.fallback
-        return final_answer(
-            text, progress.done, progress.not_done, self.stop_reason, unmet=progress.unmet, fallback=fallback
-        )
+        certain = progress.recall()
+        done, lacking, unmet = progress.done, progress.not_done, progress.unmet
+        return final_answer(text, done, lacking, self.stop_reason, unmet=unmet, fallback=fallback, certain=certain)
 
     # -- opening and closing -----------------------------------------------------------------------
 
@@ -313,6 +327,8 @@ class Run:
             return contract.handler
         if contract is self.guard.pager:
             return self.progress.page
+        if self.selection is not None and contract is self.selection.finder:
+            return self.selection.find
         raise UsageError(f"{contract.name} has no handler: give the contract one, or pass invoke= to call()")
 
     # -- parts -------------------------------------------------------------------------------------
@@ -328,7 +344,7 @@ class Run:
     def _scene(self, step: int) -> Scene:
         guard, progress = self.guard, self.progress
         return Scene(
-            snapshot=guard.paged if progress.keeps_texts else guard.snapshot,
+            snapshot=self.snapshot,
             view=progress,
             run_id=self.id,
             scope=self._scope,
@@ -360,12 +376,19 @@ class Run:
 
     def _ended(self, outcome: Outcome) -> Outcome:
         plan = self.snapshot.plans.get(outcome.contract or "")
+        if self.selection is not None:
+            self.selection.add(outcome.tool)
         return self.progress.ended(outcome, writes=plan is not None and plan.contract.effect != "read")
 
     def _end_round(self) -> None:
         """Let the loop guard look at a round; it may take the tools away."""
         if (reason := self.progress.end_round(self.snapshot)) is not None:
             self.emit(event.stop(self.state, self.guard.clock.now(), self.progress.step, reason, None))
+
+    def _worsen(self, mode: Mode, reason: StopReason) -> None:
+        before, after = self.progress.change(lambda state: worsen(state, mode, reason))
+        if before.mode != after.mode:
+            self.emit(event.stop(after, self.guard.clock.now(), self.progress.step, reason, None))
 
     def _ticket(self, scene: Scene, entered: Entered | Outcome) -> Ticket:
         if isinstance(entered, Outcome):
@@ -374,9 +397,3 @@ class Run:
 
     def _ran(self, ticket: Ticket) -> Ran:
         return Ran(1, self.guard.clock.monotonic() - ticket.begun, exhausted=False)
-
-
-def _reaction(result: Any, error: BaseException | str | None) -> Reaction:
-    if error is None:
-        return Returned(result)
-    return Raised(ToolError(error) if isinstance(error, str) else error)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pokayoke.core.call import Outcome
 from pokayoke.core.judge import Scene
 from pokayoke.core.result import Entered
-from pokayoke.errors import UsageError
+from pokayoke.core.steps import Raised, Reaction, Returned
+from pokayoke.errors import ToolError, UsageError
 from pokayoke.runtime.handover import handed_over
 
 
@@ -49,3 +52,10 @@ class Ticket:
             raise UsageError("this ticket was finished before; begin() the call again")
         self._open = False
         return self.outcome
+
+
+def reaction(result: Any, error: BaseException | str | None) -> Reaction:
+    """Return what a framework says of its tool, as the hallway reads it. With an error, the result is not looked at."""
+    if error is None:
+        return Returned(result)
+    return Raised(ToolError(error) if isinstance(error, str) else error)

@@ -105,11 +105,17 @@ CODES: dict[str, str] = {name: meaning for name, (_, meaning) in REFUSALS.items(
 
 _CUT = frozenset(
     {
+        "abort",
+        "aborted",
+        "canceled",
+        "cancelled",
         "content_filter",
         "content_filtered",
         "context_length",
         "context_length_exceeded",
         "context_window_exceeded",
+        "error",
+        "failed",
         "incomplete",
         "length",
         "length_limit",
@@ -122,6 +128,7 @@ _CUT = frozenset(
         "model_context_window_exceeded",
         "model_length",
         "output_limit",
+        "refusal",
         "token_limit",
         "token_limit_reached",
         "truncated",
