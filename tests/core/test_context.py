@@ -198,8 +198,8 @@ def test_then_older_results_of_the_same_call(shape):
     ("newer", "identity", "superseded"),
     [
         (LONG, None, True),
-        ("Error: no connection", None, False),
-        ('{"ok": false}', None, False),
+        ("Error: no connection. " + LONG, None, False),
+        (json.dumps({"ok": False, "text": LONG}), None, False),
         (LONG, lambda name, arguments: None, False),
         (LONG, lambda name, arguments: (name, arguments["id"]), True),
         (LONG, lambda name, arguments: (name, arguments["page"]), False),
@@ -1034,6 +1034,16 @@ def test_a_history_learns_its_shape():
     kept.add(use("a"))
     kept.add(got("a"))
     assert PROBLEMS["anthropic"](kept.messages()) == []
+
+
+def test_ids_that_come_again_in_a_history_that_grows():
+    """Anthropic takes an id once in the whole history: one that came before what is settled is changed too."""
+    kept = History(100_000, messages=[U])
+    for _ in range(4):
+        kept.add(use("again"))
+        kept.add(got("again"))
+        assert PROBLEMS["anthropic"](kept.messages()) == []
+    assert "again_4" in everything(kept.messages())
 
 
 def test_nothing_may_be_kept_at_the_end():
