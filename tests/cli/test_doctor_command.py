@@ -11,6 +11,7 @@ from pokayoke.cli.probes import PROBES, Probe
 from pokayoke.core.policy import Policy, TracePolicy
 from pokayoke.errors import StoreError
 from pokayoke.runtime.config import load_policy
+from pokayoke.stores import open_store
 
 STRICT = {
     "access": {"deny": ["zap"], "roles": {"refund": ["boss"]}, "allow": ["refund", "zip"]},
@@ -147,13 +148,23 @@ def test_notes_follow_the_platform(monkeypatch):
     assert "trace.path" not in told
 
 
+def test_what_is_weaker_about_a_store_is_a_note(tmp_path, monkeypatch):
+    """A ledger without a key keeps no output with a secret in it; doctor says so and finds nothing wrong."""
+    monkeypatch.delenv("POKAYOKE_STORE_KEY", raising=False)
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    open_store(url, create=True).close()
+    problems, notes = command._store_problems(url)
+    assert problems == []
+    assert "POKAYOKE_STORE_KEY" in notes[0]
+
+
 def test_a_store_that_opens_is_no_problem(monkeypatch):
     """Only a store that refuses is one."""
-    assert command._store_problems("memory://") == []
-    assert command._store_problems(None) == []
+    assert command._store_problems("memory://") == ([], [])
+    assert command._store_problems(None) == ([], [])
 
     def refuse(url):
         raise StoreError("gone")
 
     monkeypatch.setattr("pokayoke.stores.open_store", refuse)
-    assert command._store_problems("sqlite:///x")[0].where == "sqlite"
+    assert command._store_problems("sqlite:///x")[0][0].where == "sqlite"

@@ -71,6 +71,10 @@ class Shelf(Store):
         """Keep it."""
         return self.kept("prune", (before, by, now))
 
+    def weaknesses(self):
+        """Keep it."""
+        return self.kept("weaknesses")
+
     def close(self):
         """Keep it."""
         return self.kept("close")
@@ -92,6 +96,7 @@ CALLS = {
     "rates": lambda store: store.rates(),
     "audit": lambda store: store.audit(after=3, limit=4),
     "prune": lambda store: store.prune(1.0, by="me", now=2.0),
+    "weaknesses": lambda store: store.weaknesses(),
     "close": lambda store: store.close(),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+import os
 import sys
 from collections.abc import Iterator
 from typing import Annotated
@@ -55,10 +55,11 @@ def doctor(
     material = read_sources(sources or [], config=config, trust_hints=False)
     problems = [*material.problems, *(p for contract in material.contracts for p in weaknesses(contract))]
     results = list(fired(material.policy))
-    told = list(notes(material.policy, material.contracts, store))
+    broken, weak = _store_problems(store)
+    told = [*notes(material.policy, material.contracts, store), *weak]
     if any(problem.code == "config" for problem in problems):
         told.insert(0, "the configuration has mistakes: the guards were fired under the defaults instead.")
-    problems += _store_problems(store)
+    problems += broken
     problems += _trace_problems(material.policy)
     if json:
         out(as_json({"probes": results, "problems": problems, "notes": told}))
@@ -85,6 +86,7 @@ def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Itera
     """What holds less on this machine or with these settings than the documentation promises."""
     from pokayoke.cli.configured import unfired  # noqa: PLC0415 - as above
     from pokayoke.runtime.beneath import method  # noqa: PLC0415 - as above
+    from pokayoke.runtime.signature import SECRET  # noqa: PLC0415 - as above
 
     if policy.mode == "monitor":
         yield "mode is monitor: what would be refused is recorded and runs."
@@ -106,20 +108,28 @@ def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Itera
         yield "on Windows several processes must not share one trace file: it could not be rotated."
     if policy.trace.path is None:
         yield "trace.path is not set: events are kept in memory per run and lost with the process."
-    yield f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}."
+    if policy.approvals.webhook.url is not None and not os.environ.get(SECRET):
+        yield f"approvals.webhook is set and {SECRET} is not: no guard will start."
+    import apsw  # noqa: PLC0415 - as above
+
+    yield f"Python {sys.version.split()[0]}, SQLite {apsw.sqlite_lib_version()}."
 
 
-def _store_problems(url: str | None) -> list[Problem]:
+def _store_problems(url: str | None) -> tuple[list[Problem], list[str]]:
+    """What is wrong with the store, and what is weaker than it could be."""
     from pokayoke.errors import StoreError  # noqa: PLC0415 - as above
     from pokayoke.stores import open_store  # noqa: PLC0415 - as above
 
     if url is None:
-        return []
+        return [], []
     try:
-        open_store(url).close()
+        store = open_store(url)
     except StoreError as error:
-        return [Problem("store", url.partition("://")[0], str(error))]
-    return []
+        return [Problem("store", url.partition("://")[0], str(error))], []
+    try:
+        return [], [f"{weakness}." for weakness in store.weaknesses()]
+    finally:
+        store.close()
 
 
 def _trace_problems(policy: Policy) -> list[Problem]:

@@ -81,6 +81,10 @@ class Store(ABC):
         What is executing or in doubt stays. Returns how many records went.
         """
 
+    def weaknesses(self) -> tuple[str, ...]:
+        """Return what holds less here than the documentation promises, one sentence each."""
+        return ()
+
     def close(self) -> None:  # noqa: B027 - most stores hold something, memory does not
         """Let go of what is held outside the process."""
 

@@ -25,7 +25,7 @@ from pokayoke.stores.base import Entry, Query, Store
 from pokayoke.stores.postgres_act import Course, Pause, Take, Work, carried_out, reading, work_of
 from pokayoke.stores.postgres_link import AsyncLink, Link, Links, Row
 from pokayoke.stores.postgres_place import place
-from pokayoke.stores.seal import Seal, from_environment
+from pokayoke.stores.seal import VARIABLE, Seal, from_environment
 from pokayoke.stores.sql import queries, rows, schema
 from pokayoke.stores.sql.dialect import POSTGRES, Statement
 from pokayoke.stores.sql.statements import Lock
@@ -157,6 +157,8 @@ class PostgresStore(Store):
         """Return what of the server's settings may lose a claim, one sentence each; empty if nothing does."""
         fsync, pages, synchronous, standbys, _ = self._read((_ASK, ()))[0]
         found: list[str] = []
+        if not self.sealed:
+            found.append(f"recorded outputs are not sealed: set {VARIABLE}, or those with a secret are not kept")
         if fsync != "on":
             found.append("fsync is off: a power failure may lose claims, so an effect may happen twice; set fsync = on")
         if pages != "on":

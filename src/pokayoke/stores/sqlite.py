@@ -110,6 +110,13 @@ class SqliteStore(Store):
         except Exception as error:
             raise StoreError(explained(error, self._place)) from error
 
+    def weaknesses(self) -> tuple[str, ...]:
+        """Return what holds less here than the documentation promises, one sentence each."""
+        weak: list[str] = []
+        if not self.sealed:
+            weak.append(f"recorded outputs are not sealed: set {seals.VARIABLE}, or those with a secret are not kept")
+        return tuple(weak)
+
     def close(self) -> None:
         """Finish what waits, then let go of the file."""
         _closed(self._writer, self._reader)

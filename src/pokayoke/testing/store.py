@@ -102,6 +102,10 @@ class FailingStore(Store):
         """See `Store.prune`."""
         return self._do("prune", lambda: self._store.prune(before, by=by, now=now))
 
+    def weaknesses(self) -> tuple[str, ...]:
+        """See `Store.weaknesses`."""
+        return self._do("weaknesses", self._store.weaknesses)
+
     def close(self) -> None:
         """See `Store.close`."""
         return self._do("close", self._store.close)
