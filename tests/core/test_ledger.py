@@ -57,7 +57,9 @@ def test_the_first_claim_executes():
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("licence", [{}, {"reruns": True}, {"resolves": True}, {"proceed": True}, {"dead": "c0"}])
+@pytest.mark.parametrize(
+    "licence", [{}, {"reruns": True}, {"resolves": True}, {"proceed": True}, {"dead": "c0", "dead_at": 100.0}]
+)
 def test_other_arguments_never_execute(state, licence):
     """Same key, other arguments: refused in every state and with every licence; the record stays, both hashes are told."""
     kept, answer = claim(record(state), wish(args_hash="h2", claim_id="c0", **licence))
@@ -71,7 +73,7 @@ TABLE = [
     (DONE, {}, "replay", None, None),
     (DONE, {"reruns": True}, "replay", None, None),
     (DONE, {"resolves": True}, "replay", None, None),
-    (DONE, {"dead": "c0"}, "replay", None, None),
+    (DONE, {"dead": "c0", "dead_at": 100.0}, "replay", None, None),
     (DONE, {"claim_id": "c0"}, "replay", None, None),
     ({**DONE, "output": None}, {}, "replay", None, None),
     ({**DONE, "output_ok": False}, {"reruns": True}, "replay", None, None),
@@ -79,7 +81,7 @@ TABLE = [
     (EARLY, {}, "refuse", "in_progress", None),
     (EARLY, {"reruns": True}, "refuse", "in_progress", None),
     (EARLY, {"dead": "somebody"}, "refuse", "in_progress", None),
-    (EARLY, {"dead": "c0"}, "replay", None, {"settled_at": 100.0}),
+    (EARLY, {"dead": "c0", "dead_at": 100.0}, "replay", None, {"settled_at": 100.0}),
     ({**EARLY, "lease_until": 100.0}, {}, "replay", None, {"settled_at": 100.0}),
     # failed
     ({"state": "failed_final"}, {}, "failed", "failed_before", None),
@@ -98,19 +100,19 @@ TABLE = [
     # executing, its lease lapsed or its owner proven dead: a doubt, and no licence
     ({"lease_until": 100.0}, {}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
     ({"lease_until": 10.0}, {"proceed": True}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
-    ({}, {"dead": "c0"}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back", "dead_since": 100.0}),
-    ({"dead_since": 97.0}, {"dead": "c0"}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
+    ({}, {"dead": "c0", "dead_at": 100.0}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back", "dead_since": 100.0}),
+    ({"dead_since": 97.0}, {"dead": "c0", "dead_at": 100.0}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
     ({"lease_until": 10.0}, {"dead": "c5"}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
     ({"lease_until": 10.0}, {"reruns": True}, "execute", None, 2),
     ({}, {"reruns": True, "dead": "c0"}, "execute", None, 2),
     ({"lease_until": 10.0}, {"resolves": True}, "resolve", None, {"state": "resolving", "resolver": "c1", "lease_until": 110.0, "failure": "the caller never reported back"}),
-    ({}, {"resolves": True, "dead": "c0"}, "resolve", None, {"state": "resolving", "resolver": "c1", "lease_until": 110.0, "failure": "the caller never reported back", "dead_since": 100.0}),
+    ({}, {"resolves": True, "dead": "c0", "dead_at": 100.0}, "resolve", None, {"state": "resolving", "resolver": "c1", "lease_until": 110.0, "failure": "the caller never reported back", "dead_since": 100.0}),
     ({"lease_until": 10.0}, {"claim_id": "c0"}, "execute", None, {"lease_until": 110.0}),
     # in doubt
     (DOUBT, {}, "in_doubt", "in_doubt", None),
     (DOUBT, {"proceed": True}, "in_doubt", "in_doubt", None),
     (DOUBT, {"claim_id": "c0"}, "in_doubt", "in_doubt", None),
-    (DOUBT, {"dead": "c0"}, "in_doubt", "in_doubt", None),
+    (DOUBT, {"dead": "c0", "dead_at": 100.0}, "in_doubt", "in_doubt", None),
     (DOUBT, {"reruns": True}, "execute", None, 2),
     (DOUBT, {"resolves": True}, "resolve", None, {"state": "resolving", "resolver": "c1", "lease_until": 110.0}),
     ({**DOUBT, "dead_since": 98.0}, {"resolves": True, "proceed": True}, "resolve", None, {"state": "resolving", "resolver": "c1", "lease_until": 110.0}),

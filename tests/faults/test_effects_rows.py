@@ -149,6 +149,43 @@ def test_row_18_a_dead_executor_is_resolved_once_under_any_clock(both, seconds):
     assert len(receipts(both)) == 1
 
 
+def settled_after(seconds):
+    return {"on_ambiguous": "lookup", "lookup_safe": "settled", "settle_after": seconds}
+
+
+def test_row_18_what_is_under_way_gets_its_time_by_no_wall_clock(both):
+    """A clock an hour ahead does not let the target's longest time have passed; nothing is started before it has."""
+    assert died(staged(changed(both, crash="before_effect")).returncode)
+    first = call(changed(both, fields=settled_after(60.0)))
+    assert first.status == "in_doubt"
+    assert 30 < first.retry_after <= 60
+    for seconds in (HOUR, -HOUR, 24 * HOUR):
+        outcome = call(changed(both, fields=settled_after(60.0), clock=seconds))
+        assert (outcome.status, outcome.retry_after <= 60) == ("in_doubt", True)
+    assert receipts(both) == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, HOUR, -HOUR])
+def test_row_18_what_has_had_its_time_is_started_once_under_any_clock(both, seconds):
+    """When the time has really passed, a clock that went back does not hold it up either."""
+    assert died(staged(changed(both, crash="before_effect")).returncode)
+    assert call(changed(both, fields=settled_after(0.3))).status == "in_doubt"
+    time.sleep(0.4)
+    assert call(changed(both, fields=settled_after(0.3), clock=seconds)).status == "ok"
+    assert len(receipts(both)) == 1
+
+
+def test_row_18_another_machine_does_not_count_the_time_of_a_death_here(both, monkeypatch):
+    """Where the executor cannot be looked at, the clock that noted its death is not there either: a doubt, for good."""
+    assert died(staged(changed(both, crash="before_effect")).returncode)
+    assert call(changed(both, fields=settled_after(0.1))).status == "in_doubt"
+    time.sleep(0.2)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("pokayoke.runtime.driver.is_dead", lambda name: False)
+        outcome = call(changed(both, fields=settled_after(0.1)))
+    assert (outcome.status, outcome.retry_after, receipts(both)) == ("in_doubt", None, [])
+
+
 # -- row 19 --------------------------------------------------------------------------------------------------------
 
 

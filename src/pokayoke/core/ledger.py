@@ -37,7 +37,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         owner: the process that executes: machine, boot, process space, pid and start time; "" if unknown.
         epoch: how often a kill switch had flipped when it was claimed.
         resolver: the call that asks the target whether the effect happened, or "".
-        dead_since: wall-clock second at which the owner was first seen dead, or None.
+        dead_since: when the owner was first seen dead, or None; a second of its machine's monotonic clock.
         settled_at: wall-clock second of the settlement; None also for a completion whose output is still to come.
         output: the recorded output as JSON bytes, or None.
         output_ok: False if the effect happened but its output broke the contract.
@@ -85,6 +85,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         reruns: True if a second execution does no harm (the target drops repeats, or running twice is once).
         resolves: True if the target can be asked whether an effect happened.
         dead: a claim id whose owner is proven dead, or "".
+        dead_at: when that was seen; a second of the machine's monotonic clock.
         proceed: True if the caller is the resolver and has proof that nothing happened and nothing will.
     """
 
@@ -101,6 +102,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     reruns: bool = False
     resolves: bool = False
     dead: str = ""
+    dead_at: float | None = None
     proceed: bool = False
     compensates: str = ""
 
@@ -251,7 +253,7 @@ def _busy(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
     # A lapsed lease, or a dead owner, proves nothing about the effect: it only tells that nobody will report soon.
     doubt = lapsed(record)
     if wish.dead and wish.dead == record.claim_id and record.dead_since is None:
-        doubt = msgspec.structs.replace(doubt, dead_since=wish.now)
+        doubt = msgspec.structs.replace(doubt, dead_since=wish.dead_at)
     return _doubtful(doubt, wish, doubt)
 
 

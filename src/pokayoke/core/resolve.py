@@ -55,9 +55,12 @@ def admitted(request: Request) -> Generator[Step, Any, Answer]:
     claim, record = request.claim, answer.record
     if claim is None or record is None or not record.owner or answer.kind != "refuse":
         return answer
-    if record.state == "resolving" or answer.retry_after is None or (yield Gone(record.owner)) is None:
+    if record.state == "resolving" or answer.retry_after is None:
         return answer
-    answer = yield Admit(_with(request, msgspec.structs.replace(claim, dead=record.claim_id)))
+    seen: float | None = yield Gone(record.owner)
+    if seen is None:
+        return answer
+    answer = yield Admit(_with(request, msgspec.structs.replace(claim, dead=record.claim_id, dead_at=seen)))
     return answer
 
 
@@ -79,15 +82,16 @@ def resolved(
     claim, record = request.claim, answer.record
     assert claim is not None, "only a claimed write is resolved"
     assert record is not None, "a doubt has a record"
-    since = record.dead_since
-    if since is None and contract.lookup_safe != "downstream_key" and record.owner:
+    since, seen = record.dead_since, None
+    if _asks_for_proof(contract, record):
         # Before the question, never after: an executor may act between the answer and its own end.
-        since = yield Gone(record.owner)
+        seen = yield Gone(record.owner)
+        since = seen if since is None else since
     reaction: Reaction = yield Look(contract, claim.key, arguments, lookup_timeout)
     said = reaction.value if isinstance(reaction, Returned) else UNKNOWN
     if isinstance(said, Found):
         return answer, said
-    wait = _wait(contract, since, request.now) if said is NOT_FOUND else None
+    wait = _wait(contract, since, seen) if said is NOT_FOUND else None
     if wait is not None and wait <= 0:
         answer = yield Admit(_with(request, msgspec.structs.replace(claim, proceed=True)))
         if answer.kind == "execute":
@@ -99,14 +103,27 @@ def resolved(
     return (Answer("replay", None, known) if isinstance(known, Record) else answer), None
 
 
-def _wait(contract: Contract, dead_since: float | None, now: float) -> float | None:
-    """Seconds until "not found" is proof enough to execute again; None if it never is for this doubt."""
+def _asks_for_proof(contract: Contract, record: Record) -> bool:
+    """Whether it matters that the executor is dead, or how long it has been by now."""
+    if contract.lookup_safe == "downstream_key" or not record.owner:
+        return False
+    return record.dead_since is None or contract.lookup_safe == "settled"
+
+
+def _wait(contract: Contract, dead_since: float | None, now: float | None) -> float | None:
+    """Seconds until "not found" is proof enough to execute again; None if it never is for this doubt.
+
+    `now` is a second of the clock by which `dead_since` was noted: that of the executor's machine, and None
+    elsewhere. Wall clocks differ and are set, so they say nothing about what may still be under way.
+    """
     if contract.lookup_safe == "downstream_key":
         return 0.0
     if dead_since is None:
         return None
     if contract.lookup_safe == "executor_dead":
         return 0.0
+    if now is None:
+        return None
     return (contract.settle_after or 0.0) - (now - dead_since)
 
 

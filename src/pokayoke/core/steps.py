@@ -72,7 +72,8 @@ class Look(msgspec.Struct, frozen=True, gc=False):
 class Gone(msgspec.Struct, frozen=True, gc=False):
     """Ask whether the process that owns a claim is dead.
 
-    Answered with the wall-clock second at which it was seen to be, or None if that is not proven.
+    Answered with the second at which it was seen to be, or None if that is not proven. It is a second of
+    this machine's monotonic clock, which all its processes share and nobody sets.
     """
 
     owner: str

@@ -14,7 +14,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards: for deadlines and durations."""
+        """Seconds that never run backwards, the same for all processes of a machine: for deadlines and durations."""
         ...
 
     def sleep(self, seconds: float, /) -> None:

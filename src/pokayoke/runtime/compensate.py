@@ -120,7 +120,7 @@ class Compensator:
             while True:
                 step = walk.send(answer)
                 if isinstance(step, Gone):
-                    answer = self._clock.now() if is_dead(step.owner) else None
+                    answer = self._clock.monotonic() if is_dead(step.owner) else None
                 else:
                     answer = self._store.admit(cast("Admit", step).request)
         except StopIteration as end:
