@@ -107,7 +107,10 @@ def _asked(safe, lookup, settle_after=None):
 
 CONFIGURATIONS = {
     "human": Kind(fields=lambda trial, ground: {}),
-    "own_transaction": Kind(fields=lambda trial, ground: {}, own=True),
+    "own_transaction": Kind(
+        fields=lambda trial, ground: {"on_ambiguous": "rerun_safe", "idempotent": True},
+        own=True,
+    ),
     "downstream_key": Kind(
         fields=lambda trial, ground: {"on_ambiguous": "downstream_key", "forwards_key": True},
         remote=True,
@@ -161,7 +164,7 @@ def contract(trial, ground, *, version="1"):
             receipt = ask(ground, "do", n, effect.key, memo, random.uniform(0.0, trial.slow))
         elif kind.own:
             receipt = receipt_of(n)
-            effects_own.act(trial.store, effect, (n, receipt, memo))
+            effects_own.act(trial.store, effect, (n, receipt, memo))  # raises if the claim was lost
         else:
             receipt = receipt_of(n)
             ground.note("effects", n, receipt, memo)

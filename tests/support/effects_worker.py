@@ -141,5 +141,5 @@ def sweep(trial):
     for rest in ((trial.timeout or 0.0) + trial.margin, trial.slow + 1.0):
         time.sleep(rest)
         doubtful = [n for n in doubtful if worker.wanted(n) not in ("ok", "replayed")]
-        if not doubtful or trial.configuration in ("human", "own_transaction"):
+        if not doubtful or trial.configuration == "human":
             break
