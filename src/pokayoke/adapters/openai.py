@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.replies import answered, spoken
-from pokayoke.core.streams import ChatStream
+from pokayoke.core.streams import ChatStream, ResponsesStream, Stream
 from pokayoke.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
 
-__all__ = ["AsyncChatModel", "ChatModel", "calls", "history", "message"]
+__all__ = ["AsyncChatModel", "AsyncResponsesModel", "ChatModel", "ResponsesModel", "calls", "history", "message"]
 
 OnText = Callable[[str], object]
 
@@ -37,9 +37,15 @@ def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001
     return list(spoken(reply).calls)
 
 
-def message(outcome: Outcome, *, responses: bool = False) -> dict[str, Any]:
-    """Return the message that answers a call; with `responses`, the item for the Responses API."""
-    return answered(outcome, "responses" if responses else "openai")
+def message(outcome: Outcome, *, responses: bool = False, custom: bool = False) -> dict[str, Any]:
+    """Return the message that answers a call.
+
+    Args:
+        outcome: what became of the call.
+        responses: True for the item of the Responses API.
+        custom: True there if the call's input was free text (`custom_tool_call`).
+    """
+    return answered(outcome, "responses" if responses else "openai", custom=custom)
 
 
 def history(reply: Any) -> list[dict[str, Any]]:
@@ -62,50 +68,71 @@ class ChatModel:
     """
 
     format = "openai"
+    _client_class = "OpenAI"
 
     def __init__(
         self, model: str, client: Any = None, *, stream: bool = False, on_text: OnText | None = None, **options: Any
     ) -> None:
         """Keep what every request needs."""
-        self._client = client if client is not None else _sdk().OpenAI()
+        self._client = client if client is not None else getattr(_sdk(), self._client_class)()
         self._stream, self._on_text = stream, on_text
-        self._options = _options(model, options, stream=stream)
+        self._options = {"model": model, **options}
 
     def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         """Ask the model once. Errors of the client go through."""
-        answer = self._client.chat.completions.create(**_request(self._options, messages, tools))
+        answer = self._asked(messages, tools)
         if not self._stream:
             return answer
-        whole = ChatStream()
+        whole = self._whole()
         with answer:
-            for chunk in answer:
-                _heard(whole.add(chunk), self._on_text)
+            for event in answer:
+                _heard(whole.add(event), self._on_text)
         return whole.reply()
 
+    def _whole(self) -> Stream:
+        return ChatStream()
 
-class AsyncChatModel:
-    """`ChatModel` for `await guard.aloop`, with an `openai.AsyncOpenAI` client."""
+    def _asked(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
+        streaming = {"stream": True, "stream_options": {"include_usage": True}} if self._stream else {}
+        # An empty list of tools is an error at some endpoints.
+        offered = {"tools": tools} if tools else {}
+        return self._client.chat.completions.create(**{**streaming, **self._options}, messages=messages, **offered)
 
-    format = "openai"
 
-    def __init__(
-        self, model: str, client: Any = None, *, stream: bool = False, on_text: OnText | None = None, **options: Any
-    ) -> None:
-        """Keep what every request needs. Arguments as in `ChatModel`."""
-        self._client = client if client is not None else _sdk().AsyncOpenAI()
-        self._stream, self._on_text = stream, on_text
-        self._options = _options(model, options, stream=stream)
+class AsyncChatModel(ChatModel):
+    """`ChatModel` for `await guard.aloop`, with an `openai.AsyncOpenAI` client. Arguments as there."""
+
+    _client_class = "AsyncOpenAI"
 
     async def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         """Ask the model once. Errors of the client go through."""
-        answer = await self._client.chat.completions.create(**_request(self._options, messages, tools))
+        answer = await self._asked(messages, tools)
         if not self._stream:
             return answer
-        whole = ChatStream()
+        whole = self._whole()
         async with answer:
-            async for chunk in answer:
-                _heard(whole.add(chunk), self._on_text)
+            async for event in answer:
+                _heard(whole.add(event), self._on_text)
         return whole.reply()
+
+
+class ResponsesModel(ChatModel):
+    """`ChatModel` at the Responses API of OpenAI; the history is a list of its items. Arguments as there."""
+
+    def _whole(self) -> Stream:
+        return ResponsesStream()
+
+    def _asked(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
+        # Without `strict` the API rewrites a schema that has optional fields.
+        offered = {"tools": [{"type": "function", "strict": False, **tool["function"]} for tool in tools]}
+        streaming = {"stream": True} if self._stream else {}
+        return self._client.responses.create(
+            **{**streaming, **self._options}, input=messages, **(offered if tools else {})
+        )
+
+
+class AsyncResponsesModel(ResponsesModel, AsyncChatModel):
+    """`ResponsesModel` for `await guard.aloop`, with an `openai.AsyncOpenAI` client. Arguments as there."""
 
 
 def _sdk() -> Any:
@@ -113,16 +140,6 @@ def _sdk() -> Any:
         return importlib.import_module("openai")
     except ImportError as error:
         raise MissingExtraError("openai", "openai") from error
-
-
-def _options(model: str, options: dict[str, Any], *, stream: bool) -> dict[str, Any]:
-    streaming = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-    return {"model": model, **streaming, **options}
-
-
-def _request(options: dict[str, Any], messages: list[Any], tools: list[dict[str, Any]]) -> dict[str, Any]:
-    # An empty list of tools is an error at some endpoints.
-    return {**options, "messages": messages, **({"tools": tools} if tools else {})}
 
 
 def _heard(text: str, on_text: OnText | None) -> None:

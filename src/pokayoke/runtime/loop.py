@@ -16,7 +16,7 @@ from pokayoke.core.answer import Answer
 from pokayoke.core.call import Outcome, StopReason, ToolCall
 from pokayoke.core.context import History
 from pokayoke.core.intake import is_cut
-from pokayoke.core.messages import calls_in, role_of, text_of
+from pokayoke.core.messages import calls_in, field, items, role_of, text_of
 from pokayoke.core.replies import Spoken, answers, spoken
 from pokayoke.core.spelled import unanswered
 from pokayoke.errors import UsageError
@@ -141,7 +141,7 @@ class Conversation:
         if (instruction := run.instruction) is not None:
             self.tell("instruction", instruction)
             # Only in this request: in the next turn it is no longer true.
-            said.append({"role": "user", "content": instruction})
+            _add_text(said, instruction)
         elif self.in_text and tools:
             said.insert(0, {"role": "system", "content": run.instructions(self.format)})  # type: ignore[arg-type]
         return Ask(said, [] if self.in_text else tools)
@@ -159,6 +159,18 @@ class Conversation:
         if not self.in_text:
             return None
         return {plan.contract.name: plan.contract.model_schema for plan in self.run.snapshot.plans.values()}
+
+
+def _add_text(messages: list[Any], text: str) -> None:
+    """Let the user say one more thing; where sides take turns, in the message that is there already."""
+    last = messages[-1] if messages else None
+    content = field(last, "content") if field(last, "role") == "user" else None
+    if isinstance(content, str):
+        messages[-1] = {"role": "user", "content": f"{content}\n\n{text}"}
+    elif any(field(block, "type") == "tool_result" for block in items(content)):
+        messages[-1] = {"role": "user", "content": [*items(content), {"type": "text", "text": text}]}
+    else:
+        messages.append({"role": "user", "content": text})
 
 
 def turns(conversation: Conversation, rounds: int) -> Generator[Ask | Take, Any, Ended]:

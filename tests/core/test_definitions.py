@@ -1,0 +1,55 @@
+"""What a model without tool calls is told about the tools."""
+
+import json
+
+import pytest
+
+from pokayoke.core.contract import Contract
+from pokayoke.core.definitions import definitions, instructions
+from pokayoke.core.replies import Ids, spoken
+from pokayoke.core.spelled import with_text_calls
+from pokayoke.errors import ContractError
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOLS = [
+    Contract.from_schema("weather", SCHEMA, description="Look at the sky.", output_schema="text", effect="read"),
+    Contract.from_schema("plain", SCHEMA, output_schema="text"),
+]
+
+
+@pytest.mark.parametrize(("format", "phrase"), [("json", "one JSON object:"), ("jsonl", "one JSON object per line")])
+def test_the_tools_and_how_to_call_them(format, phrase):
+    """Each tool is one line with its schema; how a call is written follows; nothing a model need not know is said."""
+    text = instructions(definitions(TOOLS, "mcp"), format)
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"name"')]
+    assert lines == [
+        {"name": "weather", "description": "Look at the sky.", "inputSchema": SCHEMA},
+        {"name": "plain", "inputSchema": SCHEMA},
+    ]
+    assert phrase in text
+
+
+@pytest.mark.parametrize("format", ["json", "jsonl"])
+def test_a_call_written_as_told_is_read(format):
+    """A model that does what the text says is understood: the example it gives, filled in, is one call."""
+    text = instructions(definitions(TOOLS, "mcp"), format)
+    start = text.index('{"name": "<')
+    written = (
+        text[start : text.index("}}", start) + 2]
+        .replace("<name of the tool>", "weather")
+        .replace("{<its arguments>}", '{"city": "Ulm"}')
+    )
+    said = spoken({"role": "assistant", "content": written})
+    found = with_text_calls(said, {"weather": SCHEMA}, Ids())
+    assert [(one.name, one.arguments) for one in found.calls] == [("weather", {"city": "Ulm"})]
+
+
+def test_without_tools_it_says_so():
+    """No tool, no manual: the model is told to answer."""
+    assert instructions([], "json") == "There are no tools. Answer directly."
+
+
+def test_an_unknown_format_is_an_error():
+    """A format nobody knows is an error that names those there are."""
+    with pytest.raises(ContractError, match="use json or jsonl"):
+        instructions([], "xml")

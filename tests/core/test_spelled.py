@@ -1,0 +1,158 @@
+"""Calls that stand in a text, and calls a history ends with: what is taken, and what can never run."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.core.intake import read_arguments
+from pokayoke.core.replies import spoken
+from pokayoke.core.spelled import unanswered
+
+TOOLS = {"get": {"type": "object"}, "put": None}
+
+
+def said(text, tools=TOOLS, **more):
+    return spoken({"choices": [{"message": {"role": "assistant", "content": text}, **more}]}, tools=tools)
+
+
+@pytest.mark.parametrize(
+    ("text", "calls", "rest"),
+    [
+        ('{"name": "get", "arguments": {"a": 1}}', [("get", {"a": 1})], ""),
+        ('{"name": "get", "arguments": {"a": 1}}\n{"name": "put", "arguments": {}}', [("get", {"a": 1}), ("put", {})], ""),
+        ('I look.\n```json\n{"tool": "get", "args": {"a": 1}}\n```', [("get", {"a": 1})], "I look."),
+        ("<tool_call>{\"name\": \"get\", \"arguments\": {'a': 1}}</tool_call>", [("get", {"a": 1})], ""),
+        ("Nothing to call.", [], "Nothing to call."),
+    ],
+)  # fmt: skip
+def test_calls_in_a_text(text, calls, rest):
+    """Calls a text spells out are taken in order, with ids of their own; what stands around them is the text."""
+    reply = said(text)
+    assert [(one.name, one.arguments) for one in reply.calls] == calls
+    assert [one.id for one in reply.calls] == [f"text_{number}" for number in range(1, len(calls) + 1)]
+    assert reply.text == rest
+    assert reply.wire == ("text" if calls else "openai")
+    assert reply.messages[0]["content"] == text
+
+
+def test_without_tools_a_text_is_a_text():
+    """Only for models without tool calls is a text looked at; a native call makes looking needless."""
+    text = '{"name": "get", "arguments": {"a": 1}}'
+    assert said(text, tools=None).calls == ()
+    native = {"id": "n", "type": "function", "function": {"name": "put", "arguments": "{}"}}
+    reply = spoken({"role": "assistant", "content": text, "tool_calls": [native]}, tools=TOOLS)
+    assert [one.id for one in reply.calls] == ["n"]
+
+
+DAMAGED = [
+    ("cut in the envelope", '{"name": "get", "arguments": {"a": 12', "cut_in_number"),
+    ("cut in a text inside", json.dumps({"name": "get", "arguments": '{"a": 12'}), "cut_in_number"),
+    ("cut two levels inside", json.dumps({"function": {"name": "get", "arguments": '{"a": 12'}}), "cut_in_number"),
+    ("a key twice", '{"name": "get", "arguments": {"a": 1, "a": 2}}', "duplicate_key"),
+    ("a list for an object", '{"name": "get", "arguments": [1]}', "not_an_object"),
+    ("something beside it", '{"name": "get", "arguments": {"a": 1}, "amount": 5}', "not_an_object"),
+    ("a name that is a value", "get(a=user)", "no_object"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), [row[1:] for row in DAMAGED], ids=[row[0] for row in DAMAGED])
+def test_damaged_arguments_are_refused_as_such(text, reason):
+    """Arguments that cannot be read are handed on as a text that is refused: never as the sound object around them."""
+    (one,) = said(text).calls
+    assert isinstance(one.arguments, str)
+    reading = read_arguments(one.arguments)
+    assert (reading.value, reading.reason) == (None, reason)
+
+
+def test_an_edited_text_stays_a_suggestion():
+    """What one character would mend keeps its grade, so that a write still gets a suggestion and a read may run."""
+    inner = '{"a": 1, "b": 2'
+    (one,) = said(json.dumps({"name": "get", "arguments": inner})).calls
+    assert read_arguments(one.arguments).grade == read_arguments(inner).grade
+
+
+@given(st.text(max_size=40))
+def test_no_damage_makes_an_envelope_run(inner):
+    """Whatever stands where arguments belong: what runs is what it reads as, or nothing."""
+    envelope = json.dumps({"name": "get", "arguments": inner})
+    expected = read_arguments(inner, schema={"type": "object"})
+    for one in said(envelope).calls:
+        if expected.grade in ("exact", "lossless"):
+            assert one.arguments == expected.value
+        else:
+            again = read_arguments(one.arguments)
+            assert again.value is None or (again.grade, again.value) == (expected.grade, expected.value)
+
+
+def test_a_cut_text_runs_nothing():
+    """The stop reason of the reply is on every call found in its text."""
+    reply = said('{"name": "get", "arguments": {"a": 1}}', finish_reason="length")
+    assert [one.stop_reason for one in reply.calls] == ["length"]
+
+
+def asks(*idents):
+    calls = [{"id": key, "type": "function", "function": {"name": "get", "arguments": "{}"}} for key in idents]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+USER = {"role": "user", "content": "go"}
+
+
+def tool(ident):
+    return {"role": "tool", "tool_call_id": ident, "content": "x"}
+
+
+def item(ident):
+    return {"type": "function_call", "call_id": ident, "name": "get", "arguments": "{}"}
+
+
+def out(ident):
+    return {"type": "function_call_output", "call_id": ident, "output": "x"}
+
+
+def use(*idents):
+    return {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": key, "name": "get", "input": {}} for key in idents],
+    }
+
+
+def result(*idents):
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": key, "content": "x"} for key in idents]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "wire", "ids"),
+    [
+        ([], None, []),
+        ([USER], None, []),
+        ([USER, {"role": "assistant", "content": "done"}], None, []),
+        ([USER, asks("a", "b")], "openai", ["a", "b"]),
+        ([USER, asks("a", "b"), tool("b")], "openai", ["a"]),
+        ([USER, asks("a"), tool("a")], None, []),
+        ([USER, asks("a"), tool("a"), asks("a")], "openai", ["a"]),
+        ([USER, asks("a"), USER], None, []),
+        ([USER, item("a"), item("b")], "responses", ["a", "b"]),
+        ([USER, item("a"), item("b"), out("a")], "responses", ["b"]),
+        ([USER, {**item("a"), "type": "custom_tool_call", "input": "x"}], "responses", ["a"]),
+        ([USER, use("a", "b")], "anthropic", ["a", "b"]),
+        ([USER, use("a"), result("a"), use("b")], "anthropic", ["b"]),
+        ([USER, use("a"), result("a")], None, []),
+    ],
+)
+def test_what_a_history_leaves_unanswered(messages, wire, ids):
+    """The calls after which nobody spoke and which have no answer, in order and in their own shape."""
+    found = unanswered(messages)
+    assert (found and found.wire, [one.id for one in found.calls] if found else []) == (wire, ids)
+    if found:
+        assert found.messages == ()
+
+
+def test_unanswered_calls_in_a_text():
+    """For a model without tool calls, a last message that spells calls out waits for its answers; any other does not."""
+    text = {"role": "assistant", "content": '{"name": "get", "arguments": {"a": 1}}'}
+    assert [one.name for one in unanswered([USER, text], tools=TOOLS).calls] == ["get"]
+    assert unanswered([USER, text]) is None
+    assert unanswered([USER, {"role": "assistant", "content": "done"}], tools=TOOLS) is None
