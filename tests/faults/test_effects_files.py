@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from effects_stage import Spec, call, called, charge, guarded, only_record, receipts
 from effects_target import Ground, receipt_of
+from pgserver import Cluster, Missing, joined
 
 from pokayoke import open_store
 from pokayoke.errors import StoreError
@@ -335,4 +336,65 @@ def test_row_17_a_folder_that_goes_away_at_the_call(spec):
     shutil.rmtree(path_of(spec).parent)
     assert called(guard, numbered(spec, 2)).findings[0].code == "store_unavailable"
     assert len(receipts(spec)) == 1
+    guard.close()
+
+
+# -- rows 13 and 14 for PostgreSQL ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cramped(tmp_path, need, monkeypatch):
+    """A PostgreSQL of its own on a small disk of its own."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=90m,mode=1777", "tmpfs", str(disk)], capture_output=True, text=True, check=False
+    )  # fmt: skip
+    if done.returncode:
+        need(f"root and the right to mount a tmpfs: {done.stderr.strip()}")
+    for above in tmp_path.parents[:2]:
+        above.chmod(0o711)
+    tmp_path.chmod(0o711)
+    monkeypatch.setattr("tempfile.tempdir", str(disk))
+    try:
+        with Cluster(autovacuum="off") as cluster:
+            open_store(cluster.url, create=True).close()
+            yield Spec(url=joined(cluster.url, "act_timeout=2"), folder=str(tmp_path)), cluster.folder
+    except Missing as error:
+        need(str(error))
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.privileged
+def test_rows_13_and_14_the_server_has_no_space_left(cramped):
+    """Each write is done and told, done and doubted, or refused before its effect; with space it goes on."""
+    spec, folder = cramped
+    ground = Ground(spec.folder)
+
+    def handler(n, memo="m"):
+        ground.note("effects", n, receipt_of(n), memo)
+        return {"receipt": random.Random(n).randbytes(9_000).hex()}
+
+    guard, _run = begun(spec, contract=charge(spec, ground, handler=handler))
+    assert called(guard, numbered(spec, 0)).status == "ok"
+    filler = folder / "filler"
+    with filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 8_192)
+    said = []
+    for n in range(1, 400):
+        outcome = called(guard, numbered(spec, n))
+        said.append(outcome.findings[0].code if outcome.findings else outcome.status)
+        if said.count("store_unavailable") == 5 or said.count("not_recorded") == 5:
+            break
+    assert set(said) <= {"ok", "not_recorded", "store_unavailable"}, said
+    assert {"not_recorded", "store_unavailable"} & set(said), "the disk was not full"
+    assert len(receipts(spec)) == 1 + said.count("ok") + said.count("not_recorded")
+    filler.unlink()
+    for n, word in enumerate(said, 1):
+        later = changed(numbered(spec, n), clock=100.0)
+        expected = {"ok": "replayed", "not_recorded": "in_doubt", "store_unavailable": "ok"}[word]
+        assert call(later, contract=charge(spec, ground, handler=handler)).status == expected
+    assert len(receipts(spec)) == len({receipt.partition("-")[0] for receipt in receipts(spec)}) == 1 + len(said)
     guard.close()
