@@ -2,19 +2,21 @@
 
 The keys are divided among both stores and the ways in which a contract settles doubts. PostgreSQL runs
 as a server of its own, which is restarted eight times in immediate mode. Finished parts are kept in the
-state file: a soak that was interrupted goes on with the next part.
+state file: a soak that was interrupted goes on with the next part, unless the code has changed.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-SUPPORT = Path(__file__).parent.parent / "tests" / "support"
+ROOT = Path(__file__).parent.parent
+SUPPORT = ROOT / "tests" / "support"
 CONFIGURATIONS = ("human", "downstream_key", "lookup_executor_dead", "lookup_settled")
 RESTARTS = 8
 DISTURBED = {
@@ -48,6 +50,12 @@ def parts(keys: int, kills: int, stores: list[str]) -> list[dict[str, Any]]:
     ]
 
 
+def digest_of_code() -> str:
+    """Return a digest of the package: what other code has shown says nothing about this one."""
+    files = sorted((ROOT / "src").rglob("*.py")) + sorted((ROOT / "src").rglob("*.sql"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
 class Talk:
     """Tells on stderr how far a part is, every few seconds."""
 
@@ -76,19 +84,23 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=100_000, help="different effects in all")
     parser.add_argument("--kills", type=int, default=5_000, help="SIGKILLs in all")
     parser.add_argument("--stores", nargs="+", default=["sqlite", "cluster"], help="of sqlite, postgres, cluster")
-    parser.add_argument("--state", type=Path, default=Path(".soak.jsonl"), help="where finished parts are kept")
+    parser.add_argument(
+        "--state", type=Path, default=Path(".soak.jsonl"), help="where finished parts are kept meanwhile"
+    )
     given = parser.parse_args()
     sys.path.insert(0, str(SUPPORT))
     import effects_race  # noqa: PLC0415 - it lies beside the tests
 
-    done = [json.loads(line) for line in given.state.read_text().splitlines()] if given.state.exists() else []
+    code = digest_of_code()
+    kept = given.state.read_text().splitlines() if given.state.exists() else []
+    done = [one for one in map(json.loads, kept) if one["code"] == code]
     wanted = parts(given.keys, given.kills, given.stores)
     for number, part in enumerate(wanted, 1):
         if any(one["part"] == part for one in done):
             continue
         talk = Talk(f"[{number}/{len(wanted)}] {part['store']} {part['configuration']}", part)
         found = effects_race.run(talk, **part)
-        done.append({"part": part, **found})
+        done.append({"code": code, "part": part, **found})
         with given.state.open("a") as file:
             file.write(json.dumps(done[-1]) + "\n")
     chosen = [one for one in done if one["part"] in wanted]
@@ -100,6 +112,7 @@ def main() -> int:
     print(effects_race.table([*figures, total]))
     for one in chosen:
         print(*one["violations"], sep="\n", file=sys.stderr, end="")
+    given.state.unlink(missing_ok=True)  # the next soak begins anew
     return 1 if total["violations"] else 0
 
 
