@@ -27,7 +27,7 @@ _WINDOW_SECONDS = 900.0
 _LEAST, _SHARE, _STREAK = 10, 0.3, 3
 """A tool's switch trips at this share of at least so many outputs, or after so many invalid ones in a row."""
 _LEAST_EVERYWHERE, _SHARE_EVERYWHERE = 20, 0.2
-_FEWEST, _FEWEST_EVERYWHERE = 5, 6
+_FEWEST, _FEWEST_EVERYWHERE = 6, 8
 """So many have to be invalid for a share to count: of the few outputs of a quiet hour, three may be chance."""
 _PAUSE, _HOUR = 60.0, 3_600.0
 """Seconds before the first probe, doubled by each trip of the last hour."""
