@@ -97,3 +97,22 @@ def test_dump_is_plain_json_with_sorted_keys():
 def test_digest_is_sha_256():
     """The digest of nothing is the well-known SHA-256 of nothing."""
     assert digest(b"") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": ",1e5", "b": 2.5},
+        {"a": "x:7.0,", "b": [0.5, "y", None]},
+        {"a": "😀", "b": 1.25},
+        {"a": 1.0, "b": ",3.0"},
+        {"\ue000": 1, "😀": 2},
+        {"a": 0.0001},
+        {"a": 123456789012345680.0},
+        -0.0,
+    ],
+)
+def test_what_only_looks_respelt_is_looked_at(value):
+    """A text that looks like a number, and a number that is spelt otherwise, both end in the canonical form."""
+    assert canonical(value) == rfc8785.dumps(value)
+    assert canonical(value, dump(value)) == canonical(value)

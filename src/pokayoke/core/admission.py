@@ -163,16 +163,14 @@ def admit(request: Request, held: Held) -> Kept:
     if question is not None:
         return question
     used: Mapping[str, Used] = {}
-    if record is None:
+    if record is None and request.charges:
         if refusal := _over_limit(request, held.used):
             return Kept(Answer("refuse", refusal))
         used = _charged(request.charges, held.used)
     if wish is None:
         return Kept(EXECUTE, used=used)
-    kept, answer = claim(record, wish)
-    assert kept is not None, "a claim that executes changes its record"
-    kept = msgspec.structs.replace(kept, epoch=held.epoch)
-    return Kept(msgspec.structs.replace(answer, record=kept), kept, used)
+    kept, answer = claim(record, msgspec.structs.replace(wish, epoch=held.epoch) if held.epoch else wish)
+    return Kept(answer, kept, used)
 
 
 def _halted(request: Request, held: Held) -> Finding | None:

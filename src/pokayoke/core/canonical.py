@@ -9,18 +9,36 @@ become one key, so their digits are kept (`reference: design, ledger keys`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from typing import Any, cast
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, Final, cast
 
 import msgspec
 import orjson
 import rfc8785
+
+from pokayoke.core.matcher import matcher
 
 _SORTED = orjson.OPT_SORT_KEYS
 # Between these bounds the shortest digits of a fractional double are written alike by orjson and by
 # ECMAScript (RFC 8785, section 3.2.2.3); outside, the exponent is spelt differently.
 _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-3, 1e15
 _NEVER_RESPELT = frozenset((str, int, bool, type(None)))
+
+
+_RESPELT: Final = (
+    r"(?:^|[:\[,])-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[0-9]+\.0(?:[,\]}]|$)|0\.000|[0-9]{16,}\.)|[\x{10000}-\x{10ffff}]"
+)
+"""Where a number may stand that RFC 8785 spells otherwise (with an exponent, whole, tiny or huge), or a character
+beyond the basic plane: only with those do UTF-8 and UTF-16 sort keys differently.
+
+A text can look like one; then the value itself is looked at.
+"""
+
+
+@cache
+def _respelt() -> Callable[[str], bool]:
+    return matcher(_RESPELT)
 
 
 def dump(value: Any) -> bytes:
@@ -41,8 +59,9 @@ def canonical(value: Any, dumped: bytes | None = None) -> bytes:
     """
     if dumped is None:
         dumped = dump(value)
-    # RFC 8785 sorts by UTF-16 code units: only ASCII keys are sure to sort alike.
-    return dumped if _is_plain(value, any_key=dumped.isascii()) else _encode(value)
+    if not _respelt()(dumped.decode()):
+        return dumped
+    return dumped if _is_plain(value) else _encode(value)
 
 
 def digest(data: bytes) -> str:
@@ -50,14 +69,11 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _is_plain(value: Any, *, any_key: bool) -> bool:
-    """True if the sorted dump of `value` is canonical already. Leaves are judged without a call of their own.
-
-    `any_key` says that the keys need no look.
-    """
+def _is_plain(value: Any) -> bool:
+    """True if the sorted dump of `value` is canonical already. Leaves are judged without a call of their own."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        if not any_key and not all(map(str.isascii, members)):
+        if not all(map(str.isascii, members)):
             return False
         items: Iterable[Any] = members.values()
     else:
@@ -69,7 +85,7 @@ def _is_plain(value: Any, *, any_key: bool) -> bool:
         if kind is float:
             if not _SMALLEST_PLAIN < abs(item) < _LARGEST_PLAIN or item.is_integer():
                 return False
-        elif not _is_plain(item, any_key=any_key):
+        elif not _is_plain(item):
             return False
     return True
 

@@ -105,6 +105,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     dead_at: float | None = None
     proceed: bool = False
     compensates: str = ""
+    epoch: int = 0
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):
@@ -386,6 +387,7 @@ def _execute(wish: Claim, attempt: int) -> tuple[Record, Answer]:
         run_id=wish.run_id,
         claimed_at=wish.now,
         owner=wish.owner,
+        epoch=wish.epoch,
         compensates=wish.compensates,
     )
     return record, Answer("execute", None, record)

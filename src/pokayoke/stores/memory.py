@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import msgspec
 
-from pokayoke.core.admission import Approval, Used
-from pokayoke.core.ledger import Record
+from pokayoke.core.admission import Approval, Held, Request, Used, admit
+from pokayoke.core.ledger import Answer, Record, Settled, Settlement, settle
 from pokayoke.core.state import RunState
 from pokayoke.core.switch import Board, Rate, Switch
-from pokayoke.stores.acts import Act, Books, Changes, Need
+from pokayoke.stores.acts import Act, Books, Changes, Need, settling
 from pokayoke.stores.base import Store
 from pokayoke.stores.nouns import Entry, Query
 
@@ -45,6 +45,8 @@ class MemoryStore(Store):
         self._approvals: dict[str, Approval] = {}
         self._switches: dict[str, Switch] = {}
         self._rates: dict[str, Rate] = {}
+        self._flipped: tuple[Switch, ...] = ()
+        self._epoch = 0
         self._entries: deque[Entry] = deque(maxlen=_MOST_ENTRIES)
         self._noted = 0
 
@@ -54,6 +56,34 @@ class MemoryStore(Store):
             changes, result = act.decide(self._read(act.need))
             self._write(changes)
         return result
+
+    def admit(self, request: Request) -> Answer:
+        """`Store.admit` without an act between: it is on the path of every write."""
+        claim, asked = request.claim, request.approval
+        with self._lock:
+            held = Held(
+                self._runs.get(request.run_id) or RunState(request.run_id),
+                self._records.get(claim.key) if claim is not None else None,
+                {c.counter: self._used[c.counter] for c in request.charges if c.counter in self._used},
+                self._approvals.get(asked.fingerprint) if asked is not None else None,
+                self._flipped,
+                self._epoch,
+            )
+            kept = admit(request, held)
+            if kept.record is not None:
+                self._records[kept.record.key] = kept.record
+            if kept.used or kept.approval is not None:
+                self._write(Changes(used=kept.used, approval=kept.approval))
+        return kept.answer
+
+    def settle(self, settlement: Settlement) -> Settled:
+        """`Store.settle` without an act between, unless the claim was lost."""
+        with self._lock:
+            record, accepted = settle(self._records.get(settlement.key), settlement)
+            if accepted and record is not None:
+                self._keep(record)
+                return Settled(accepted, record)
+        return self.run(settling(settlement))
 
     def load_run(self, run_id: str) -> RunState | None:
         """Return what a run of this process left behind."""
@@ -124,10 +154,8 @@ class MemoryStore(Store):
         return Board(dict(self._rates), dict(self._switches), doubtful)
 
     def _write(self, changes: Changes) -> None:
-        if (record := changes.record) is not None:
-            self._records[record.key] = record
-            if record.output is not None:
-                self._keep_output(record.key, record.output)
+        if changes.record is not None:
+            self._keep(changes.record)
         if changes.run is not None:
             self._runs[changes.run.run_id] = changes.run
         if changes.used:
@@ -137,8 +165,15 @@ class MemoryStore(Store):
         if changes.board is not None:
             self._rates.update(changes.board.rates)
             self._switches.update(changes.board.switches)
+            self._flipped = tuple(self._switches.values())
+            self._epoch = Board(switches=self._switches).epoch
         for entry in changes.entries:
             self._append(entry)
+
+    def _keep(self, record: Record) -> None:
+        self._records[record.key] = record
+        if record.output is not None:
+            self._keep_output(record.key, record.output)
 
     def _append(self, entry: Entry) -> None:
         self._noted += 1
