@@ -17,10 +17,10 @@ TOOLS = [
 ]
 
 
-@pytest.mark.parametrize(("format", "phrase"), [("json", "one JSON object:"), ("jsonl", "one JSON object per line")])
-def test_the_tools_and_how_to_call_them(format, phrase):
+@pytest.mark.parametrize(("kind", "phrase"), [("json", "one JSON object:"), ("jsonl", "one JSON object per line")])
+def test_the_tools_and_how_to_call_them(kind, phrase):
     """Each tool is one line with its schema; how a call is written follows; nothing a model need not know is said."""
-    text = instructions(definitions(TOOLS, "mcp"), format)
+    text = instructions(definitions(TOOLS, "mcp"), kind)
     lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"name"')]
     assert lines == [
         {"name": "weather", "description": "Look at the sky.", "inputSchema": SCHEMA},
@@ -29,10 +29,10 @@ def test_the_tools_and_how_to_call_them(format, phrase):
     assert phrase in text
 
 
-@pytest.mark.parametrize("format", ["json", "jsonl"])
-def test_a_call_written_as_told_is_read(format):
+@pytest.mark.parametrize("kind", ["json", "jsonl"])
+def test_a_call_written_as_told_is_read(kind):
     """A model that does what the text says is understood: the example it gives, filled in, is one call."""
-    text = instructions(definitions(TOOLS, "mcp"), format)
+    text = instructions(definitions(TOOLS, "mcp"), kind)
     start = text.index('{"name": "<')
     written = (
         text[start : text.index("}}", start) + 2]
