@@ -222,6 +222,8 @@ def test_what_it_says_to_the_user(reply, text, refused):
     [
         (chat(usage={"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}), 15, 10),
         (chat(usage={"prompt_tokens": 10, "completion_tokens": 5}), 15, 10),
+        (chat(usage={"prompt_tokens": 10}), 10, 10),
+        (chat(usage={"prompt_tokens": 0, "completion_tokens": 5, "total_tokens": 5}), None, None),
         (chat(usage={"total_tokens": "many"}), None, None),
         (chat(), None, None),
         (response(usage={"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}), 15, 10),

@@ -320,12 +320,14 @@ def _text(content: Any) -> str:
 
 
 def _tokens(usage: Any, into: str, out: str | None = None) -> int | None:
-    """What the provider counted; parts that were read from a cache are part of the conversation, too."""
-    if usage is None:
-        return None
-    counts = plain(usage)
-    if out and isinstance(total := counts.get("total_tokens"), int):
-        return total
-    parts = (into, out or into, "cache_creation_input_tokens", "cache_read_input_tokens")
-    found = [value for name in dict.fromkeys(parts) if isinstance(value := counts.get(name), int)]
-    return sum(found) if found else None
+    """What the provider counted; parts that were read from a cache are part of the conversation, too.
+
+    A count without input is none: no request is empty, and it would make a long conversation look short.
+    """
+    counts = plain(usage or {})
+    parts = (into, "cache_creation_input_tokens", "cache_read_input_tokens")
+    sent = sum(value for name in parts if isinstance(value := counts.get(name), int))
+    if not sent or out is None:
+        return sent or None
+    total, written = counts.get("total_tokens"), counts.get(out)
+    return total if isinstance(total, int) else sent + (written if isinstance(written, int) else 0)

@@ -317,7 +317,8 @@ class Guard:
             found = self._opened.get(ident)
             if found is None:
                 state = self.store.load_run(ident) if known else None
-                found = Progress(state or RunState(ident, started=self.clock.now()), self.store, self.clock, tenant)
+                state = state or RunState(ident, started=self.clock.now())
+                found = Progress(state, self.store, self.clock, tenant, named=known)
                 self._opened[ident] = found
         if found.tenant != tenant:
             raise UsageError(

@@ -51,6 +51,8 @@ class Ended(msgspec.Struct, frozen=True):
     messages: list[Any]
     refused: bool = False
     """True if the model refused to answer."""
+    done: tuple[str, ...] = ()
+    """Tools whose writes took effect in this run, in order: what a text claims can be held against it."""
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
@@ -192,6 +194,10 @@ def turns(conversation: Conversation, rounds: int) -> Generator[Ask | Take, Any,
         if said.calls and not final:
             yield from _taken(conversation, said)
             continue
+        if not final and not said.refused and not said.text.strip():
+            # Nothing is no answer. The next request says so, and takes no calls.
+            run.tools_off("loop_detected")
+            continue
         # A call in spite of the instruction runs nothing, and its message would want an answer: only its text counts.
         answer = run.answer(None if said.calls else said.text)
         if said.refused or is_cut(said.stop_reason):
@@ -221,7 +227,8 @@ def _ended(conversation: Conversation, answer: Answer, rounds: int, *, refused: 
     conversation.append([{"role": "assistant", "content": answer.text}])
     run = conversation.run
     reason = answer.stop_reason or run.progress.open_matter or "success"
-    return Ended(answer.text, answer.verified, reason, run.id, rounds, conversation.messages, refused)
+    done = tuple(run.progress.done)
+    return Ended(answer.text, answer.verified, reason, run.id, rounds, conversation.messages, refused, done)
 
 
 def run_loop(run: Run, model: Model, conversation: Conversation, rounds: int) -> Ended:

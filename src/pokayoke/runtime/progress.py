@@ -35,20 +35,21 @@ class Progress:
         rounds: what this turn has seen.
         tenant: whose run it is, if there are several tenants.
         tokens: the token counter.
-        done: names of the tools whose effect happened, in order.
         not_done: what did not end well, with reasons, in order.
         unmet: tools that were to write and did not the last time, with the reason.
     """
 
-    def __init__(self, state: RunState, store: Store, clock: Clock, tenant: str | None = None) -> None:
-        """Go on from `state`."""
+    def __init__(
+        self, state: RunState, store: Store, clock: Clock, tenant: str | None = None, *, named: bool = False
+    ) -> None:
+        """Go on from `state`. Only a run the host has named may have been open before."""
         self.state, self.tenant = state, tenant
         self.rounds = Rounds()
         self._loop = state.loop
         self.tokens = TokenCounter()
         if state.tokens:
             self.tokens.report(state.tokens)
-        self.done: list[str] = []
+        self._done: dict[str, str] = {}
         self.not_done: list[str] = []
         self.unmet: dict[str, str] = {}
         self._store, self._clock = store, clock
@@ -62,7 +63,7 @@ class Progress:
         self._pending: list[Change] = []
         self._open: dict[str, StopReason] = {}
         self._opened = clock.now()
-        self._recalled = self._new_turn = False
+        self._recalled, self._new_turn = not named, False
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._handles = 0
 
@@ -209,12 +210,17 @@ class Progress:
             self._open.pop(key, None)
             self.unmet.pop(outcome.tool, None)
             if outcome.effect == "done":
-                self.done.append(outcome.tool)
+                self._done.setdefault(key, outcome.tool)  # a replay is the same effect
         return outcome
+
+    @property
+    def done(self) -> list[str]:
+        """Names of the tools whose effect happened, in order, one for each effect."""
+        return list(self._done.values())
 
     def recall(self) -> bool:
         """Learn from the ledger what this run did before it was opened here. Returns False if it cannot be read."""
-        if self._recalled or not self._store.durable:
+        if self._recalled:
             return True
         try:
             found = self._store.records(Query(run_id=self.state.run_id))
@@ -226,7 +232,7 @@ class Progress:
                 (record for record in found if (record.settled_at or record.claimed_at) < self._opened),
                 key=lambda record: record.claimed_at,
             )
-            self.done[:0] = [record.tool for record in older if record.state == "completed"]
+            self._done = {record.key: record.tool for record in older if record.state == "completed"} | self._done
             for record in older:
                 if record.state in ("executing", "resolving", "in_doubt") and not self._new_turn:
                     self.unmet.setdefault(record.tool, "in_doubt")
