@@ -55,12 +55,12 @@ def test_which_kind_an_outcome_is(given, kind):
 
 
 def test_kinds_are_switched_off_by_name_and_added_by_a_declaration():
-    """A kind of the host's own is looked at first; one that is off is not looked at."""
+    """A kind of the host's own is looked at first; one that is off counts as nothing, not as the next that fits."""
     own = Kind("rate_limited", "called a tool that is tired", codes=("tool_failed",))
-    names = [kind.name for kind in kinds_for(LoopPolicy(off=("refusal",)), [own])]
-    assert names[0] == "rate_limited"
-    assert "refusal" not in names
-    assert kind_of(outcome("failed", "tool_failed", "tool"), kinds_for(POLICY, [own])) is own
+    kinds, failed = kinds_for([own]), outcome("failed", "tool_failed", "tool")
+    assert kind_of(failed, kinds) is own
+    assert kind_of(failed, kinds, off=("rate_limited",)) is None
+    assert kind_of(outcome("refused", "unknown_tool"), kinds, off=("unknown_tool",)) is None
 
 
 def marks(*kinds):
@@ -211,7 +211,7 @@ def test_the_host_may_say_it_otherwise(texts, said):
 
 def noted(rounds, *given, effect="read", signature="s", policy=POLICY):
     for one in given:
-        rounds.note(one, signature, effect, kinds_for(policy), policy)
+        rounds.note(one, signature, effect, kinds_for(), policy)
     return rounds.close()
 
 

@@ -9,7 +9,7 @@ total of a turn (seed 002, C1-C4, with its gaps closed: reference, section 6).
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -102,8 +102,8 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
     detail: str = ""
 
 
-def kind_of(outcome: Outcome, kinds: Iterable[Kind]) -> Kind | None:
-    """Return the kind of failure an outcome is, or None if it is none or nobody's fault in this run."""
+def kind_of(outcome: Outcome, kinds: Iterable[Kind], off: Container[str] = ()) -> Kind | None:
+    """Return the kind of failure an outcome is; None if it is none, nobody's fault here, or of a kind in `off`."""
     if outcome.ok or outcome.status == "pending" or not outcome.findings:
         return None
     first = outcome.findings[0]
@@ -113,13 +113,14 @@ def kind_of(outcome: Outcome, kinds: Iterable[Kind]) -> Kind | None:
             and (not kind.statuses or outcome.status in kind.statuses)
             and (not kind.blames or first.blame in kind.blames)
         ):
-            return kind
+            # What is switched off must not count as the next kind that would fit.
+            return None if kind.name in off else kind
     return None
 
 
-def kinds_for(policy: LoopPolicy, own: Iterable[Kind] = ()) -> tuple[Kind, ...]:
-    """Return the kinds in force: the host's own first, then the built-in ones, without those switched off."""
-    return tuple(kind for kind in (*own, *KINDS) if kind.name not in policy.off)
+def kinds_for(own: Iterable[Kind] = ()) -> tuple[Kind, ...]:
+    """Return all kinds there are: the host's own first, then the built-in ones."""
+    return (*own, *KINDS)
 
 
 class Rounds:
@@ -157,8 +158,8 @@ class Rounds:
             outcome: its outcome.
             signature: digest of its arguments.
             effect: what its tool does; None if there is no such tool.
-            kinds: the kinds in force.
-            policy: when an equal call counts as a repetition.
+            kinds: all kinds there are.
+            policy: which of them are off, and when an equal call counts as a repetition.
             result: the outcome's value as compact JSON, if the caller has it.
         """
         tool = outcome.tool
@@ -176,7 +177,7 @@ class Rounds:
             return
         if outcome.findings and outcome.findings[0].blame in ("model", "tool"):
             self.repeats.failed(tool, signature)
-        kind = kind_of(outcome, kinds)
+        kind = kind_of(outcome, kinds, policy.off)
         if kind is not None:
             self._marks.append(Mark(tool, kind.name, detail=outcome.findings[0].code))
 
@@ -251,7 +252,7 @@ def exhausted(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind]) -
     stuck = max((times for _, times in count.failing), default=0)
     if count.streak <= policy.self_repair and stuck <= policy.tool_failures and count.bad < policy.bad_rounds:
         return None
-    reasons = {kinds[kind].reason for kind, _, _ in count.seen if kind in kinds and kinds[kind].streak}
+    reasons: set[StopReason] = {kinds[kind].reason for kind, _, _ in count.seen if kind in kinds and kinds[kind].streak}
     return reasons.pop() if len(reasons) == 1 else "loop_detected"
 
 

@@ -61,7 +61,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     budgeted: bool = False
     """True if any budget limits the runs."""
     kinds: tuple[Kind, ...] = KINDS
-    """What the loop guard counts."""
+    """The kinds of failure the loop guard knows."""
 
     def find(self, name: str) -> Plan | Finding:
         """Return the plan for the name a model wrote, or the finding that no tool has it."""
@@ -80,7 +80,7 @@ def snapshot(contracts: Iterable[Contract], policy: Policy, kinds: Iterable[Kind
     catalogue = Catalogue(kept)
     simple = {one.name: plans[one.id] for one in catalogue.contracts if not one.input_hooks}
     budgeted = policy.budgets != BudgetPolicy()
-    return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(policy.loop, kinds))
+    return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(kinds))
 
 
 def _plan(contract: Contract, policy: Policy) -> Plan:

@@ -33,12 +33,13 @@ _SENTENCE = re.compile(r"[.!?;\n]+(?:\s|$)|[。！？；]")
 # Of a long word its beginning counts: conversion and convert, genetics and genetically have one.
 _STEM: Final = 5
 _SHORT: Final = 3
-_STOP: Final = frozenset(
-    "a about all also am an and any are as at be been but by can could did do does for from get give had has have he "
-    "help her him his how i if in into is it its just let like me my need no not of on or our out please she show so "
-    "some tell than that the their them then there these they this those to too up us want was we were what when "
-    "where which while who whom whose why will with would you your".split()  # noqa: SIM905 - a list of words reads better as words
-)
+_STOP_WORDS: Final = """
+a about all also am an and any are as at be been but by can could did do does for from get give had has have he
+help her him his how i if in into is it its just let like me my need no not of on or our out please she show so
+some tell than that the their them then there these they this those to too up us want was we were what when
+where which while who whom whose why will with would you your
+"""
+_STOP: Final = frozenset(_STOP_WORDS.split())
 _MOST_CHARS: Final = 20_000
 
 

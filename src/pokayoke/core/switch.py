@@ -154,7 +154,7 @@ def probes_from(switch: Switch) -> float | None:
     """The wall-clock second from which on valid reads close a switch; None if it is closed, or a person has to."""
     if switch.mode == "closed" or switch.manual:
         return None
-    return switch.since + min(_PAUSE * 2 ** (len(switch.opened) - 1), _HOUR)
+    return switch.since + min(_PAUSE * float(2 ** (len(switch.opened) - 1)), _HOUR)
 
 
 def mode_at(switch: Switch, at: float) -> SwitchMode:

@@ -197,7 +197,8 @@ def _at_once(root: str, relative: str, flags: int, mode: int = 0) -> int | None:
     try:
         return call(f"{root}/{relative}".encode("utf-8", "surrogateescape"), flags, mode)
     except OSError as problem:
-        return _not_at_once(root, problem)
+        _not_at_once(root, problem)
+        return None
 
 
 def _not_at_once(root: str, problem: OSError) -> None:

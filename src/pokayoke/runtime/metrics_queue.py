@@ -35,6 +35,7 @@ class Handoff(Generic[T]):
         self._consume, self._most = consume, most
         self._dropped = 0
         self.problem: str | None = None
+        self._thread: threading.Thread | None = None
         self._begin()
         _open.add(self)
 
@@ -95,7 +96,7 @@ class Handoff(Generic[T]):
         self._lock = threading.Lock()
         self._done = threading.Condition()
         self._awake, self._hurry = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = None
         self._busy = self._closed = False
 
     def _start(self) -> None:
