@@ -9,6 +9,7 @@ from pokayoke.core.call import Finding, Outcome
 from pokayoke.core.loop import KINDS, Kind, Mark, Rounds, counted, exhausted, instruction, kind_of, kinds_for
 from pokayoke.core.policy import LoopPolicy
 from pokayoke.core.state import LoopCount, RunState, begin_turn
+from pokayoke.errors import PolicyError
 
 POLICY = LoopPolicy()
 BY_NAME = {kind.name: kind for kind in KINDS}
@@ -57,10 +58,22 @@ def test_which_kind_an_outcome_is(given, kind):
 def test_kinds_are_switched_off_by_name_and_added_by_a_declaration():
     """A kind of the host's own is looked at first; one that is off counts as nothing, not as the next that fits."""
     own = Kind("rate_limited", "called a tool that is tired", codes=("tool_failed",))
-    kinds, failed = kinds_for([own]), outcome("failed", "tool_failed", "tool")
+    kinds, failed = (
+        kinds_for(LoopPolicy(off=("rate_limited",), instructions={"*": "x"}), [own]),
+        outcome("failed", "tool_failed", "tool"),
+    )
     assert kind_of(failed, kinds) is own
     assert kind_of(failed, kinds, off=("rate_limited",)) is None
     assert kind_of(outcome("refused", "unknown_tool"), kinds, off=("unknown_tool",)) is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"off": ("unknwon_tool",)}, {"off": ("*",)}, {"instructions": {"tool_failed": "x"}}]
+)
+def test_a_kind_nobody_knows_is_an_error(options):
+    """A misspelt kind would switch nothing off; the error lists those there are."""
+    with pytest.raises(PolicyError, match="no kind of failure is called so; use held_back"):
+        kinds_for(LoopPolicy(**options))
 
 
 def marks(*kinds):
@@ -211,7 +224,7 @@ def test_the_host_may_say_it_otherwise(texts, said):
 
 def noted(rounds, *given, effect="read", signature="s", policy=POLICY):
     for one in given:
-        rounds.note(one, signature, effect, kinds_for(), policy)
+        rounds.note(one, signature, effect, kinds_for(policy), policy)
     return rounds.close()
 
 

@@ -17,6 +17,7 @@ import msgspec
 from pokayoke.core.call import Effect, Outcome, Status, StopReason
 from pokayoke.core.policy import LoopPolicy
 from pokayoke.core.state import LoopCount, Repeats
+from pokayoke.errors import PolicyError
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -118,9 +119,21 @@ def kind_of(outcome: Outcome, kinds: Iterable[Kind], off: Container[str] = ()) -
     return None
 
 
-def kinds_for(own: Iterable[Kind] = ()) -> tuple[Kind, ...]:
-    """Return all kinds there are: the host's own first, then the built-in ones."""
-    return (*own, *KINDS)
+def kinds_for(policy: LoopPolicy, own: Iterable[Kind] = ()) -> tuple[Kind, ...]:
+    """Return all kinds there are: the host's own first, then the built-in ones.
+
+    Raises:
+        PolicyError: the policy names a kind that is none of them.
+    """
+    kinds = (*own, *KINDS)
+    names = {kind.name for kind in kinds}
+    for option, named in (("off", policy.off), ("instructions", tuple(policy.instructions))):
+        for name in named:
+            if name not in names and (option, name) != ("instructions", "*"):
+                raise PolicyError(
+                    f"loop.{option} names {name!r}, and no kind of failure is called so; use {', '.join(sorted(names))}"
+                )
+    return kinds
 
 
 class Rounds:

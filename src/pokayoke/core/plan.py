@@ -74,13 +74,14 @@ def snapshot(contracts: Iterable[Contract], policy: Policy, kinds: Iterable[Kind
 
     Raises:
         ContractError: two contracts claim one name, or a name cannot be told from another.
+        PolicyError: the policy of the loop guard names a kind of failure that there is not.
     """
     kept = tuple(contracts)
     plans = {contract.id: _plan(contract, policy) for contract in kept}
     catalogue = Catalogue(kept)
     simple = {one.name: plans[one.id] for one in catalogue.contracts if not one.input_hooks}
     budgeted = policy.budgets != BudgetPolicy()
-    return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(kinds))
+    return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(policy.loop, kinds))
 
 
 def _plan(contract: Contract, policy: Policy) -> Plan:
