@@ -10,7 +10,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint types imports pages bench conformance docs reference lock format clean python
+.PHONY: help demo test check lint types imports pages bench conformance soak docs reference lock format clean python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -39,6 +39,9 @@ pages: $(VENV)/.dev
 
 bench: $(VENV)/.dev ## measured ratios with their bounds (ARGS=--json for machines)
 	@$(RUN) -m bench $(ARGS)
+
+soak: $(VENV)/.test ## 100,000 effects and 5,000 kills on both stores, once, with its table (about an hour)
+	@$(RUN) -m tools.soak $(ARGS)
 
 conformance: $(VENV)/.dev ## what needs the measurement data (POKAYOKE_SHARED=folder; POKAYOKE_FULL=1 for full size)
 	@test -n "$(POKAYOKE_SHARED)" && test -d "$(POKAYOKE_SHARED)/data" || { \
