@@ -1,0 +1,138 @@
+"""Ranking tools by the words of a text: the right ones first, always in the same order, and never more than asked for."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.core.contract import Contract
+from pokayoke.core.select import Index, close, words
+
+
+def tool(name, description="", **parameters):
+    properties = {
+        key: {"type": "string", **({"description": about} if about else {})} for key, about in parameters.items()
+    }
+    return Contract.from_schema(
+        name, {"type": "object", "properties": properties}, description=description, output_schema="text"
+    )
+
+
+TOOLS = [
+    tool("get_weather", "Get the current weather of a city.", city="Name of the city."),
+    tool("convertCurrency", "Convert an amount from one currency to another.", amount="", to="Such as Euro."),
+    tool("find_restaurant", "Find restaurants near a place.", place=""),
+    tool("cancel_booking", "Cancel a booking of a restaurant.", booking=""),
+    tool("math.factorial", "The factorial of a number.", number=""),
+    tool("订单查询", "查询用户的订单状态", order=""),
+]
+INDEX = Index(TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("text", "best"),
+    [
+        ("What is the weather in Ulm?", "get_weather"),
+        ("How many Euros are 20 dollars?", "convertCurrency"),
+        ("currency conversion", "convertCurrency"),
+        ("a RESTAURANT near me, please", "find_restaurant"),
+        ("Please cancel my booking", "cancel_booking"),
+        ("factorials!", "math.factorial"),
+        ("我的订单状态怎么样", "订单查询"),
+    ],
+)
+def test_the_tool_a_text_is_about_comes_first(text, best):
+    """Names, descriptions and parameters count, whatever their case, form or script."""
+    assert INDEX.rank(text, 3)[0].name == best
+
+
+@pytest.mark.parametrize("text", ["", "  ", "what is the", "qwertz asdf", "!?", "😀"])
+def test_a_text_without_a_common_word_has_no_candidates(text):
+    """Nothing in common is nothing found: no tool is offered for want of a better one."""
+    assert INDEX.rank(text, 5) == []
+    assert INDEX.choose(text, 5) == []
+    assert close(INDEX.rank(text, 5)) == ()
+
+
+def test_each_sentence_gets_its_candidates():
+    """A text that asks for several things finds the tools of each before the second best of any."""
+    sky = [
+        tool("weather_now", "The current weather of a city."),
+        tool("weather_week", "The weather of a city in a week."),
+    ]
+    index, text = (
+        Index([*sky, TOOLS[4]]),
+        "How is the current weather in my city, and this week? And the factorial of 5?",
+    )
+    assert [one.name for one in index.rank(text, 2)] == ["weather_week", "weather_now"]
+    assert [one.name for one in index.choose(text, 2)] == ["weather_week", "math.factorial"]
+
+
+def test_only_those_that_may_be_shown():
+    """What a caller may not see is neither returned nor does it take a place."""
+    allowed = {"find_restaurant"}
+    assert [one.name for one in INDEX.rank("restaurant booking", 1, only=allowed)] == ["find_restaurant"]
+    assert [one.name for one in INDEX.choose("restaurant. booking.", 5, only=allowed)] == ["find_restaurant"]
+
+
+def test_close_candidates_are_named():
+    """Several that fit about equally are close; one that stands out is not."""
+    twins = Index(
+        [
+            tool("refund_order", "Refund an order."),
+            tool("refund_item", "Refund an item."),
+            tool("weather", "Look at the sky."),
+        ]
+    )
+    assert close(twins.rank("refund", 5)) == ("refund_order", "refund_item")
+    assert close(twins.rank("refund the item", 5)) == ()
+    assert close([]) == ()
+
+
+def test_an_empty_catalogue_finds_nothing():
+    """Without tools, and with tools without words, nothing is found and nothing fails."""
+    assert Index([]).choose("weather", 5) == []
+    assert Index([tool("x")]).rank("weather", 5) == []
+
+
+def test_a_schema_without_properties_counts_by_its_name():
+    """Parameters are not needed to be found, nor need they be described, nor be schemas that are objects."""
+    odd = Contract.from_schema("ping", {"type": "object", "properties": {"host": True}}, output_schema="text")
+    bare = Contract.from_schema("pong", {"type": "object"}, output_schema="text")
+    found = Index([odd, bare])
+    assert [one.name for one in found.rank("ping host", 5)] == ["ping"]
+    assert [one.name for one in found.rank("pong", 5)] == ["pong"]
+
+
+def test_only_the_end_of_a_long_text_counts():
+    """However long a text is, the work is bounded; its end is what was said last."""
+    assert INDEX.choose("weather " + "x " * 30_000, 5) == []
+    assert INDEX.choose("x " * 30_000 + "weather", 5)[0].name == "get_weather"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("getUserById", ["user", "id"]),
+        ("HTTPServer2", ["http", "serve", "2"]),
+        ("snake_case-and.dots", ["snake", "case", "dot"]),
+        ("cats gas s", ["cat", "gas", "s"]),
+        ("天气", ["天气"]),
+        ("查天气a", ["查天", "天气"]),
+        ("天", ["天"]),
+    ],
+)
+def test_words(text, expected):
+    """Humps, separators and scripts without spaces make words; long ones are cut to what their forms share."""
+    assert words(text) == expected
+
+
+@given(st.text(max_size=80), st.integers(0, 6))
+def test_a_ranking_is_bounded_sorted_and_repeatable(text, most):
+    """At most so many, each once, by score; the same text has the same ranking."""
+    found = INDEX.rank(text, most)
+    assert len(found) <= most
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    assert all(one.score > 0 for one in found)
+    chosen = INDEX.choose(text, most)
+    assert len({one.name for one in chosen}) == len(chosen) <= most
+    assert (Index(TOOLS).rank(text, most), INDEX.choose(text, most)) == (found, chosen)
