@@ -129,7 +129,11 @@ def test_a_response_in_pieces_reads_like_the_whole(data, text, calls, complete):
     ]  # fmt: skip
     if text:
         output.append({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]})
-    whole = {"status": "completed", "output": output, "usage": {"total_tokens": 7, "input_tokens": 3, "output_tokens": 4}}
+    whole = {
+        "status": "completed",
+        "output": output,
+        "usage": {"total_tokens": 7, "input_tokens": 3, "output_tokens": 4},
+    }
     hands = []
     for place, one in enumerate(output):
         if one["type"] == "message":
