@@ -16,9 +16,9 @@ def test_help_lists_the_commands_and_shows_examples(shell):
     listing = shell("--help").stdout
     assert "Exit codes: 0 clean, 1 findings, 2 could not run." in listing
     assert "..." not in listing.replace("[ARGS]...", "")
-    for name in ("check", "doctor", "trace", "demo"):
+    for name in ("check", "doctor", "trace", "demo", "learn", "replay", "ledger", "approvals", "safe-mode"):
         assert name in listing
-    for name in ("check", "doctor", "trace", "demo"):
+    for name in ("check", "doctor", "trace", "demo", "learn", "replay", "ledger", "approvals", "safe-mode"):
         assert f"pokayoke {name} " in shell(name, "--help").stdout.split("\n", 1)[1]
 
 

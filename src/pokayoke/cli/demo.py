@@ -14,7 +14,7 @@ def demo(
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every call and what the model read.")] = False,
 ) -> None:
-    """Play a faulty model against real databases, unguarded and guarded.
+    """Play a faulty model on real databases, guarded and not.
 
     pokayoke demo --only crm-incident --verbose
 

@@ -48,7 +48,7 @@ def learn(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of YAML.")] = False,
 ) -> None:
-    """Learn contracts from recorded calls, for a person to read and edit.
+    """Learn contracts from recorded calls, for a person to edit.
 
     pokayoke learn trace.jsonl -o contracts.yaml
 

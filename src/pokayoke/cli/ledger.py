@@ -41,7 +41,7 @@ _AUDIT_PAGE: Final = 1_000
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""See what was written, settle what is in doubt, compare it with the business.
+    help="""List writes, settle doubts, compare with the business.
 
     pokayoke ledger init --store sqlite:///ledger.db
 
