@@ -68,6 +68,13 @@ def test_what_a_question_leads_to(status, kind, code):
     assert (kept.record is None) is (kind != "execute")
 
 
+def test_a_no_does_not_expire():
+    """What a person has denied stays denied after the question's time, too."""
+    known = msgspec.structs.replace(ASKED, status="denied", expires_at=100.0)
+    assert known.at(1e9) == known
+    assert admit(request(approval=ASKED), Held(RUN, approval=known)).answer.finding.code == "approval_denied"
+
+
 @pytest.mark.parametrize("status", ["waiting", "approved"])
 def test_approvals_expire(status):
     """A question nobody answered, and a consent nobody used, are void at their end; a new one is asked."""
