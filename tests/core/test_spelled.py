@@ -134,6 +134,12 @@ def result(*idents):
         ([USER, asks("a"), tool("a")], None, []),
         ([USER, asks("a"), tool("a"), asks("a")], "openai", ["a"]),
         ([USER, asks("a"), USER], None, []),
+        ([USER, {**asks(), "function_call": {"name": "get", "arguments": "{}"}}], "openai", ["call_1"]),
+        (
+            [USER, {**asks(), "function_call": {"name": "get"}}, {"role": "function", "name": "get", "content": "x"}],
+            None,
+            [],
+        ),
         ([USER, item("a"), item("b")], "responses", ["a", "b"]),
         ([USER, item("a"), item("b"), out("a")], "responses", ["b"]),
         ([USER, {**item("a"), "type": "custom_tool_call", "input": "x"}], "responses", ["a"]),

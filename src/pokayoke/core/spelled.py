@@ -79,8 +79,8 @@ def unanswered(messages: Sequence[Any], *, tools: Mapping[str, Any] | None = Non
     found: Spoken | None = None
     waiting: list[ToolCall] = []
     for message in tail:
-        closed = {one.id for one in answers_in(message)}
-        waiting = [call for call in waiting if call.id not in closed]
+        for one in answers_in(message):  # one without an id is of the time when there was one call at a time
+            waiting = [call for call in waiting if call.id != one.id] if one.id else waiting[1:]
         if calls_in(message):
             found = spoken({"output": [message]} if role_of(message) and not field(message, "role") else message)
             waiting += found.calls
