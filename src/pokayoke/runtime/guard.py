@@ -130,6 +130,7 @@ class Guard:
 
         Raises:
             UsageError: the run is in use for another tenant.
+            StoreError: a run of that id cannot be looked up, because the store cannot be reached.
         """
         self.refresh()
         ident = run_id or f"run_{uuid.uuid4().hex[:12]}"
