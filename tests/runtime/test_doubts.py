@@ -674,8 +674,19 @@ class Interrupted(MemoryStore):
 
     def run(self, act):
         """Two moments around each act."""
+        return self.around(super().run, act)
+
+    def admit(self, request):
+        """As in `run`."""
+        return self.around(super().admit, request)
+
+    def settle(self, settlement):
+        """As in `run`."""
+        return self.around(super().settle, settlement)
+
+    def around(self, method, thing):
         self.moment()
-        result = super().run(act)
+        result = method(thing)
         self.moment()
         return result
 
