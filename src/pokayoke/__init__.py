@@ -15,6 +15,7 @@ from pokayoke.core.context import Compacted, Facts, History, OpenEffect, Refusal
 from pokayoke.core.contract import Contract
 from pokayoke.core.gate import Principal
 from pokayoke.core.intake import Calls, Reading, read_arguments, read_calls
+from pokayoke.core.loop import Kind
 from pokayoke.core.policy import Policy
 from pokayoke.core.reconcile import Compensation
 from pokayoke.core.resolve import NOT_FOUND, UNKNOWN, Found
@@ -53,6 +54,7 @@ __all__ = [
     "Found",
     "Guard",
     "History",
+    "Kind",
     "OpenEffect",
     "Outcome",
     "PokayokeError",
