@@ -21,12 +21,12 @@ from pokayoke.runtime.webhook import Announcer, Webhook
 
 KEY = b"0123456789abcdef"
 QUESTION = Approval(
-    "ap-1", "f", "pay", "pay@1", {"to": "ann", "password": "hunter2", "iban": "DE00"}, "r1", time.time(), time.time() + 60
+    "ap-1", "f", "pay", "pay@1", {"to": "ann", "password": "hunter2", "iban": "DE00"}, "r1", time.time(), time.time() + 86_400
 )  # fmt: skip
 
 
 def question(number):
-    return Approval(f"ap-{number}", "f", "pay", "pay@1", {}, "r1", time.time(), time.time() + 60)
+    return Approval(f"ap-{number}", "f", "pay", "pay@1", {}, "r1", time.time(), time.time() + 86_400)
 
 
 class Receiver:
@@ -172,7 +172,7 @@ def test_a_forked_child_announces_its_own_questions(receiver, announcing):
     assert there.arrived.acquire(timeout=20)
     child = os.fork()
     if not child:
-        hook.tell(Approval("ap-child", "g", "pay", "pay@1", {}, "r1", time.time(), time.time() + 60))
+        hook.tell(Approval("ap-child", "g", "pay", "pay@1", {}, "r1", time.time(), time.time() + 86_400))
         hook.close(20)
         os._exit(0)
     os.waitpid(child, 0)

@@ -438,7 +438,7 @@ def test_settings_that_lose_claims_are_told(need):
     try:
         with Cluster(fsync="off", full_page_writes="off") as careless:
             store = PostgresStore(careless.url, create=True)
-            first, second = store.weaknesses()
+            _, first, second = store.weaknesses()
             store.close()
     except Missing as missing:
         need(str(missing))
