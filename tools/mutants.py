@@ -48,7 +48,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
 }
 """Modules with rules, and the tests that have to notice when one is missing."""
 
-_ADMISSION = "pokayoke.core.admission"
+_ADMISSION, _SWITCH = "pokayoke.core.admission", "pokayoke.core.switch"
 EQUIVALENT: dict[tuple[str, str], str] = {
     (_ADMISSION, "no 1. operand `wish is not None`"): "only a claim reads a record; the type checker wants it said",
     (
@@ -57,6 +57,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "a first claim is decided again below; this saves the first time",
     (_ADMISSION, "no 2. operand `request.charges`"): "no charge exceeds nothing; this saves the counting",
     (_ADMISSION, "True for `held.epoch`"): "epoch 0 is what a wish has anyway; this saves a copy",
+    (_SWITCH, "False for `len(young) == len(rate.recent)`"): "the same entries again; this saves a copy",
     (_ADMISSION, "True for `limit.field`"): "no argument is called None; the type checker wants it said",
 }
 """Mutants that change nothing anybody could see: by target and description, with the reason."""

@@ -21,6 +21,7 @@ from pokayoke.stores import MemoryStore, open_store
 from pokayoke.stores.base import Query
 from pokayoke.testing import Crash, FrozenClock, crash_at
 
+pytestmark = pytest.mark.timeout(1_200)
 PAY = {
     "type": "object",
     "properties": {"to": {"type": "string"}, "amount": {"type": "integer"}},

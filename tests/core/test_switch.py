@@ -80,7 +80,7 @@ def test_what_trips_the_switch_of_a_tool(outputs, trips, why):
         assert board.rates["crm"] == Rate("crm")
 
 
-@pytest.mark.parametrize(("every", "trips"), [(60.0, True), (99.0, True), (101.0, False)])
+@pytest.mark.parametrize(("every", "trips"), [(60.0, True), (99.0, True), (100.0, False), (101.0, False)])
 def test_outputs_older_than_a_quarter_of_an_hour_do_not_count(every, trips):
     """Six invalid ones of ten outputs trip only if all ten are young enough; a streak has no age."""
     outputs = [BAD, BAD, GOOD, BAD, BAD, GOOD, BAD, GOOD, GOOD, BAD]
@@ -150,6 +150,7 @@ TWO = [("a", BAD), ("b", BAD)] * 2 + PAIR + [("a", BAD), ("b", BAD)] * 2
         (PAIR * 17 + EIGHT, False),  # eight of 42
         (SPREAD * 9, False),  # nine of 45, all of one tool
         (PAIR * 6 + TWO, True),  # eight of 22, of two tools
+        (PAIR * 5 + PAIR[:1] + EIGHT + PAIR[1:], False),  # eight of 20, but the last one is valid
     ],
 )
 def test_what_trips_the_switch_of_everything(outputs, trips):
@@ -179,7 +180,24 @@ def test_an_open_switch_of_everything_is_not_tripped_again():
     board = both(PAIR * 6 + EIGHT)
     before = board.switches[EVERYTHING]
     assert before.reason == "8 of the last 20 outputs of 4 tools invalid"
-    assert both([("e", BAD)] * 2, board=board, start=1_100.0).switches[EVERYTHING] == before
+    again = [(f"{tool}2", valid) for tool, valid in PAIR * 6 + EIGHT]
+    assert both(again, board=board, start=1_100.0).switches[EVERYTHING] == before
+
+
+@pytest.mark.parametrize(("since", "trips"), [(1_000.9, True), (1_001.0, False)])
+def test_an_output_of_the_second_of_the_flip_belongs_to_before(since, trips):
+    """What was counted in the very second in which everything was closed does not count against it."""
+    closed = Switch(EVERYTHING, "closed", 1, since)
+    assert mode(both(PAIR * 6 + EIGHT, board=Board(switches={EVERYTHING: closed})), EVERYTHING) == (
+        "open" if trips else "closed"
+    )
+
+
+@pytest.mark.parametrize(("now", "opened"), [(4_599.0, (1_000.0, 4_599.0)), (4_600.0, (4_600.0,))])
+def test_which_trips_are_of_the_last_hour(now, opened):
+    """One of exactly an hour ago is not."""
+    board = Board({"crm": Rate("crm", (), 2)}, {"crm": Switch("crm", "closed", 2, 1_100.0, opened=(1_000.0,))})
+    assert count(board, [Seen("crm", BAD, now)], now).switches["crm"].opened == opened
 
 
 # -- open, half open, closed --------------------------------------------------------------------------------------
