@@ -14,7 +14,7 @@ def contract(safe, **more):
         on_ambiguous="lookup",
         lookup=lambda key, arguments: resolve.UNKNOWN,
         lookup_safe=safe,
-        handler=lambda: {},
+        handler=dict,
         **more,
     )
 
