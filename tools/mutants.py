@@ -41,8 +41,14 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pokayoke.core.ledger": ("tests/core/test_ledger.py",),
     "pokayoke.core.admission": ("tests/core/test_admission.py", "tests/core/test_ledger.py"),
     "pokayoke.core.switch": ("tests/core/test_switch.py", "-k", "not chance"),
-    "pokayoke.core.resolve": ("tests/runtime/test_doubts.py",),
-    "pokayoke.stores.acts": ("tests/stores/test_acts.py", "tests/runtime/test_doubts.py", "-k", "not postgres"),
+    "pokayoke.core.resolve": ("tests/core/test_resolve.py", "tests/runtime/test_doubts.py"),
+    "pokayoke.stores.acts": (
+        "tests/stores/test_acts_alone.py",
+        "tests/stores/test_acts.py",
+        "tests/runtime/test_doubts.py",
+        "-k",
+        "not postgres",
+    ),
     "pokayoke.stores.sql.statements": _STORES,
     "pokayoke.stores.sql.queries": _STORES,
 }
