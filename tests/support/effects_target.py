@@ -56,8 +56,14 @@ class Ground:
 
 
 def receipt_of(n):
-    """Make the receipt of one effect; no two are equal."""
-    return f"{n}-{uuid.uuid4().hex[:10]}"
+    """Make the receipt of one effect; no two are equal.
+
+    Letters only: of many thousand numbers some look like that of a card, and a store without a key keeps none of those.
+    """
+    return f"{n}-{uuid.uuid4().hex[:12].translate(_LETTERS)}"
+
+
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")
 
 
 def serve(ground, *, dedupes):
