@@ -28,7 +28,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         args_hash: digest of all effective arguments.
         state: where it stands.
         attempt: number of executions started; the fencing token.
-        claim_id: the call that owns the execution.
+        claim_id: the call that owns the execution; never empty.
         lease_until: wall-clock second until which the owner (or the resolver) is believed to be at work.
         tool: the tool's name.
         contract: `name@version`.
@@ -253,7 +253,7 @@ def _busy(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
         return None, _wait(record, wish)
     # A lapsed lease, or a dead owner, proves nothing about the effect: it only tells that nobody will report soon.
     doubt = lapsed(record)
-    if wish.dead and wish.dead == record.claim_id and record.dead_since is None:
+    if wish.dead == record.claim_id and record.dead_since is None:
         doubt = msgspec.structs.replace(doubt, dead_since=wish.dead_at)
     return _doubtful(doubt, wish, doubt)
 
@@ -366,7 +366,7 @@ def _alive(record: Record, wish: Claim) -> bool:
 
     Proof about the executor says nothing about a resolver, which is another process.
     """
-    dead = bool(wish.dead) and wish.dead == record.claim_id and record.state != "resolving"
+    dead = wish.dead == record.claim_id and record.state != "resolving"
     return record.lease_until > wish.now and not dead
 
 
