@@ -75,11 +75,11 @@ def many_workers(place: Place, effort: Effort) -> Iterator[Goal]:
         conn.execute("CREATE TABLE ledger (key TEXT PRIMARY KEY, state TEXT, claim_id TEXT, lease REAL, output BLOB)")
     conn.close()
     new, also = keys(), keys()
-    lock, seconds = threading.Lock(), 1.0 if effort.rounds < 10 else 2.0
+    lock, pairs = threading.Lock(), 100 if effort.rounds < 10 else 200
     rates, tails, notes = [], [], []
     for _ in range(3 if effort.rounds < 10 else 5):
-        ours = together(lambda: lambda: pair(store, drawn(new, lock)), seconds)
-        plain = together(lambda: plain_pair(path, also, lock), seconds)
+        ours = together(lambda: lambda: pair(store, drawn(new, lock)), pairs)
+        plain = together(lambda: plain_pair(path, also, lock), pairs)
         rates.append(rate(ours) / rate(plain))
         tails.append(p99(ours) / p99(plain))
         notes.append((rate(ours), rate(plain), p99(ours) * 1e3, p99(plain) * 1e3))
@@ -117,16 +117,20 @@ def plain_pair(path: str, new: Iterator[str], lock: threading.Lock) -> Case:
     return one
 
 
-def together(make: Callable[[], Case], seconds: float) -> tuple[list[float], float]:
-    """Let sixteen threads work for so many seconds. Returns the seconds of each call, and of all."""
+def together(make: Callable[[], Case], pairs: int) -> tuple[list[float], float]:
+    """Let sixteen threads do so many pairs each. Returns the seconds of each pair, and of all.
+
+    Each thread has the same work to do: if they worked for a fixed time instead, a few that hold the lock
+    would make most of the calls, and those that starve beside them would hardly be seen.
+    """
     taken: list[float] = []
     start = threading.Barrier(WORKERS + 1)
 
     def work() -> None:
         case, own = make(), []
         start.wait()
-        end = time.perf_counter() + seconds
-        while (begin := time.perf_counter()) < end:
+        for _ in range(pairs):
+            begin = time.perf_counter()
             case()
             own.append(time.perf_counter() - begin)
         taken.extend(own)
