@@ -145,6 +145,7 @@ def signature(found: Any) -> str:
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)  # annotations that were postponed
     text = re.sub(r"\((?:self|cls)(?:, )?", "(", text)
     text = re.sub(r"<([\w.]+) object at 0x[0-9a-f]+>", r"<\1>", text)
+    text = re.sub(r"<function ([\w.]+) at 0x[0-9a-f]+>", r"\1", text)
     return re.sub(r"\b(?:collections\.abc|typing|pokayoke(?:\.\w+)+)\.", "", text)
 
 
