@@ -102,6 +102,7 @@ TABLE = [
     ({"lease_until": 10.0}, {"proceed": True}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
     ({}, {"dead": "c0", "dead_at": 100.0}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back", "dead_since": 100.0}),
     ({"dead_since": 97.0}, {"dead": "c0", "dead_at": 100.0}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
+    ({"lease_until": 10.0}, {"dead": "c7", "dead_at": 100.0}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
     ({"lease_until": 10.0}, {"dead": "c5"}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
     ({"lease_until": 10.0}, {"reruns": True}, "execute", None, 2),
     ({}, {"reruns": True, "dead": "c0"}, "execute", None, 2),
