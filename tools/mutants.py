@@ -136,6 +136,8 @@ def living(target: str, *, every: int = 1) -> list[Mutant]:
     """
     chosen = list(mutants(target))[::every]
     tests = TARGETS[target]
+    if not survives(Mutant(target, "as it is", source_of(target)), tests):
+        raise SystemExit(f"{target}: its tests fail as it is, so they cannot tell a mutant")
     return [m for m in chosen if m.name not in EQUIVALENT and survives(m, tests)]
 
 

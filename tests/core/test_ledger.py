@@ -150,6 +150,13 @@ def test_what_the_second_caller_is_told(changes, wishes, kind, code, after):
     assert answer.record == (kept or before)
 
 
+@pytest.mark.parametrize("state", STATES)
+def test_which_records_answer(state):
+    """Only a completed one, and only when its output is known; whatever else was settled does not."""
+    assert record(state, settled_at=99.0).answers is (state == "completed")
+    assert record(state, settled_at=None).answers is False
+
+
 @pytest.mark.parametrize("changes", [{}, RESOLVING, EARLY])
 def test_a_running_claim_says_when_to_ask_again(changes):
     """`retry_after` is what remains of the lease; no other answer names a time."""

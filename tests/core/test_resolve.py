@@ -1,37 +1,139 @@
-"""When "not found" is proof enough to execute again, and how long that takes."""
+"""When "not found" is proof enough to execute again, how long that takes, and what is asked before."""
 
+import msgspec
 import pytest
 
 from pokayoke.core import resolve
+from pokayoke.core.admission import Request
+from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
+from pokayoke.core.ledger import Answer, Claim, Record
+from pokayoke.core.steps import Admit, Gone, Look, Returned, Settle
+
+WISH = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 40.0)
+RECORD = Record("k", "h", "executing", 1, "c0", 105.0, "pay", "pay@1", "r", 95.0, owner="them")
+BUSY = Answer("refuse", Finding(code="in_progress"), RECORD, retry_after=5.0)
 
 
 def contract(safe, **more):
+    more = {"settle_after": 30.0} if safe == "settled" else more
     return Contract.from_schema(
-        "pay",
-        {"type": "object"},
-        output_schema={"type": "object"},
-        on_ambiguous="lookup",
-        lookup=lambda key, arguments: resolve.UNKNOWN,
-        lookup_safe=safe,
-        handler=dict,
-        **more,
-    )
+        "pay", {"type": "object"}, on_ambiguous="lookup", lookup=lambda key, arguments: resolve.UNKNOWN, lookup_safe=safe,
+        forwards_key=True, **more,
+    )  # fmt: skip
+
+
+def changed(answer, record=None, **changes):
+    record = answer.record if record is None else msgspec.structs.replace(answer.record, **record)
+    return msgspec.structs.replace(answer, record=record, **changes)
 
 
 @pytest.mark.parametrize(
-    ("safe", "more", "dead_since", "now", "wait"),
+    ("safe", "dead_since", "now", "wait"),
     [
-        ("downstream_key", {"forwards_key": True}, None, None, 0.0),
-        ("executor_dead", {}, None, 50.0, None),
-        ("executor_dead", {}, 10.0, None, 0.0),
-        ("settled", {"settle_after": 30.0}, None, 50.0, None),
-        ("settled", {"settle_after": 30.0}, 45.0, 50.0, 25.0),
-        ("settled", {"settle_after": 30.0}, 10.0, 50.0, -10.0),
+        ("downstream_key", None, None, 0.0),
+        ("downstream_key", 90.0, 100.0, 0.0),
+        ("executor_dead", None, 50.0, None),
+        ("executor_dead", 10.0, None, 0.0),
+        ("executor_dead", 45.0, 50.0, 0.0),
+        ("settled", None, 50.0, None),
+        ("settled", 45.0, 50.0, 25.0),
+        ("settled", 20.0, 50.0, 0.0),
+        ("settled", 10.0, 50.0, -10.0),
         # Another machine, or another boot: no clock of ours says how long it has been.
-        ("settled", {"settle_after": 30.0}, 10.0, None, None),
+        ("settled", 10.0, None, None),
     ],
 )
-def test_how_long_to_wait(safe, more, dead_since, now, wait):
+def test_how_long_to_wait(safe, dead_since, now, wait):
     """Seconds until a second execution is safe, row by row; None is never."""
-    assert resolve._wait(contract(safe, **more), dead_since, now) == wait
+    assert resolve._wait(contract(safe), dead_since, now) == wait
+
+
+@pytest.mark.parametrize(
+    ("safe", "owner", "dead_since", "asks"),
+    [
+        ("downstream_key", "them", None, False),
+        ("executor_dead", "", None, False),
+        ("executor_dead", "them", None, True),
+        ("executor_dead", "them", 90.0, False),
+        ("settled", "them", None, True),
+        ("settled", "them", 90.0, True),
+        ("settled", "", 90.0, False),
+    ],
+)
+def test_proof_of_death_is_asked_for_before_the_target(safe, owner, dead_since, asks):
+    """Only where it could change the answer, and where somebody is known who could be dead; never afterwards."""
+    record = msgspec.structs.replace(RECORD, state="resolving", resolver="c1", owner=owner, dead_since=dead_since)
+    request = Request("r", "pay", "write", None, 100.0, WISH)
+    walk = resolve.resolved(request, contract(safe), {}, Answer("resolve", None, record), 1.0)
+    step = next(walk)
+    if asks:
+        assert step == Gone("them")
+        step = walk.send(None)
+    assert isinstance(step, Look)
+    step = walk.send(Returned(resolve.UNKNOWN))
+    assert isinstance(step, Settle)
+    assert step.settlement.state == "in_doubt"
+
+
+@pytest.mark.parametrize(
+    ("answer", "claim"),
+    [
+        (Answer("execute", None, RECORD), WISH),
+        (Answer("replay", None, RECORD, retry_after=5.0), WISH),
+        (Answer("in_doubt", Finding(code="in_doubt"), RECORD, retry_after=5.0), WISH),
+        (changed(BUSY, {"owner": ""}), WISH),
+        (changed(BUSY, {"state": "resolving"}), WISH),
+        (changed(BUSY, retry_after=None), WISH),
+        (Answer("refuse", Finding(code="kill_switch")), WISH),
+        (Answer("refuse", Finding(code="quota_exceeded")), None),
+        (BUSY, None),
+    ],
+)
+def test_who_is_not_asked_about(answer, claim):
+    """Nobody looks for a death where no executor holds the claim, or where no answer could change."""
+    walk = resolve.admitted(Request("r", "pay", "write", None, 100.0, claim))
+    assert isinstance(next(walk), Admit)
+    with pytest.raises(StopIteration) as end:
+        walk.send(answer)
+    assert end.value.value == answer
+
+
+@pytest.mark.parametrize("seen", [None, 17.0])
+def test_a_dead_executor_is_asked_about_once_more(seen):
+    """With proof the claim is asked for again, naming the dead claim and when it was seen; without it the answer stays."""
+    walk = resolve.admitted(Request("r", "pay", "write", None, 100.0, WISH))
+    next(walk)
+    assert walk.send(BUSY) == Gone("them")
+    if seen is None:
+        with pytest.raises(StopIteration) as end:
+            walk.send(None)
+        assert end.value.value == BUSY
+        return
+    again = walk.send(seen)
+    assert (again.request.claim.dead, again.request.claim.dead_at) == ("c0", 17.0)
+    assert again.request.claim.proceed is False
+    with pytest.raises(StopIteration):
+        walk.send(Answer("resolve", None, RECORD))
+
+
+def test_a_second_execution_that_is_not_admitted_is_not_executed():
+    """The proof is there, and admission says no: the doubt is put back, and the caller hears why."""
+    record = msgspec.structs.replace(RECORD, state="resolving", resolver="c1", dead_since=90.0)
+    request = Request("r", "pay", "write", None, 100.0, WISH)
+    for kind in ("refuse", "pending"):
+        walk = resolve.resolved(request, contract("executor_dead"), {}, Answer("resolve", None, record), 1.0)
+        next(walk)
+        again = walk.send(Returned(resolve.NOT_FOUND))
+        assert again.request.claim.proceed
+        said = Answer(kind, Finding(code="kill_switch"))
+        assert isinstance(walk.send(said), Settle)
+        with pytest.raises(StopIteration) as end:
+            walk.send(None)
+        assert end.value.value == (said, None)
+    walk = resolve.resolved(request, contract("executor_dead"), {}, Answer("resolve", None, record), 1.0)
+    next(walk)
+    walk.send(Returned(resolve.NOT_FOUND))
+    with pytest.raises(StopIteration) as end:
+        walk.send(Answer("execute", None, record))
+    assert end.value.value == (Answer("execute", None, record), None)

@@ -296,7 +296,7 @@ def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None
     else:
         return None, False
     if record.state not in open_for:
-        return None, own and _says_the_same(record, settlement)
+        return None, _says_the_same(record, settlement)
     return _settled(record, settlement), True
 
 
