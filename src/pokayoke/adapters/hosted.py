@@ -1,0 +1,283 @@
+"""A run inside a framework's own loop: what every adapter needs, and none of them says twice.
+
+The framework asks its model, parses the reply, and calls hooks. An adapter tells `Hosted` what the model wrote,
+before the framework can lose it, and asks it what becomes of each call. The names of the steps are the order of a
+turn: `before` a request, `heard` a reply, `take` a call, `call` the tool.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from pokayoke.adapters.turnstile import Turnstile
+from pokayoke.core.call import Effect, Finding, Outcome, ToolCall
+from pokayoke.core.contract import Contract
+from pokayoke.core.intake.arguments import read_arguments
+from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.replies import Ids
+from pokayoke.errors import UsageError
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.guard import Guard
+    from pokayoke.runtime.run import Run
+
+__all__ = ["Asked", "Described", "Hosted", "Request", "Runs", "contracts", "stand_in", "written"]
+
+_KEPT_RUNS = 1_000
+_UNREAD = "unread_tool_call"
+_MAX_NAME = 128
+
+Invoke = Callable[[dict[str, Any]], Any]
+
+
+class Asked(NamedTuple):
+    """One call as it stood in a reply."""
+
+    id: str | None
+    name: str
+    arguments: str | dict[str, Any]
+
+
+class Request(NamedTuple):
+    """What the next request to the model has to be like."""
+
+    instruction: str | None
+    """To be said in this request only; in the next turn it is no longer true."""
+    final: bool
+    """True if the model gets no tools and its calls count for nothing."""
+
+
+class Hosted:
+    """One run that a framework drives.
+
+    Args:
+        run: the run.
+        through: exceptions by which the framework steers itself. By its own rules a tool that raises one has done
+            nothing yet; it is raised again once the claim is settled.
+    """
+
+    def __init__(self, run: Run, *, through: tuple[type[Exception], ...] = ()) -> None:
+        """Begin with nothing heard."""
+        self.run, self.through = run, through
+        self._ids = Ids()
+        self._final = False
+        self._turns = 0
+        self._turnstile = Turnstile()
+
+    # -- around a request -------------------------------------------------------------------------
+
+    def user(self, texts: Iterable[str]) -> None:
+        """Take the user's texts of the whole history, in order; what was not there before begins a turn."""
+        said = list(texts)
+        for text in said[self._turns :]:
+            self.run.user(text)
+        self._turns = max(self._turns, len(said))
+
+    def before(self) -> Request:
+        """Say what the next request has to be like. The calls since the last one were one round."""
+        instruction = self.run.instruction
+        self._final = self.run.mode in ("final_answer", "stopped")
+        return Request(instruction, self._final)
+
+    @property
+    def final(self) -> bool:
+        """True if the latest request offered no tools."""
+        return self._final
+
+    def heard(self, asked: Iterable[Asked], stop_reason: object = None) -> list[ToolCall]:
+        """Take the calls of one reply, each with an id of its own by which it has to be answered.
+
+        Args:
+            asked: the calls, in order, argument texts as they came.
+            stop_reason: why the provider says the message ended; of a cut message no call will run.
+
+        Returns:
+            The calls to put into the framework's history, see `stand_in`; none after a `final` request.
+        """
+        if self._final:
+            return []
+        proof = "length" if is_cut(stop_reason) else None
+        return [ToolCall(self._ids.of(one.id), one.name, one.arguments, proof) for one in asked]
+
+    def last_word(self, text: str | None) -> str:
+        """Return what the user gets to read: the model's own text, or the honest fallback."""
+        return self.run.answer(text).text
+
+    # -- a tool -------------------------------------------------------------------------------------
+
+    def call(self, call: ToolCall, invoke: Invoke | None = None) -> Outcome:
+        """Take one call to its outcome. Raises what the framework steers itself by."""
+        steering = _Steering(self.through)
+        with self._turnstile.passing(self._reads(call)):
+            outcome = self.run.call(call, invoke=invoke and steering.around(invoke))
+        steering.go_on()
+        return outcome
+
+    async def acall(self, call: ToolCall, invoke: Invoke | None = None) -> Outcome:
+        """`call` for asynchronous code; `invoke` may return an awaitable."""
+        steering = _Steering(self.through)
+        async with self._turnstile.passing(self._reads(call)):
+            outcome = await self.run.acall(call, invoke=invoke and steering.around_async(invoke))
+        steering.go_on()
+        return outcome
+
+    def _reads(self, call: ToolCall) -> bool:
+        plan = self.run.snapshot.find(call.name)
+        return isinstance(plan, Finding) or plan.contract.effect == "read"
+
+
+class Runs:
+    """The runs of a guard that one adapter serves, by the framework's own id of a run; the latest are kept.
+
+    Args:
+        guard: the guard.
+        through: as in `Hosted`.
+    """
+
+    def __init__(self, guard: Guard, *, through: tuple[type[Exception], ...] = ()) -> None:
+        """Begin with none."""
+        self.guard, self.through = guard, through
+        self._open: OrderedDict[str, Hosted] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, ident: str, *, durable: bool = True, **who: Any) -> Hosted:
+        """Return the run of an id, opened if need be.
+
+        Args:
+            ident: the framework's id of the run.
+            durable: True if a restart would know that id again, so that writes are remembered under it.
+            who: session, tenant and principal, as for `Guard.run`.
+        """
+        with self._lock:
+            hosted = self._open.get(ident)
+            if hosted is None:
+                run = self.guard.run(ident if durable else None, **who)
+                hosted = self._open[ident] = Hosted(run, through=self.through)
+            self._open.move_to_end(ident)
+            while len(self._open) > _KEPT_RUNS:
+                _, old = self._open.popitem(last=False)
+                old.run.close()
+            return hosted
+
+    def close(self, ident: str) -> None:
+        """Say that a run is over."""
+        with self._lock:
+            hosted = self._open.pop(ident, None)
+        if hosted is not None:
+            hosted.run.close()
+
+
+class _Steering:
+    """Lets a framework's own exceptions through a guarded call."""
+
+    __slots__ = ("_raised", "_through")
+
+    def __init__(self, through: tuple[type[Exception], ...]) -> None:
+        self._through = through
+        self._raised: Exception | None = None
+
+    def around(self, invoke: Invoke) -> Invoke:
+        if not self._through:
+            return invoke
+
+        def invoked(arguments: dict[str, Any]) -> Any:
+            try:
+                return invoke(arguments)
+            except self._through as steering:
+                self._raised = steering
+                raise
+
+        return invoked
+
+    def around_async(self, invoke: Invoke) -> Invoke:
+        if not self._through:
+            return invoke
+
+        async def invoked(arguments: dict[str, Any]) -> Any:
+            try:
+                result = invoke(arguments)
+                return await result if hasattr(result, "__await__") else result
+            except self._through as steering:
+                self._raised = steering
+                raise
+
+        return invoked
+
+    def go_on(self) -> None:
+        if self._raised is not None:
+            raise self._raised
+
+
+def stand_in(call: ToolCall, *, name: bool = False) -> dict[str, Any]:
+    """Return arguments that a framework's own parser takes and keeps, in place of what the model wrote.
+
+    A text that can be read stands there as it was meant. Any other is wrapped, and `written` unwraps it: not even
+    a restart of the framework from its own history loses what the model wrote, or that its message was cut.
+
+    Args:
+        call: from `Hosted.heard`.
+        name: True to wrap in any case, with the name, for a framework that turns unknown names away by itself.
+    """
+    given = call.arguments
+    if not name and not is_cut(call.stop_reason):
+        if isinstance(given, dict):
+            return given
+        reading = read_arguments(given)
+        if reading.grade in ("exact", "lossless") and reading.value is not None:
+            return reading.value
+    text = given.decode(errors="replace") if isinstance(given, bytes) else given
+    return {_UNREAD: {"name": call.name[:_MAX_NAME], "arguments": text, "stop_reason": call.stop_reason}}
+
+
+def written(ident: str | None, name: str, arguments: Any) -> ToolCall:
+    """Return the call as the model wrote it, from what a framework's hook was handed."""
+    given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None
+    if given is not None and len(given) == 1 and isinstance(inner := given.get(_UNREAD), dict):
+        kept = cast("dict[str, Any]", inner)
+        return ToolCall(ident or "", kept.get("name") or name, kept.get("arguments") or "", kept.get("stop_reason"))
+    return ToolCall(ident or "", name, given if given is not None else str(arguments or ""))
+
+
+class Described(NamedTuple):
+    """A framework's tool, as its adapter sees it."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+
+def contracts(
+    tools: Iterable[Described],
+    *,
+    reads: Collection[str] = (),
+    destructive: Collection[str] = (),
+    fields: Mapping[str, Mapping[str, Any]] | None = None,
+    through: tuple[type[Exception], ...] = (),
+) -> list[Contract]:
+    """Build the contracts of a framework's tools. What is not declared is a write, and its output is unchecked.
+
+    Args:
+        tools: the tools.
+        reads: names of those that change nothing.
+        destructive: names of those whose effect cannot be undone.
+        fields: further fields of the contracts, by tool name, such as `{"refund": {"identity": ("order",)}}`.
+        through: exceptions by which the framework steers itself; they prove that nothing happened.
+
+    Raises:
+        UsageError: a tool is named that does not exist.
+        ContractError: a field contradicts another or its schema.
+    """
+    known = list(tools)
+    more = fields or {}
+    if strangers := sorted({*reads, *destructive, *more} - {one.name for one in known}):
+        raise UsageError(f"no tool is called {', '.join(strangers)}: correct reads=, destructive= or fields=")
+    made: list[Contract] = []
+    for one in known:
+        effect: Effect = "read" if one.name in reads else "destructive" if one.name in destructive else "write"
+        given = {"description": one.description, "effect": effect, **more.get(one.name, {})}
+        given["no_effect_errors"] = (*given.get("no_effect_errors", ()), *through)
+        made.append(Contract.from_schema(one.name, dict(one.schema), **given))
+    return made

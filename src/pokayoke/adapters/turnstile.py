@@ -1,0 +1,112 @@
+"""In a framework that starts the calls of one message side by side, reads go together and a write goes alone.
+
+As in a batch of our own: a write waits for what began before it, so that it is never built on a read that turns
+out invalid, and two equal writes are one effect and one replay. Only calls that have begun are waited for, so a
+call that the framework never makes holds nobody up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Self
+
+_inside: ContextVar[tuple[Turnstile, ...]] = ContextVar("pokayoke_turnstile", default=())
+
+
+class Turnstile:
+    """Lets calls of one run pass. Thread-safe, for threads and event loops alike."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._lock = threading.Lock()
+        self._passing: list[Passage] = []
+
+    def passing(self, reads: bool) -> Passage:
+        """Return the passage of one call: a context manager, synchronous and asynchronous."""
+        return Passage(self, reads)
+
+    def enter(self, passage: Passage) -> list[Future[None]]:
+        """Let a call begin; returns what it has to wait for."""
+        with self._lock:
+            ahead = [one for one in self._passing if not (one.reads and passage.reads)]
+            self._passing.append(passage)
+            return [one.wait() for one in ahead]
+
+    def leave(self, passage: Passage) -> None:
+        """Let those go that wait for a call."""
+        with self._lock:
+            self._passing.remove(passage)
+        passage.done()
+
+
+class Passage:
+    """One call on its way. A call made inside another one of the same run never waits: it would wait for ever."""
+
+    __slots__ = ("_owner", "_token", "_waiting", "reads")
+
+    def __init__(self, owner: Turnstile, reads: bool) -> None:
+        """Begin outside."""
+        self._owner, self.reads = owner, reads
+        self._waiting: list[Future[None]] = []
+        self._token: Token[tuple[Turnstile, ...]] | None = None
+
+    def wait(self) -> Future[None]:
+        """Return what ends with this call."""
+        future: Future[None] = Future()
+        self._waiting.append(future)
+        return future
+
+    def done(self) -> None:
+        """End."""
+        for future in self._waiting:
+            if future.set_running_or_notify_cancel():
+                future.set_result(None)
+
+    def __enter__(self) -> Self:
+        """Wait for those before, blocking."""
+        ahead = self._begun()
+        try:
+            for future in ahead:
+                future.result()
+        except BaseException:
+            self._ended()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Let the next go."""
+        self._ended()
+
+    async def __aenter__(self) -> Self:
+        """Wait for those before."""
+        ahead = self._begun()
+        try:
+            for future in ahead:
+                await asyncio.wrap_future(future)
+        except BaseException:
+            self._ended()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        """Let the next go."""
+        self._ended()
+
+    def _begun(self) -> list[Future[None]]:
+        outer = _inside.get()
+        if self._owner in outer:
+            return []
+        self._token = _inside.set((*outer, self._owner))
+        return self._owner.enter(self)
+
+    def _ended(self) -> None:
+        if self._token is not None:
+            _inside.reset(self._token)
+            self._token = None
+            self._owner.leave(self)
