@@ -22,7 +22,7 @@ A host is a module `tests/frameworks/hosts/<name>.py` with
 from dataclasses import dataclass, field
 from typing import Any
 
-from shop import Shop
+from shop import FIELDS, READS, Shop
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Job:
         store: the guard's store; None for memory.
         run_id: the framework's own id of the conversation (thread, session), if it has one.
         tools: names of the tools to offer; None for all.
+        blocking: True to give a framework synchronous functions in an asynchronous mode, too.
     """
 
     url: str
@@ -52,4 +53,21 @@ class Job:
     store: str | None = None
     run_id: str | None = None
     tools: tuple[str, ...] | None = None
+    blocking: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def functions(self) -> list:
+        """The tools to offer, as this mode wants them."""
+        if self.blocking or self.mode == "sync":
+            return self.shop.functions(self.tools)
+        return self.shop.coroutines(self.tools)
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """What a user declares of them: `contracts(tools, **job.declared)`."""
+        names = {one.__name__ for one in self.functions}
+        return {
+            "reads": tuple(name for name in READS if name in names),
+            "fields": {name: given for name, given in FIELDS.items() if name in names},
+        }

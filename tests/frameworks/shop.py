@@ -5,6 +5,7 @@ is appended to a file, so that it outlives a process that is killed.
 """
 
 import asyncio
+import functools
 import json
 import os
 import time
@@ -24,7 +25,7 @@ FIELDS = {
     "get_order": {"output_schema": ORDER},
     "ping": {"output_schema": OBJECT},
     "page": {"output_schema": OBJECT},
-    "huge": {"output_schema": "text"},
+    "huge": {"output_schema": "text", "max_chars": 2_000_000},
     "odd": {"output_schema": OBJECT},
     "explode": {"output_schema": OBJECT},
     "hang": {"output_schema": OBJECT, "timeout": 0.5},
@@ -126,8 +127,6 @@ class Shop:
         return [self._awaited(function) for function in self.functions(names)]
 
     def _awaited(self, function):
-        import functools
-
         @functools.wraps(function)
         async def awaited(*args, **kwargs):
             if function.__name__ == "hang":

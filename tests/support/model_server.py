@@ -7,16 +7,24 @@ breaks their rules gets a 400, so a client that sends one fails its test.
 import itertools
 import json
 import threading
+import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from provider_rules import anthropic_problems, chat_problems, item_problems
 
+TIRED = "(This went on for too long.)"
 STOPS = {
     "chat": {"stop": "stop", "tools": "tool_calls", "length": "length", "filter": "content_filter"},
     "responses": {"stop": None, "tools": None, "length": "max_output_tokens", "filter": "content_filter"},
     "anthropic": {"stop": "end_turn", "tools": "tool_use", "length": "max_tokens", "filter": "refusal"},
+}
+
+ENDS = {
+    "chat/completions": ("chat", "messages", chat_problems),
+    "responses": ("responses", "input", item_problems),
+    "messages": ("anthropic", "messages", anthropic_problems),
 }
 
 
@@ -58,13 +66,16 @@ class ModelServer:
         url: where it listens.
         requests: path and body of every request, in order.
         refused: what was wrong with requests that were refused.
-        written: called with the body of each request before it is answered; for tests that look into the moment.
+        at: when each request was there and when its answer was sent, in seconds of the monotonic clock.
+        most: requests after which a client that never ends is told `TIRED`; None never.
     """
 
     turns: list[Turn]
     url: str = ""
     requests: list[tuple[str, dict]] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    at: list[list[float]] = field(default_factory=list)
+    most: int | None = None
 
     def __enter__(self):
         server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -94,19 +105,26 @@ def _handler(owner):
             pass
 
         def do_POST(self):
+            moments = [time.monotonic()]
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            path = self.path.removeprefix("/v1").strip("/")
+            path = self.path.partition("?")[0].removeprefix("/v1").strip("/")
+            if path not in ENDS:
+                self._json(404, {"error": {"type": "not_found_error", "message": path}})
+                return
             owner.requests.append((path, body))
-            wire, history, rules = {
-                "chat/completions": ("chat", body.get("messages"), chat_problems),
-                "responses": ("responses", body.get("input"), item_problems),
-                "messages": ("anthropic", body.get("messages"), anthropic_problems),
-            }[path]
-            if problems := rules(history):
+            owner.at.append(moments)
+            self._answer(path, body)
+            moments.append(time.monotonic())
+
+        def _answer(self, path, body):
+            wire, history, rules = ENDS[path]
+            if problems := rules(body[history]):
                 owner.refused += problems
                 self._json(400, {"error": {"type": "invalid_request_error", "message": "; ".join(problems)}})
                 return
             turn = owner.turns[min(len(owner.requests), len(owner.turns)) - 1]
+            if owner.most is not None and len(owner.requests) > owner.most:
+                turn = Turn(TIRED)
             if turn.status != 200:
                 self._json(turn.status, {"error": {"type": "overloaded_error", "message": "no"}})
             elif body.get("stream"):

@@ -1,0 +1,238 @@
+"""Play scenarios with one host, inside its environment; prints one JSON line per conversation.
+
+    python tests/frameworks/runner.py --host langchain --modes async,stream --only "wrong type" --unguarded
+
+A child process holds the conversations, one after the other. One that crashes or hangs is noted, and a new child
+goes on with the next.
+"""
+
+import argparse
+import contextlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+for folder in (HERE, HERE.parent / "support", HERE.parent / "core"):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+from job import Job  # noqa: E402 - found in the folders above
+from judge import Facts, alone, judge  # noqa: E402 - as above
+from model_server import ModelServer  # noqa: E402 - as above
+from scenarios import BY_NAME, SCENARIOS  # noqa: E402 - as above
+from shop import Shop  # noqa: E402 - as above
+
+LIMIT = 20.0
+"""Seconds after which a conversation is ended."""
+BEGIN = 120.0
+"""Seconds that a child may take to import its framework."""
+MOST = 40
+"""Requests after which a loop counts as endless."""
+
+
+def load(name: str):
+    """Return a host; its file is named like the framework, so it is no module of that name."""
+    path = HERE / "hosts" / f"{name.replace('-', '_')}.py"
+    if not path.exists():
+        raise SystemExit(f"there is no host {name}: write {path}")
+    spec = importlib.util.spec_from_file_location(f"host_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def cells(host, modes=None, wires=None, only=None, guarded=True) -> list[dict]:
+    """The conversations to have: every scenario that a wire can carry, in every mode.
+
+    Args:
+        host: the host's module.
+        modes: some of its modes; None for all.
+        wires: some of its wires; None for all.
+        only: names of scenarios; None for all.
+        guarded: False for the framework alone.
+    """
+    return [
+        {"scenario": one.name, "mode": mode, "wire": wire, "guarded": guarded}
+        for wire in wires or host.WIRES
+        for mode in modes or host.MODES
+        for one in SCENARIOS
+        if (only is None or one.name in only) and one.plays(wire, mode)
+        if not (one.blocking and mode == "sync")
+    ]
+
+
+def conversation(host, cell: dict, folder: Path, limit: float = LIMIT, ended=None) -> dict:
+    """Have one conversation and judge it.
+
+    Args:
+        host: the host's module.
+        cell: which one, from `cells`.
+        folder: where its log may lie.
+        limit: seconds after which `ended` is called.
+        ended: called with the result of a conversation that takes too long; has to end the process.
+    """
+    scenario = BY_NAME[cell["scenario"]]
+    shop = Shop(Path(tempfile.mkdtemp(dir=folder)) / "log", scenario.hangs_for)
+    began = time.monotonic()
+    with ModelServer(list(scenario.turns), most=MOST) as server:
+        facts = Facts(server.requests, server.refused, server.at)
+
+        def result() -> dict:
+            facts.happened = shop.happened()
+            found = judge(scenario, facts)
+            text = ("ok" if not found.wrong else "WRONG") if cell["guarded"] else alone(scenario, facts)
+            return {
+                **cell,
+                "cell": text,
+                "ok": not found.wrong,
+                "wrong": [what for _, what in found.wrong],
+                "text": (facts.text or "")[:300],
+                "requests": len(facts.requests),
+                "seconds": round(time.monotonic() - began, 3),
+            }
+
+        def late() -> None:
+            facts.late = True
+            ended(result())
+
+        watch = threading.Timer(limit, late) if ended else None
+        if watch:
+            watch.daemon = True
+            watch.start()
+        job = Job(server.url, shop, cell["wire"], cell["mode"], cell["guarded"], blocking=scenario.blocking)
+        try:
+            facts.text = host.play(job)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a crash is a result
+            facts.error = f"{type(error).__name__}: {str(error)[:300]}"
+        if watch:
+            watch.cancel()
+        return result()
+
+
+def child(name: str, todo: list[dict], limit: float) -> None:
+    """Have conversations one after the other. What frameworks print goes to stderr."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    def tell(value) -> None:
+        out.write(json.dumps(value) + "\n")
+        out.flush()
+
+    host = load(name)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        for cell in todo:
+
+            def ended(result) -> None:
+                tell({"result": result})
+                os._exit(3)  # what hangs cannot be asked to stop
+
+            tell({"begin": cell})
+            tell({"result": conversation(host, cell, Path(folder), limit, ended)})
+    out.flush()
+    os._exit(0)  # threads of tools that were given up would keep it alive
+
+
+def played(name: str, todo: list[dict], limit: float = LIMIT, quiet: bool = True):
+    """Yield the result of each conversation, with a new child whenever one is lost."""
+    rest = list(todo)
+    while rest:
+        command = [sys.executable, __file__, "--child", "--host", name, "--limit", str(limit)]
+        noise = tempfile.TemporaryFile() if quiet else None
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=noise, start_new_session=True
+        )
+        process.stdin.write(json.dumps(rest).encode())
+        process.stdin.close()
+        begun = None
+        for line in _lines(process, limit + 10):
+            if "begin" in line:
+                begun = line["begin"]
+            else:
+                begun = None
+                rest.pop(0)
+                yield line["result"]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        if begun is None and rest and process.returncode not in (0, 3, -signal.SIGKILL):
+            tail = _tail(noise)
+            raise SystemExit(f"{name} cannot be played (exit {process.returncode})\n{tail}")
+        if begun is not None:
+            rest.pop(0)
+            why = f"the process died (exit {process.returncode}): {_tail(noise)[-300:]}"
+            yield {**begun, "cell": "C process died", "ok": False, "wrong": [why], "requests": 0, "seconds": 0.0}
+
+
+def _tail(noise) -> str:
+    if noise is None:
+        return ""
+    noise.seek(0)
+    return noise.read().decode(errors="replace")[-3_000:]
+
+
+def _lines(process, limit: float):
+    """The lines of a child, until it ends or says nothing for too long."""
+    selector = selectors.DefaultSelector()
+    selector.register(process.stdout, selectors.EVENT_READ)
+    wait, rest = BEGIN, b""
+    while selector.select(wait):
+        data = os.read(process.stdout.fileno(), 65_536)
+        if not data:
+            return
+        wait = limit
+        *whole, rest = (rest + data).split(b"\n")
+        yield from map(json.loads, whole)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--modes", help="some of sync,async,stream; default: all the host has")
+    parser.add_argument("--wires", help="some of chat,responses,anthropic; default: all the host has")
+    parser.add_argument("--only", help="names of scenarios, separated by semicolons")
+    parser.add_argument("--unguarded", action="store_true", help="the framework alone")
+    parser.add_argument("--limit", type=float, default=LIMIT, help=f"seconds per conversation ({LIMIT:.0f})")
+    parser.add_argument("--here", action="store_true", help="in this process, for a debugger")
+    parser.add_argument("--loud", action="store_true", help="show what the framework writes to stderr")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        child(given.host, json.load(sys.stdin), given.limit)
+        return
+    host = load(given.host)
+
+    def some(text):
+        return text.split(",") if text else None
+
+    only = {one.strip() for one in given.only.split(";")} if given.only else None
+    if only and (strangers := only - set(BY_NAME)):
+        raise SystemExit(f"no scenario is called {', '.join(sorted(strangers))}; there are {', '.join(BY_NAME)}")
+    todo = cells(host, some(given.modes), some(given.wires), only, not given.unguarded)
+    about = {"host": given.host, "title": host.TITLE, "version": importlib.metadata.version(host.PACKAGE)}
+    print(json.dumps({**about, "impossible": host.IMPOSSIBLE, "conversations": len(todo)}), flush=True)
+    if given.here:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            for cell in todo:
+                print(json.dumps(conversation(host, cell, Path(folder))), flush=True)
+        return
+    for result in played(given.host, todo, given.limit, quiet=not given.loud):
+        print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()
