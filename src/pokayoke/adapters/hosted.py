@@ -259,6 +259,9 @@ def contracts(
 ) -> list[Contract]:
     """Build the contracts of a framework's tools. What is not declared is a write, and its output is unchecked.
 
+    A schema that names its properties and does not say whether there may be others is closed: frameworks drop what
+    a tool does not take without a word. `"additionalProperties": true` keeps it open.
+
     Args:
         tools: the tools.
         reads: names of those that change nothing.
@@ -279,5 +282,18 @@ def contracts(
         effect: Effect = "read" if one.name in reads else "destructive" if one.name in destructive else "write"
         given = {"description": one.description, "effect": effect, **more.get(one.name, {})}
         given["no_effect_errors"] = (*given.get("no_effect_errors", ()), *through)
-        made.append(Contract.from_schema(one.name, dict(one.schema), **given))
+        made.append(Contract.from_schema(one.name, _closed(one.schema), **given))
     return made
+
+
+_OPENERS = frozenset({
+    "additionalProperties", "unevaluatedProperties", "patternProperties", "allOf", "anyOf", "oneOf", "if", "$ref",
+    "$dynamicRef", "dependentSchemas",
+})  # fmt: skip
+"""Keywords of a schema that say something of properties beside `properties`."""
+
+
+def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    if "properties" not in schema or _OPENERS & schema.keys():
+        return dict(schema)
+    return {**schema, "additionalProperties": False}
