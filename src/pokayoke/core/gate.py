@@ -84,6 +84,7 @@ _STOP_REASONS: dict[str, StopReason] = {
     "unknown_tool": "unknown_tool",
     "low_confidence": "low_confidence",
     "permission_denied": "permission_denied",
+    "version_withdrawn": "permission_denied",
     "approval_denied": "approval_denied",
     "approval_expired": "approval_denied",
     "awaiting_approval": "awaiting_approval",

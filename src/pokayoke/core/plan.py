@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import msgspec
 
@@ -12,6 +12,7 @@ from pokayoke.core.contract import Contract
 from pokayoke.core.gate import Rule, rules_for
 from pokayoke.core.loop import KINDS, Kind, kinds_for
 from pokayoke.core.policy import BudgetPolicy, IntakePolicy, LimitPolicy, Policy, RetryPolicy, ToolOutputPolicy
+from pokayoke.core.rollout import version_withdrawn
 
 _NO_RETRY = RetryPolicy(retries=0)
 
@@ -62,26 +63,46 @@ class Snapshot(msgspec.Struct, frozen=True):
     """True if any budget limits the runs."""
     kinds: tuple[Kind, ...] = KINDS
     """The kinds of failure the loop guard knows."""
+    shadows: Mapping[str, Plan] = {}
+    """By tool name, the version that judges the same calls beside the one that decides."""
 
     def find(self, name: str) -> Plan | Finding:
-        """Return the plan for the name a model wrote, or the finding that no tool has it."""
+        """Return the plan for the name a model wrote, or the finding that no tool of this run has it."""
         found = self.catalogue.resolve(name)
-        return found if isinstance(found, Finding) else self.plans[found.id]
+        if isinstance(found, Finding):
+            return found
+        plan = self.plans.get(found.id)
+        return plan if plan is not None else version_withdrawn(found.name, found.version)
 
 
-def snapshot(contracts: Iterable[Contract], policy: Policy, kinds: Iterable[Kind] = ()) -> Snapshot:
-    """Work everything out for these contracts under this policy. `kinds` are the host's own for the loop guard.
+def snapshot(
+    contracts: Iterable[Contract],
+    policy: Policy,
+    kinds: Iterable[Kind] = (),
+    *,
+    withdrawn: Container[str] = (),
+    shadows: Iterable[Contract] = (),
+) -> Snapshot:
+    """Work everything out for these contracts under this policy.
+
+    Args:
+        contracts: one version per tool.
+        policy: what is allowed.
+        kinds: the host's own, for the loop guard.
+        withdrawn: ids of contracts whose calls are all refused.
+        shadows: versions that judge beside these, one per tool.
 
     Raises:
         ContractError: two contracts claim one name, or a name cannot be told from another.
         PolicyError: the policy of the loop guard names a kind of failure that there is not.
     """
     kept = tuple(contracts)
-    plans = {contract.id: _plan(contract, policy) for contract in kept}
+    plans = {contract.id: _plan(contract, policy) for contract in kept if contract.id not in withdrawn}
     catalogue = Catalogue(kept)
-    simple = {one.name: plans[one.id] for one in catalogue.contracts if not one.input_hooks}
+    simple = {plan.contract.name: plan for plan in plans.values() if not plan.contract.input_hooks}
     budgeted = policy.budgets != BudgetPolicy()
-    return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(policy.loop, kinds))
+    beside = {contract.name: _plan(contract, policy) for contract in shadows}
+    return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(policy.loop, kinds), beside)
 
 
 def _plan(contract: Contract, policy: Policy) -> Plan:

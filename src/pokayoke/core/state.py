@@ -77,6 +77,7 @@ class RunState(msgspec.Struct, frozen=True):
         started: wall-clock time of the run's first opening, seconds since the epoch.
         version: number of changes so far; of two copies, the higher one is the later.
         loop: what the loop guard has counted.
+        versions: tool and version, for each tool of which the run was given one of several; it keeps them.
     """
 
     run_id: str
@@ -91,6 +92,7 @@ class RunState(msgspec.Struct, frozen=True):
     started: float = 0.0
     version: int = 0
     loop: LoopCount = LoopCount()
+    versions: tuple[tuple[str, str], ...] = ()
 
     @property
     def effective_mode(self) -> Mode:

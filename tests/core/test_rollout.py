@@ -1,0 +1,72 @@
+"""Who gets which version: drawn from the run's id alone, pinned for good."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pokayoke.core.gate import stop_reason_for
+from pokayoke.core.lock import Candidate, Lock, ToolLock, Version
+from pokayoke.core.rollout import NOT_OFFERED, drawn, pinned, version_for, version_withdrawn, versions_for
+from pokayoke.core.state import RunState
+
+VERSIONS = {version: Version(f"sha256:{version}", "c.yaml") for version in ("1", "2")}
+
+
+def tool(stable="1", share=0.0, stage="canary", rollout="r2"):
+    """A tool whose version 2 is tried."""
+    candidate = Candidate("2", stage, share, rollout) if share or stage == "shadow" else None
+    return ToolLock(stable, VERSIONS, candidate)
+
+
+def test_the_share_is_kept():
+    """Of 20,000 runs, a tenth gets the canary, give or take four standard deviations."""
+    given_ = [version_for(f"run-{number}", "refund", tool(share=0.1)) for number in range(20_000)]
+    assert abs(given_.count("2") - 2_000) < 4 * (20_000 * 0.1 * 0.9) ** 0.5
+
+
+def test_a_draw_is_one_number_for_ever():
+    """The draw depends on nothing but its three names: this is what every other process and machine computes."""
+    assert drawn("run-1", "refund", "r2") == 0.8293495585491407
+    assert drawn("run-1", "refund", "r3") != drawn("run-1", "refund", "r2") != drawn("run-1", "charge", "r2")
+
+
+@given(st.text(max_size=20), st.floats(0.001, 1.0), st.floats(0.001, 1.0))
+def test_widening_takes_the_canary_from_nobody(run, one, other):
+    """Whoever has the canary at a share has it at every larger share of the same rollout."""
+    small, large = sorted((one, other))
+    if version_for(run, "refund", tool(share=small)) == "2":
+        assert version_for(run, "refund", tool(share=large)) == "2"
+
+
+@given(st.text(max_size=20))
+def test_the_ends_of_the_scale(run):
+    """A share of 1 is everybody; a shadow, or no candidate, is nobody."""
+    assert version_for(run, "refund", tool(share=1.0)) == "2"
+    assert version_for(run, "refund", tool(stage="shadow")) == "1"
+    assert version_for(run, "refund", tool()) == "1"
+
+
+def test_a_new_tool_is_offered_to_a_share_only():
+    """Without a stable version, a run gets the canary or no tool of that name."""
+    found = {version_for(f"run-{number}", "refund", tool(stable=None, share=0.5)) for number in range(100)}
+    assert found == {"2", NOT_OFFERED}
+
+
+def test_only_what_is_locked_is_given_out():
+    """A tool that the lock does not know has no version to draw."""
+    assert versions_for("r", Lock(tools={"refund": tool()}), ["refund", "other"]) == {"refund": "1"}
+
+
+def test_a_pin_holds():
+    """What a run was pinned to stays; only tools it has not met before are added."""
+    state = pinned(RunState("r"), {"refund": "1"})
+    later = pinned(state, {"refund": "2", "charge": NOT_OFFERED})
+    assert later.versions == (("charge", ""), ("refund", "1"))
+    assert pinned(later, {"refund": "2"}) is later
+
+
+def test_a_withdrawn_version_is_named_to_people_and_not_to_the_model():
+    """The message says which version; the hint says what to do, and nothing about versions."""
+    found = version_withdrawn("refund", "2")
+    assert "refund@2" in found.message
+    assert "2" not in found.hint
+    assert stop_reason_for(found) == "permission_denied"
