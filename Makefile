@@ -10,7 +10,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint types imports pages bench conformance soak docs reference lock format clean python
+.PHONY: help demo test check lint types imports pages bench conformance frameworks soak docs reference lock format clean python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -43,6 +43,9 @@ bench: $(VENV)/.dev ## measured ratios with their bounds (ARGS=--json for machin
 soak: $(VENV)/.test ## 100,000 effects and 5,000 kills on both stores, once, with its table (about an hour)
 	@$(RUN) -m tools.soak $(ARGS)
 
+frameworks: $(VENV)/.dev ## the scenario table of every framework, each in its own environment (ARGS=--help)
+	@$(RUN) -m tools.frameworks $(ARGS)
+
 conformance: $(VENV)/.dev ## what needs the measurement data (POKAYOKE_SHARED=folder; POKAYOKE_FULL=1 for full size)
 	@test -n "$(POKAYOKE_SHARED)" && test -d "$(POKAYOKE_SHARED)/data" || { \
 	  echo "make conformance needs the measurement data: make conformance POKAYOKE_SHARED=/path/to/it" >&2; exit 2; }
@@ -60,13 +63,15 @@ format: $(VENV)/.dev ## apply the formatter and the safe fixes
 	$(BIN)/ruff format .
 
 # The three locks agree with each other: the smaller ones are cut out of the largest.
-COMPILE = uv pip compile pyproject.toml --universal --generate-hashes --python-version 3.11 --no-header --quiet --group build
+COMPILE = PATH="$(abspath $(BIN)):$$PATH" uv pip compile pyproject.toml --universal --generate-hashes --python-version 3.11 --no-header --quiet --group build
 EXTRAS = $(addprefix --extra ,anthropic openai otel postgres prometheus seal)
-lock: ## rewrite requirements/*.lock (needs uv on the PATH)
-	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 2; }
-	$(COMPILE) $(EXTRAS) --group test --group check --group bench -o requirements/dev.lock $(ARGS)
+lock: ## rewrite requirements/*.lock and requirements/frameworks/*.lock (ARGS=--upgrade for newer versions)
+	@PATH="$(abspath $(BIN)):$$PATH" command -v uv >/dev/null || { \
+	  echo "make lock needs uv: make $(VENV)/.dev installs it, or pip install uv" >&2; exit 2; }
+	$(COMPILE) $(EXTRAS) --group test --group check --group bench --group environments -o requirements/dev.lock $(ARGS)
 	$(COMPILE) $(EXTRAS) --group test -c requirements/dev.lock -o requirements/test.lock --no-annotate
 	$(COMPILE) -c requirements/dev.lock -o requirements/runtime.lock --no-annotate
+	@$(PYTHON) -m tools.environments --lock $(ARGS)
 
 clean: ## remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov dist build

@@ -9,6 +9,8 @@ Per page, in a folder of its own and in one namespace:
 - ```` ```text ```` and ```` ```sh ```` are shown only.
 - `needs=MODULE` in a block's info says that the page cannot run without that module; `needs=NAME:` (with a
   colon) that it needs a server, named by the environment variable NAME.
+- `host=NAME` says that the page runs in the environment of a framework, where POKAYOKE_HOST is that name:
+  `make frameworks ARGS=NAME` runs it there, and with `--write` writes what it prints.
 """
 
 from __future__ import annotations
@@ -71,6 +73,11 @@ def missing(page: Path) -> list[str]:
     return [need for need in needed if not (os.environ.get(need[:-1]) if need.endswith(":") else find_spec(need))]
 
 
+def host(page: Path) -> str | None:
+    """The framework in whose environment a page runs; None if it runs in the project's own."""
+    return next((match[1] for block in blocks(page) if (match := re.search(r"host=(\S+)", block.info))), None)
+
+
 def outputs(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
     """Run a page in a folder; yield each output block with what the code before it really printed.
 
@@ -128,6 +135,6 @@ def rewrite(page: Path) -> bool:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or [str(page) for page in PAGES if runs(page)]:
+    for name in sys.argv[1:] or [str(page) for page in PAGES if runs(page) and host(page) is None]:
         if rewrite(Path(name).resolve()):
             print(f"wrote {name}", file=sys.stderr)
