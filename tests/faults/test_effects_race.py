@@ -75,7 +75,7 @@ def test_row_9_the_server_is_restarted_at_once_and_again(trial, full, configurat
 def test_row_19_processes_are_suspended_for_longer_than_their_leases(trial, full, store, configuration):
     """What a suspended process does afterwards is no second effect: its late word is taken or kept as an event."""
     keys, stops = (1_000, 100) if full else (60, 6)
-    short = {**DISTURBED, "timeout": 0.1, "margin": 0.1, "pace": 0.01}
+    short = {**DISTURBED, "timeout": 0.3, "margin": 0.1, "pace": 0.01}
     figures = trial(store=store, configuration=configuration, keys=keys, stops=stops, workers=4, **short)
     assert figures["stops"] == stops
     assert (figures["effects"], figures["completed"], figures["double"], figures["lost"]) == (keys, keys, 0, 0)

@@ -1,4 +1,4 @@
-"""The writer thread: what waits together is committed together, and nobody waits for ever."""
+"""The writer: what waits together is committed together, and nobody waits for ever."""
 
 import asyncio
 import multiprocessing
@@ -82,11 +82,11 @@ def started(functions):
 
 def line_up(store, first, *others):
     """Start threads so that one act waits for the lock and the others wait behind it, in one queue."""
-    waiting = store._writer._queue
+    waiting = store._writer._waiting
     threads = started([first])
     time.sleep(0.1)
     threads += started(others)
-    while waiting.qsize() < len(others):
+    while len(waiting) < len(others):
         time.sleep(0.01)
     return threads
 
@@ -223,11 +223,68 @@ def test_whatever_goes_wrong_nobody_waits_for_ever(store, monkeypatch):
     assert claim(store).kind == "execute"
 
 
-def test_a_caller_notices_that_the_writer_is_gone(store, monkeypatch):
-    """If the thread ends without an answer, its caller gets an error within seconds."""
+async def test_a_caller_notices_that_the_writer_is_gone(store, monkeypatch):
+    """If the thread that leads ends without an answer, whoever waits for it gets an error within seconds."""
     monkeypatch.setattr(Writer, "_serve", lambda _: None)
+    task = asyncio.create_task(store.aadmit(Request("r", "pay", "read", None, 1.0)))
+    await asyncio.sleep(0)
     with pytest.raises(StoreError, match="the writer of the ledger has ended"):
         claim(store)
+    task.cancel()
+
+
+def test_one_of_those_who_wait_goes_on(store, locked, commits):
+    """Who led goes home with its own answer; one of those who came meanwhile leads them all, and no thread is made."""
+    claim(store, "warm")
+    commits.clear()
+    let_go = locked()
+    leaders = []
+    monkey = store._writer._lead
+    store._writer._lead = lambda own: (leaders.append(threading.current_thread()), monkey(own))[1]
+    before = threading.active_count()
+    threads = line_up(store, *[lambda n=n: claim(store, f"k{n}") for n in range(4)])
+    assert threading.active_count() == before + 4
+    let_go()
+    for thread in threads:
+        thread.join()
+    assert len(commits) == len(leaders) == len(set(leaders)) == 2
+    assert set(leaders) < set(threads)
+
+
+def test_the_main_thread_is_not_asked_to_lead(store, locked):
+    """What waits in the main thread, where an interrupt may come at any time, is led by the store's own thread."""
+    claim(store, "warm")
+    let_go = locked()
+    thread = started([lambda: claim(store, "k0")])[0]
+    time.sleep(0.1)
+    threading.Timer(0.1, let_go).start()
+    assert claim(store, "k1").kind == "execute"
+    thread.join()
+    assert store._writer._thread is not None
+
+
+def test_others_go_on_after_an_interrupt(store, locked):
+    """The main thread is interrupted while it leads: its own act and those that wait are carried out all the same."""
+    claim(store, "warm")
+    let_go = locked()
+    answers = []
+    threads = []
+
+    def others():
+        time.sleep(0.2)
+        threads.extend(started([lambda n=n: answers.append(claim(store, f"k{n}").kind) for n in range(2)]))
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    helper = started([others])[0]
+    with pytest.raises(KeyboardInterrupt):
+        claim(store, "own")
+    helper.join()
+    let_go()
+    for thread in threads:
+        thread.join()
+    assert answers == ["execute"] * 2
+    assert store.record("own").state == "executing"
 
 
 # -- callers that do not wait ----------------------------------------------------------------------
@@ -290,7 +347,7 @@ def test_a_closed_event_loop_does_no_harm(store, locked):
 
 
 async def test_many_tasks_share_one_thread(store):
-    """A hundred tasks at once start no thread but the writer."""
+    """A hundred tasks at once start no thread but the store's own."""
     await store.aadmit(Request("r", "pay", "read", None, 1.0))
     before = threading.active_count()
     wishes = [Claim(f"k{n}", "h", "c1", "pay", "pay@1", "r", 100.0, 10.0) for n in range(100)]
@@ -302,13 +359,14 @@ async def test_many_tasks_share_one_thread(store):
 # -- beginning and ending --------------------------------------------------------------------------
 
 
-def test_opening_starts_no_thread(url):
-    """The thread begins with the first act, and ends with the store."""
+def test_a_thread_is_started_only_for_those_who_cannot_lead(url):
+    """Looking and acting need no thread; the first asynchronous act begins one, which ends with the store."""
     before = threading.active_count()
     store = SqliteStore(url, create=True)
     store.records(Query())
-    assert threading.active_count() == before
     claim(store)
+    assert threading.active_count() == before
+    asyncio.run(store.aadmit(Request("r", "pay", "read", None, 1.0)))
     assert threading.active_count() == before + 1
     store.close()
     assert threading.active_count() == before
@@ -335,7 +393,7 @@ def test_a_store_that_nobody_holds_ends_its_thread(url):
     """Dropping a store without closing it leaves no thread behind."""
     before = threading.active_count()
     store = SqliteStore(url, create=True)
-    claim(store)
+    asyncio.run(store.aadmit(Request("r", "pay", "read", None, 1.0)))
     del store
     assert threading.active_count() == before
 

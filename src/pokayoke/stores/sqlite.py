@@ -25,6 +25,7 @@ from pokayoke.stores.sqlite_file import Connection, Place, explained
 from pokayoke.stores.sqlite_guest import Guest
 from pokayoke.stores.sqlite_install import open_ledger
 from pokayoke.stores.sqlite_library import library
+from pokayoke.stores.sqlite_notes import Notes
 from pokayoke.stores.writer import Reader, Writer
 
 T = TypeVar("T")
@@ -80,6 +81,7 @@ class SqliteStore(Store):
         self._identity = open_ledger(place, create=create)
         self.ledger_id = self._identity.ledger_id
         self._reader = Reader(Connection(place, self._identity))
+        self._notes = Notes(self._seal)
         self._writer = Writer(Connection(place, self._identity), limit, f"pokayoke {Path(place.path).name}")
         # Also at the end of the interpreter: what waits is written, and nobody hangs.
         weakref.finalize(self, _closed, self._writer, self._reader)
@@ -88,11 +90,11 @@ class SqliteStore(Store):
 
     def run(self, act: Act[T]) -> T:
         """Carry out an act in the writer's next transaction."""
-        return self._writer.do(self._work(act))
+        return self._writer.do(self._remembered(act))
 
     async def arun(self, act: Act[T]) -> T:
         """`run` without blocking the event loop."""
-        return await self._writer.ado(self._work(act))
+        return await self._writer.ado(self._remembered(act))
 
     def settle_on(self, conn: Any, settlement: Settlement) -> bool:
         """`settle` inside a transaction of the user's own connection to the ledger's file.
@@ -167,6 +169,19 @@ class SqliteStore(Store):
 
     # -- parts -----------------------------------------------------------------------------------
 
+    def _remembered(self, act: Act[T]) -> Callable[[Connection], T]:
+        notes, seal, clock = self._notes, self._seal, self._clock
+
+        def work(connection: Connection) -> T:
+            books = notes.books(connection, act.need)
+            changes, result = act.decide(books)
+            for statement in statements.writes(changes, books, seal, clock()):
+                connection.put(*statement)
+            notes.keep(changes)
+            return result
+
+        return work
+
     def _work(self, act: Act[T]) -> Callable[[Tables], T]:
         seal, clock = self._seal, self._clock
 
@@ -184,12 +199,14 @@ class SqliteStore(Store):
 def _changed(connection: Connection, statement: Statement) -> int:
     before = connection.changes()
     connection.put(*statement)
+    connection.forget()
     return connection.changes() - before
 
 
 def _all(connection: Connection, statements: Sequence[Statement]) -> None:
     for statement in statements:
         connection.put(*statement)
+    connection.forget()
 
 
 def _closed(writer: Writer, reader: Reader) -> None:

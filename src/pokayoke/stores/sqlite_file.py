@@ -82,10 +82,13 @@ class Connection:
 
     Attributes:
         patience: seconds to wait for other processes from now on.
+        version: as long as it is the same, nobody else has changed the file.
     """
 
     def __init__(self, place: Place, identity: Identity) -> None:
         self.patience = place.limit
+        self.version = 0
+        self._seen: list[Row] = []
         self._place, self._identity = place, identity
         self._open: Raw | None = None
         self._meta: list[Row] = []
@@ -112,8 +115,17 @@ class Connection:
         self.look()
         raw = self._raw
         raw.execute("BEGIN IMMEDIATE")
+        if (seen := list(raw.execute("PRAGMA data_version"))) == self._seen:
+            return
+        self.forget()
         if (found := list(raw.execute(schema.READ_META))) != self._meta:
             self._reconsider(found)
+        self._seen = seen
+
+    def forget(self) -> None:
+        """Say that what was read before may not hold any more."""
+        self.version += 1
+        self._seen = []
 
     def look(self) -> None:
         """Be sure that the file is what it was, and open.
@@ -159,6 +171,7 @@ class Connection:
 
     def roll_back(self) -> None:
         """End the transaction, if one is open; what it wrote is gone."""
+        self.forget()
         raw = self._open
         try:
             if raw is not None and raw.in_transaction:
@@ -169,6 +182,7 @@ class Connection:
     def close(self) -> None:
         """Let go of the file. The next use opens it again."""
         raw, self._open = self._open, None
+        self.forget()
         if raw is None:
             return
         try:

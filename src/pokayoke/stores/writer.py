@@ -1,7 +1,8 @@
-"""One thread that writes for all threads of a process: what waits together is committed together.
+"""One writer at a time for all threads of a process: what waits together is committed together.
 
-A flush to the disk costs as much as hundreds of statements. So callers queue their acts, and the
-writer carries out everything that waits in one transaction, answers everybody, and takes the next.
+A flush to the disk costs as much as hundreds of statements. So callers queue their acts, and whoever finds nobody
+writing carries out everything that waits in one transaction, answers everybody, and hands over to one of those who
+came meanwhile. A caller that is alone so needs no other thread, which would have to be woken twice.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import queue
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
@@ -28,6 +30,7 @@ _GATHERING_MOST: Final = 0.002
 _GLANCE: Final = 50e-6
 _CLOSED: Final = "the store is closed: open it again with open_store"
 _FORKED: Final = "this process was forked behind Python's back: open the store after the fork"
+_GONE: Final = "the writer of the ledger has ended; nothing is known of what was asked of it last"
 _LOOK_AFTER: Final = 1.0
 """Seconds after which a waiting caller looks whether anybody still works for it."""
 
@@ -37,16 +40,25 @@ class Job(Generic[T]):
 
     Args:
         work: reads and writes; it may be called again if others of its transaction fail.
-        done: called once, when result or error stands.
+        wake: called once, when result or error stands.
+        thread: that of a caller who may be asked to write for all; None if it may not.
     """
 
-    __slots__ = ("asked", "done", "error", "result", "work")
+    __slots__ = ("asked", "error", "leads", "result", "stands", "thread", "wake", "work")
 
-    def __init__(self, work: Callable[[Connection], T], done: Callable[[], object]) -> None:
-        self.work, self.done = work, done
+    def __init__(
+        self, work: Callable[[Connection], T], wake: Callable[[], object], thread: threading.Thread | None = None
+    ) -> None:
+        self.work, self.wake, self.thread = work, wake, thread
         self.asked = time.monotonic()
+        self.stands = self.leads = False
         self.result: T | None = None
         self.error: BaseException | None = None
+
+    def done(self) -> None:
+        """Say that result or error stands."""
+        self.stands = True
+        self.wake()
 
     def outcome(self) -> T:
         """Return what the work returned, or raise what it raised."""
@@ -59,9 +71,9 @@ class Writer:
     """Carries out jobs in the order in which they come, many in one transaction.
 
     Args:
-        connection: used by the writer's thread only.
+        connection: used by one thread at a time, the one that leads.
         limit: seconds a job waits for other processes.
-        name: of the thread.
+        name: of the thread that leads when no caller can.
     """
 
     def __init__(self, connection: Connection, limit: float, name: str) -> None:
@@ -71,22 +83,26 @@ class Writer:
         _shared.add(self)
 
     def do(self, work: Callable[[Connection], T]) -> T:
-        """Have it done and wait for it. A caller that is interrupted leaves it to the writer.
+        """Have it done and wait for it. A caller that is interrupted leaves it to the others.
 
         Raises:
             StoreError: the store is closed, or the work was not carried out.
         """
         turn = threading.Lock()
         turn.acquire()
-        job = Job(work, turn.release)
-        thread = self._submit(job)
-        while not turn.acquire(timeout=_LOOK_AFTER):
-            if not thread.is_alive():
-                raise StoreError("the writer of the ledger has ended; nothing is known of what was asked of it last")
+        thread = threading.current_thread()
+        # An interrupt reaches the main thread between any two steps; it never leads by request.
+        job = Job(work, turn.release, None if thread is threading.main_thread() else thread)
+        if not self._led_through(job, thread):
+            while not turn.acquire(timeout=_LOOK_AFTER):
+                if not self._leader.is_alive():
+                    raise StoreError(_GONE)
+            if job.leads and not job.stands:
+                self._leading(job)
         return job.outcome()
 
     async def ado(self, work: Callable[[Connection], T]) -> T:
-        """`do` without blocking the event loop. A caller that is cancelled leaves it to the writer."""
+        """`do` without blocking the event loop. A caller that is cancelled leaves it to the others."""
         import asyncio  # noqa: PLC0415 - 20 ms of import, for those whose tools are asynchronous
 
         loop = asyncio.get_running_loop()
@@ -103,24 +119,30 @@ class Writer:
                 return  # the loop was closed: nobody waits any more
 
         job = Job(work, done)
-        self._submit(job)
+        with self._state:
+            begins = self._queued(job)
+            if begins:
+                self._serve_now()
         await future
         return job.outcome()
 
     def close(self) -> None:
         """Finish what waits, then let go of the file. Closing twice does no harm."""
-        with self._starting:
+        ended = threading.Lock()
+        with self._state:
             if self._closed:
                 return
             self._closed = True
-            thread = self._thread
-            if thread is not None:
-                self._queue.put(None)
-        if thread is not None and thread is not threading.current_thread():
-            # Other processes can make the last transaction wait that long, and no longer.
-            thread.join(2 * self._limit + _LOOK_AFTER)
-        elif thread is None:
-            self._connection.close()
+            if self._led and self._leader is threading.current_thread():
+                return  # collected in the middle of leading: it lets go when it hands over
+            if self._led:
+                ended.acquire()
+                self._waiting.append(Job(lambda _: None, ended.release))
+        # Other processes can make the last transaction wait that long, and no longer.
+        ended.acquire(timeout=2 * self._limit + _LOOK_AFTER)
+        self._let_go()
+        if self._thread is not None:
+            self._thread.join(2 * self._limit + _LOOK_AFTER)
 
     def pause(self) -> None:
         """Wait for the transaction that runs, let go of the file, and begin none until `go_on`."""
@@ -132,58 +154,117 @@ class Writer:
         self._gate.release()
 
     def begin_in_child(self) -> None:
-        """Begin anew after a fork: what waits, and the thread, belong to the parent."""
+        """Begin anew after a fork: what waits, and the threads, belong to the parent."""
         self._begin_anew()
 
+    # -- who leads ---------------------------------------------------------------------------------
+
     def _begin_anew(self) -> None:
-        self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
-        self._gate, self._starting = threading.Lock(), threading.Lock()
+        self._waiting: deque[Job[Any]] = deque()
+        # Reentrant: a store that is collected in the middle of anything closes itself.
+        self._gate, self._state = threading.Lock(), threading.RLock()
+        self._led, self._leader = False, threading.current_thread()
         self._thread: threading.Thread | None = None
+        self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._process = os.getpid()
         self._size, self._seconds = 1, 0.0
 
-    def _submit(self, job: Job[Any]) -> threading.Thread:
-        with self._starting:
-            if self._closed:
-                raise StoreError(_CLOSED)
-            if self._process != os.getpid():
-                raise StoreError(_FORKED)
-            if self._thread is None:
-                thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
-                thread.start()  # if the system gives none now, the next caller tries again
-                self._thread = thread
-            self._queue.put(job)
-            return self._thread
+    def _queued(self, job: Job[Any]) -> bool:
+        """Let a job wait. Returns True if nobody leads; then somebody is expected to."""
+        if self._closed:
+            raise StoreError(_CLOSED)
+        if self._process != os.getpid():
+            raise StoreError(_FORKED)
+        self._waiting.append(job)
+        if self._led:
+            return False
+        self._led = True
+        return True
 
-    def _next(self) -> list[Job[Any] | None]:
-        waiting = self._queue
-        if self._size > 1:
-            # Those who were just answered will ask again in a moment: together they need one flush, not two.
-            end = time.monotonic() + min(self._seconds * _GATHERING, _GATHERING_MOST)
-            while waiting.qsize() < self._size and time.monotonic() < end:
-                time.sleep(_GLANCE)
-        jobs = [waiting.get()]
-        while len(jobs) < _MOST_TOGETHER and jobs[-1] is not None:
+    def _led_through(self, job: Job[Any], thread: threading.Thread) -> bool:
+        """Queue a job; if nobody leads, lead until it is done. Returns whether that was so."""
+        leads = False
+        try:
+            with self._state:
+                if leads := self._queued(job):
+                    self._leader = thread
+            if leads:
+                self._lead(job)
+        finally:
+            if leads:
+                self._hand_over()
+        return leads
+
+    def _leading(self, job: Job[Any]) -> None:
+        """Lead as the one who was asked to."""
+        try:
+            self._lead(job)
+        finally:
+            self._hand_over()
+
+    def _lead(self, own: Job[Any] | None) -> None:
+        """Carry out what waits; with a job of one's own, until that is done."""
+        while True:
+            self._gather()
+            jobs: list[Job[Any]] = []
+            while self._waiting and len(jobs) < _MOST_TOGETHER:
+                jobs.append(self._waiting.popleft())
+            self._size, begun = len(jobs), time.monotonic()
             try:
-                jobs.append(waiting.get_nowait())
-            except queue.Empty:
-                break
-        return jobs
+                while jobs and not (own is not None and own.stands):
+                    with self._gate:
+                        jobs = self._together(jobs)
+            finally:
+                # Interrupted, or one's own is done: others go on with the rest. An act recognises its own work.
+                self._waiting.extendleft(reversed([job for job in jobs if not job.stands]))
+            self._seconds = time.monotonic() - begun
+            if own is None or own.stands:
+                return
+
+    def _gather(self) -> None:
+        """Wait a moment for those who were just answered: together they need one flush, not two."""
+        if self._size > 1:
+            end = time.monotonic() + min(self._seconds * _GATHERING, _GATHERING_MOST)
+            while len(self._waiting) < self._size and time.monotonic() < end:
+                time.sleep(_GLANCE)
+
+    def _hand_over(self) -> None:
+        """Let one of those who wait lead; without one, nobody does."""
+        with self._state:
+            heir = next((job for job in self._waiting if job.thread is not None), None)
+            if heir is not None and heir.thread is not None:
+                heir.leads, self._leader = True, heir.thread
+                heir.wake()
+            elif self._waiting:
+                self._serve_now()
+            else:
+                self._led = False
+                if self._closed:
+                    self._let_go()
+
+    def _serve_now(self) -> None:
+        """Let the thread lead that no caller waits in."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+            thread.start()  # if the system gives none now, the next caller tries again
+            self._thread = thread
+        self._leader = self._thread
+        self._calls.put(True)
 
     def _serve(self) -> None:
         """Do what the thread is for, until the store is closed."""
-        while True:
-            waiting = self._next()
-            jobs = [job for job in waiting if job is not None]
-            self._size, begun = len(jobs), time.monotonic()
-            while jobs:
-                with self._gate:
-                    jobs = self._together(jobs)
-            self._seconds = time.monotonic() - begun
-            if waiting[-1] is None:
-                with self._gate:
-                    self._connection.close()
-                return
+        while self._calls.get():
+            try:
+                self._lead(None)
+            finally:
+                self._hand_over()
+
+    def _let_go(self) -> None:
+        self._calls.put(False)
+        with self._gate:
+            self._connection.close()
+
+    # -- a transaction -----------------------------------------------------------------------------
 
     def _together(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Carry out jobs in one transaction and answer them. Returns those that have to be done (again)."""
@@ -197,8 +278,11 @@ class Writer:
                     job.done()
                     return [other for other in jobs if other is not job]
             connection.commit()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
             return self._failed(jobs, error)
+        except BaseException:
+            connection.roll_back()
+            raise
         for job in jobs:
             job.done()
         return []
@@ -209,7 +293,7 @@ class Writer:
         job.error = None
         try:
             job.result = job.work(self._connection)
-        except BaseException as error:
+        except Exception as error:
             if concerns_all(error):
                 raise
             job.error = error
