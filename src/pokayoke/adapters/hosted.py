@@ -18,6 +18,7 @@ from pokayoke.core.contract import Contract
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.replies import Ids
+from pokayoke.core.steps import NotBegun
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Hosted:
     Args:
         run: the run.
         through: exceptions by which the framework steers itself. By its own rules a tool that raises one has done
-            nothing yet; it is raised again once the claim is settled.
+            nothing yet, so it is no failure; it is raised again once the claim is settled.
     """
 
     def __init__(self, run: Run, *, through: tuple[type[Exception], ...] = ()) -> None:
@@ -188,7 +189,7 @@ class _Steering:
                 return invoke(arguments)
             except self._through as steering:
                 self._raised = steering
-                raise
+                raise NotBegun(type(steering).__name__) from steering
 
         return invoked
 
@@ -202,7 +203,7 @@ class _Steering:
                 return await result if hasattr(result, "__await__") else result
             except self._through as steering:
                 self._raised = steering
-                raise
+                raise NotBegun(type(steering).__name__) from steering
 
         return invoked
 

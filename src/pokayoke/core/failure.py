@@ -33,7 +33,9 @@ def explain(reaction: Raised | TimedOut | NotStarted, tool: str, *, doubtful: bo
         return Finding(code="tool_timeout", blame="tool", message=what, hint=f"{what}. {advice}")
     if isinstance(reaction, NotStarted):
         what = f"{tool} could not be started"
-        return Finding(code="not_started", blame="host", message=f"{what}: {reaction.reason}", hint=f"{what}. {advice}")
+        return Finding(
+            code="not_started", blame=reaction.blame, message=f"{what}: {reaction.reason}", hint=f"{what}. {advice}"
+        )
     error = reaction.error
     said = _words_of(error)
     told = f": {said}" if isinstance(error, ToolError) else f" ({type(error).__name__})"

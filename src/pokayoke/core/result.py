@@ -32,6 +32,7 @@ from pokayoke.core.steps import (
     Emit,
     Keep,
     Mark,
+    NotBegun,
     NotStarted,
     Observe,
     Raised,
@@ -283,6 +284,8 @@ def _broken(
 ) -> Generator[Step, Any, Outcome]:
     """The tool raised or hung. For a write that means that nobody knows, unless the contract says so."""
     contract = entered.plan.contract
+    if isinstance(reaction, Raised) and isinstance(reaction.error, NotBegun):
+        reaction = NotStarted(reaction.error.reason, reaction.error.blame)
     harmless = isinstance(reaction, NotStarted) or (
         isinstance(reaction, Raised) and isinstance(reaction.error, contract.no_effect_errors)
     )

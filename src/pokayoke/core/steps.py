@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.admission import Approval, Request
+from pokayoke.core.call import Blame
 from pokayoke.core.contract import Contract
 from pokayoke.core.ledger import Claim, Settlement
 from pokayoke.core.state import RunState
@@ -153,6 +154,22 @@ class NotStarted(msgspec.Struct, frozen=True, gc=False):
     """The function was never started, so nothing can have happened."""
 
     reason: str
+    blame: Blame = "host"
+
+
+class NotBegun(Exception):  # noqa: N818 - no error: the framework goes another way
+    """Raised by a framework's continuation instead of running the tool: by the framework's rules nothing happened.
+
+    Args:
+        reason: why, in a few words.
+        blame: who has to change something. What is the host's doing never counts as a bad round.
+    """
+
+    def __init__(self, reason: str, *, blame: Blame = "host") -> None:
+        """Keep both."""
+        super().__init__(reason)
+        self.reason = reason
+        self.blame: Blame = blame
 
 
 Reaction = Returned | Raised | TimedOut | NotStarted
