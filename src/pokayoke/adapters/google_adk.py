@@ -1,0 +1,344 @@
+"""Google ADK: a plugin that guards the tools of every agent of an app.
+
+guard = pokayoke.Guard(contracts(agent.tools, reads=["get_order"]))
+app = App(name="shop", root_agent=agent, plugins=[GuardPlugin(guard)])
+
+Models through LiteLLM also need `LiteLlm(model=..., llm_client=GuardClient())`: ADK parses their argument texts, and
+drops what it cannot parse, before any plugin is asked.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, cast
+
+from pokayoke.adapters.hosted import Asked, Described, Hosted, Runs, stand_in, written
+from pokayoke.adapters.hosted import contracts as hosted_contracts
+from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.contract import Contract
+from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.names import wire_name
+from pokayoke.errors import MissingExtraError, UsageError
+
+try:
+    from google.adk.agents.run_config import ToolThreadPoolConfig
+    from google.adk.models.lite_llm import LiteLlm
+    from google.adk.models.llm_response import LlmResponse
+    from google.adk.plugins.base_plugin import BasePlugin
+    from google.adk.tools.agent_tool import AgentTool
+    from google.adk.tools.base_tool import BaseTool
+    from google.adk.tools.function_tool import FunctionTool
+    from google.genai import types
+except ImportError as error:
+    raise MissingExtraError("google-adk", "google-adk") from error
+
+from pokayoke.adapters.google_adk_litellm import GuardClient, guarding
+from pokayoke.adapters.google_adk_tools import (
+    Pager,
+    Paused,
+    Waiting,
+    absent,
+    changed,
+    intercept,
+    own,
+    response,
+    waiting,
+)
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.guard import Guard
+    from pokayoke.runtime.run import Run
+
+__all__ = ["GuardClient", "GuardPlugin", "calls", "contracts", "message"]
+
+_KEPT_CALLS = 10_000
+# Where ADK keeps the tools by which it steers itself; everything else in it reaches something outside.
+_OWN = (
+    "google.adk.agents.",
+    "google.adk.tools._request_input_tool",
+    "google.adk.tools.agent_tool",
+    "google.adk.tools.example_tool",
+    "google.adk.tools.exit_loop_tool",
+    "google.adk.tools.get_user_choice_tool",
+    "google.adk.tools.google_search_tool",
+    "google.adk.tools.load_artifacts_tool",
+    "google.adk.tools.load_memory_tool",
+    "google.adk.tools.preload_memory_tool",
+    "google.adk.tools.set_model_response_tool",
+    "google.adk.tools.transfer_to_agent_tool",
+    "google.adk.tools.url_context_tool",
+)
+
+
+_outer: ContextVar[tuple[str, str] | None] = ContextVar("pokayoke_adk_outer", default=None)
+"""Session and run inside which an agent is called as a tool: ADK gives that agent a session nobody could know again."""
+
+
+class GuardPlugin(BasePlugin):
+    """Guards the tools of every agent of an app or a runner. One plugin serves any number of sessions at once.
+
+    Args:
+        guard: its contracts are those of `contracts`.
+        unguarded: names of tools that ADK may run without a contract, beside those by which it steers itself.
+        threads: most synchronous tools that run at once, each in a thread, so that one that hangs can be given up.
+            0 leaves them in the event loop, unless the `RunConfig` says otherwise.
+        name: the plugin's name.
+
+    The run id is `app/user/session`. A tool without a contract is a `UsageError` when the model is first asked.
+    """
+
+    def __init__(
+        self, guard: Guard, *, unguarded: Collection[str] = (), threads: int = 16, name: str = "pokayoke"
+    ) -> None:
+        """Begin without runs."""
+        super().__init__(name=name)
+        self.guard = guard
+        self._runs = Runs(guard, through=(Paused,))
+        self._unguarded, self._threads = frozenset(unguarded), threads
+        self._heard: OrderedDict[tuple[str, str], ToolCall] = OrderedDict()
+
+    # -- around a run --------------------------------------------------------------------------------
+
+    async def on_user_message_callback(self, *, invocation_context: Any, user_message: Any) -> None:
+        """Begin a turn. An answer to a long-running tool or to a question is none."""
+        texts = [part.text for part in user_message.parts or () if part.text]
+        if texts:
+            self._run_of(invocation_context).run.user("\n".join(texts))
+
+    async def before_run_callback(self, *, invocation_context: Any) -> None:
+        """Look at the agents once; have synchronous tools leave the event loop free."""
+        _require_clients(invocation_context.agent)
+        config = invocation_context.run_config
+        if self._threads and config is not None and config.tool_thread_pool_config is None:
+            pool = ToolThreadPoolConfig(max_workers=self._threads)
+            invocation_context.run_config = config.model_copy(update={"tool_thread_pool_config": pool})
+
+    async def after_run_callback(self, *, invocation_context: Any) -> None:  # noqa: ARG002 - ADK passes it by name
+        """Write the trace out."""
+        guarding.set(False)
+        self.guard.trace.flush()
+
+    # -- around a request ----------------------------------------------------------------------------
+
+    async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> Any:
+        """Take the tools away where only an answer is allowed. A run that was stopped asks nobody."""
+        hosted = self._run_of(callback_context)
+        self._require_contracts(hosted, llm_request.tools_dict.values())
+        request = hosted.before()
+        if hosted.run.mode == "stopped":
+            return LlmResponse(content=_text(hosted.last_word(None)))
+        if request.instruction is not None:
+            llm_request.append_instructions([request.instruction])
+        if request.final:
+            llm_request.config.tools, llm_request.config.tool_config = [], None
+            llm_request.tools_dict.clear()
+        elif (pager := _pager(hosted)) is not None:
+            llm_request.append_tools([Pager(pager)])
+        guarding.set(True)
+        return None
+
+    async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> Any:
+        """Read what the model asks for, before ADK acts on it; give an empty end an honest text."""
+        if llm_response.partial:
+            return None
+        hosted = self._run_of(callback_context)
+        usage = llm_response.usage_metadata
+        if usage is not None and usage.total_token_count:
+            hosted.run.usage(usage.total_token_count)
+        asked = list(_asked(llm_response))
+        if hosted.final or not asked:
+            return _ended(hosted, callback_context, llm_response, called=bool(asked))
+        said = [written(one.id, one.name or "", one.args) for one in asked]
+        cut = next((one.stop_reason for one in said if is_cut(one.stop_reason)), llm_response.finish_reason)
+        heard = hosted.heard([Asked(one.id, one.name, cast("Any", one.arguments)) for one in said], cut)
+        for one, call in zip(asked, heard, strict=True):
+            plan = hosted.run.snapshot.find(call.name)
+            one.id, one.args = call.id, stand_in(call)
+            one.name = _shown(call.name) if isinstance(plan, Finding) else plan.contract.name
+            self._keep(hosted, call)
+        if is_cut(cut):  # every call is answered with that reason, and the run goes on
+            llm_response.error_code = llm_response.error_message = None
+        return None
+
+    # -- around a tool -------------------------------------------------------------------------------
+
+    async def before_tool_callback(self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any) -> Any:
+        """Answer what must not run; send the rest on to the tool, where the guard waits for it."""
+        hosted = self._run_of(tool_context)
+        ident = tool_context.function_call_id or ""
+        call = self._heard.pop((hosted.run.id, ident), None) or written(ident, tool.name, tool_args)
+        plan = hosted.run.snapshot.find(call.name)
+        nested = (tool_context.session.id, f"{hosted.run.id}/{tool.name}") if isinstance(tool, AgentTool) else None
+        _outer.set(nested)
+        if type(tool) in (BaseTool, Pager):  # the first is what ADK calls a tool the agent does not have
+            pages = not isinstance(plan, Finding) and plan.contract is self.guard.pager
+            return response(await hosted.acall(call, None if pages else absent))
+        if isinstance(plan, Finding):
+            self._require_contracts(hosted, [tool])
+            return await own(tool, tool_args, hosted, call)
+        verdict = hosted.run.check(call)
+        if verdict.arguments is None or not (verdict.ok or verdict.decision == "ask"):
+            return response(await hosted.acall(call, changed))
+        # What follows (callbacks of the agent, ADK's own confirmation) is about the arguments the tool will get.
+        tool_args.clear()
+        tool_args.update(copy.deepcopy(verdict.arguments))
+        waiting.set(Waiting(tool_context, hosted, call, verdict.arguments))
+        intercept(tool)
+        return None
+
+    # -- parts ---------------------------------------------------------------------------------------
+
+    def _run_of(self, context: Any) -> Hosted:
+        session = context.session
+        outer = _outer.get()
+        if outer is not None and outer[0] != session.id:
+            ident = outer[1]
+        else:
+            ident = f"{session.app_name}/{session.user_id}/{session.id}"
+        taken = (call.id for event in session.events for call in event.get_function_calls() if call.id)
+        return self._runs.of(ident, taken=taken, principal=session.user_id)
+
+    def _keep(self, hosted: Hosted, call: ToolCall) -> None:
+        """Keep what the model wrote until its tool's turn. Only the trace would miss it: see `stand_in`."""
+        self._heard[hosted.run.id, call.id] = call
+        while len(self._heard) > _KEPT_CALLS:
+            self._heard.popitem(last=False)
+
+    def _require_contracts(self, hosted: Hosted, tools: Iterable[Any]) -> None:
+        for tool in tools:
+            if not isinstance(hosted.run.snapshot.find(tool.name), Finding):
+                continue
+            if tool.name not in self._unguarded and not _origin(tool).startswith(_OWN):
+                raise UsageError(
+                    f"the tool {tool.name!r} has no contract: hand it to contracts(...), or name it in "
+                    f"GuardPlugin(unguarded=...) to let ADK run it as it is"
+                )
+
+
+def contracts(
+    tools: Iterable[Callable[..., Any] | BaseTool],
+    *,
+    reads: Collection[str] = (),
+    destructive: Collection[str] = (),
+    fields: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Contract]:
+    """Build the contracts of an agent's tools. What is not declared is a write, and its output is unchecked.
+
+    Tools by which ADK steers itself (such as agents as tools) get one only if they are named here.
+
+    Args:
+        tools: what stands in `LlmAgent(tools=...)`; of a toolset, what its `get_tools()` returns.
+        reads: names of those that change nothing.
+        destructive: names of those whose effect cannot be undone.
+        fields: further fields of the contracts, by tool name, such as `{"refund": {"identity": ("order",)}}`.
+
+    Raises:
+        UsageError: something is no tool, or a tool is named that does not exist.
+        ContractError: a field contradicts another or its schema.
+    """
+    named = {*reads, *destructive, *(fields or {})}
+    known = [tool for tool in map(_tool, tools) if tool.name in named or not _origin(tool).startswith(_OWN)]
+    described = [Described(tool.name, tool.description or "", _schema(tool)) for tool in known]
+    return hosted_contracts(described, reads=reads, destructive=destructive, fields=fields)
+
+
+def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
+    """Return the tool calls of a reply, in order.
+
+    Args:
+        reply: an `LlmResponse`, or an event.
+        run: the run they are for.
+    """
+    stop = reply.finish_reason
+    reason = None if stop is None else str(getattr(stop, "value", stop))
+    said = [written(one.id, one.name or "", one.args) for one in _asked(reply)]
+    return [ToolCall(one.id, one.name, one.arguments, one.stop_reason or reason) for one in said]
+
+
+def message(outcome: Outcome) -> Any:
+    """Return the part of a content that answers a call."""
+    told = types.FunctionResponse(id=outcome.call_id, name=outcome.tool, response=response(outcome))
+    return types.Part(function_response=told)
+
+
+def _asked(reply: Any) -> Iterator[Any]:
+    """The calls of a reply as ADK holds them."""
+    for part in (reply.content and reply.content.parts) or ():
+        if part.function_call is not None:
+            yield part.function_call
+
+
+def _ended(hosted: Hosted, context: Any, reply: Any, *, called: bool) -> Any:
+    """Return the reply that ends the run instead of the model's, or None if that one may."""
+    parts = (reply.content and reply.content.parts) or []
+    text = "".join(part.text for part in parts if part.text and not part.thought)
+    if not text.strip() and not called and not hosted.final:
+        more = any(part.text is None for part in parts)  # a picture, or code that ADK will run
+        if more or (reply.finish_reason is None and reply.error_code is None):
+            return None
+    word = hosted.last_word(None if called else text)
+    if word == text:
+        return None
+    if text.strip() and not called and getattr(context.get_invocation_context().agent, "output_schema", None):
+        return None  # a note would break the structure the application waits for
+    thoughts = [part for part in parts if part.thought]
+    return reply.model_copy(update={"content": types.Content(role="model", parts=[*thoughts, types.Part(text=word)])})
+
+
+def _pager(hosted: Hosted) -> Contract | None:
+    """The contract by which the model reads on, once an output was too long to show."""
+    pager = hosted.run.guard.pager
+    plan = hosted.run.snapshot.find(pager.name)
+    return pager if not isinstance(plan, Finding) and plan.contract is pager else None
+
+
+def _require_clients(agent: Any) -> None:
+    """Find the models whose argument texts would be lost."""
+    todo = [agent]
+    while todo:
+        one = todo.pop()
+        model: Any = getattr(one, "model", None)
+        if isinstance(model, LiteLlm) and not isinstance(model.llm_client, GuardClient):
+            raise UsageError(
+                f"ADK would drop calls of the agent {one.name!r} before the guard sees them: "
+                f"use LiteLlm(model={model.model!r}, llm_client=GuardClient())"
+            )
+        todo += getattr(one, "sub_agents", None) or []
+
+
+def _tool(one: Any) -> Any:
+    if isinstance(one, BaseTool):
+        return one
+    if callable(one):
+        return FunctionTool(one)
+    raise UsageError(f"{one!r} is no tool: hand over functions and tools; of a toolset, `await toolset.get_tools()`")
+
+
+def _origin(tool: Any) -> str:
+    """The module a tool's work is defined in."""
+    if isinstance(tool, AgentTool):
+        return str(AgentTool.__module__)
+    function = getattr(tool, "func", None)
+    return str(getattr(tool if function is None else function, "__module__", ""))
+
+
+def _schema(tool: Any) -> Mapping[str, Any]:
+    """What the model is told of a tool's arguments, as JSON Schema."""
+    declared = tool._get_declaration()  # noqa: SLF001 - what ADK itself offers the model
+    if declared is not None and declared.parameters_json_schema is not None:
+        return cast("Mapping[str, Any]", declared.parameters_json_schema)
+    if declared is not None and declared.parameters is not None:
+        return cast("Mapping[str, Any]", declared.parameters.json_schema.model_dump(mode="json", exclude_none=True))
+    return {"type": "object", "properties": {}}
+
+
+def _shown(name: str) -> str:
+    """A name as every provider takes it back in a history."""
+    return wire_name(name.strip() or "unnamed", "openai")
+
+
+def _text(text: str) -> Any:
+    return types.Content(role="model", parts=[types.Part(text=text)])

@@ -1,0 +1,237 @@
+"""How a guarded call reaches an ADK tool, and what becomes of what the tool returns.
+
+The guard waits at the tool itself, behind the callbacks of the agent and ADK's own confirmation: all of them stay
+what they are, and see the arguments that the tool will get.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from contextvars import ContextVar
+from typing import Any, NamedTuple, cast
+
+from pokayoke.adapters.hosted import Hosted
+from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.contract import Contract
+from pokayoke.core.intake.arguments import read_arguments
+from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.steps import NotBegun
+from pokayoke.errors import MissingExtraError, StoreError
+
+try:
+    from google.adk.tools.base_tool import BaseTool
+    from google.genai import types
+except ImportError as error:
+    raise MissingExtraError("google-adk", "google-adk") from error
+
+_TRANSFER = "transfer_to_agent"
+_ENDS = (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)
+
+
+class Paused(Exception):  # noqa: N818 - the name says what happened
+    """The tool did nothing yet: it asked a person, or ADK interrupted it. ADK calls it again later.
+
+    Args:
+        result: what it returned meanwhile.
+        interrupt: what ADK interrupted it with; no `Exception`, so that nobody takes it for a failure.
+    """
+
+    def __init__(self, result: Any, interrupt: BaseException | None = None) -> None:
+        """Keep both."""
+        super().__init__("waits for a person")
+        self.result, self.interrupt = result, interrupt
+
+
+class Waiting(NamedTuple):
+    """A call on its way from the plugin to its tool."""
+
+    context: Any
+    hosted: Hosted
+    call: ToolCall
+    arguments: dict[str, Any]
+
+
+waiting: ContextVar[Waiting | None] = ContextVar("pokayoke_adk_waiting", default=None)
+
+
+class Door:
+    """Stands where a tool's own `run_async` was. A call that no plugin has announced walks straight through.
+
+    Args:
+        tool: the tool.
+    """
+
+    def __init__(self, tool: Any) -> None:
+        """Keep what was there."""
+        self._tool, self._run = tool, tool.run_async
+
+    async def __call__(self, *, args: dict[str, Any], tool_context: Any) -> Any:
+        """Run the tool, guarded if a plugin of this very call says so."""
+        announced = waiting.get()
+        if announced is None or announced.context is not tool_context:
+            return await self._run(args=args, tool_context=tool_context)
+        waiting.set(None)
+        call = announced.call
+        if args != announced.arguments:  # a callback of the agent wants others
+            call = ToolCall(call.id, call.name, args, call.stop_reason, call.confidence, call.occurrence)
+        try:
+            return await self._guarded(call, announced.hosted, tool_context)
+        except Paused as paused:
+            if paused.interrupt is not None:
+                raise paused.interrupt from None
+            return paused.result
+
+    async def _guarded(self, call: ToolCall, hosted: Hosted, context: Any) -> Any:
+        returned: list[Any] = []
+
+        async def invoke(arguments: dict[str, Any]) -> Any:
+            try:
+                result = await self._run(args=arguments, tool_context=context)
+            except (Exception, *_ENDS):
+                raise
+            except BaseException as interrupt:  # noqa: BLE001 - ADK's own derive from it
+                raise Paused(None, interrupt) from None
+            if _asks_a_person(context):
+                raise Paused(result)
+            result, media = _without_media(result)
+            returned[:] = [result, media]
+            return result
+
+        outcome = await hosted.acall(call, invoke)
+        if outcome.status == "pending" and outcome.approval is not None:
+            said = context.tool_confirmation
+            if said is None:
+                return _ask(outcome, context)
+            _decide(hosted, outcome.approval, said, by=context.user_id)
+            outcome = await hosted.acall(call, invoke)
+        result, media = returned or (None, [])
+        if outcome.status == "ok" and self._tool.is_long_running and not result:
+            return result  # its answer comes later, from the application
+        return {**response(outcome), **{f"media_{place}": part for place, part in enumerate(media, 1)}}
+
+
+def intercept(tool: Any) -> None:
+    """Put a door before a tool, once."""
+    if not isinstance(tool.run_async, Door):
+        tool.run_async = Door(tool)
+
+
+def response(outcome: Outcome) -> dict[str, Any]:
+    """Return what ADK tells the model of a call: `result`, or `error` if it brought none."""
+    key = "result" if outcome.ok or outcome.status == "degraded" else "error"
+    told: dict[str, Any] = {key: outcome.text}
+    for place, block in enumerate(outcome.content, 1):
+        told[f"content_{place}"] = _part(block)
+    return told
+
+
+class Pager(BaseTool):
+    """The guard's own tool, by which a model reads on in a large output. ADK never runs it: the plugin answers.
+
+    Args:
+        contract: of that tool.
+    """
+
+    def __init__(self, contract: Contract) -> None:
+        """Take over its name."""
+        super().__init__(name=contract.name, description=contract.description)
+        self._schema = contract.model_schema
+
+    def _get_declaration(self) -> Any:
+        return types.FunctionDeclaration(
+            name=self.name, description=self.description, parameters_json_schema=self._schema
+        )
+
+
+async def absent(_: dict[str, Any]) -> Any:
+    """Run nothing: the guard knows a tool of that name, and this agent has none."""
+    raise NotBegun("this agent has no such tool", blame="model")
+
+
+async def changed(_: dict[str, Any]) -> Any:
+    """Run nothing: it was refused, and only in between it would not have been any more."""
+    raise NotBegun("it may run now, and was refused a moment ago", blame="host")
+
+
+async def own(tool: Any, arguments: dict[str, Any], hosted: Hosted, call: ToolCall) -> dict[str, Any] | None:
+    """Let a tool pass that the guard does not know, if the arguments are whole and can be read.
+
+    Args:
+        tool: the tool.
+        arguments: what ADK will call it with; what the model meant is written into it.
+        hosted: the run.
+        call: what the model wrote.
+
+    Returns:
+        The answer instead of the tool's, or None.
+    """
+    if is_cut(call.stop_reason):
+        return response(await hosted.acall(call))
+    if isinstance(call.arguments, str):
+        reading = read_arguments(call.arguments)
+        meant = reading.value if reading.grade in ("exact", "lossless") else None
+    else:
+        meant = cast("dict[str, Any]", call.arguments)
+    problem = "could not be read: send one JSON object" if meant is None else _nobody(tool, meant)
+    if problem is not None:
+        await hosted.acall(call)  # a bad round like any other
+        return {"error": f"The arguments of {tool.name} {problem}."}
+    arguments.clear()
+    arguments.update(meant or {})
+    return None
+
+
+def _nobody(tool: Any, arguments: dict[str, Any]) -> str | None:
+    """ADK ends the whole run when a model hands over to an agent it made up."""
+    if tool.name != _TRANSFER:
+        return None
+    schema: Any = tool._get_declaration().parameters_json_schema or {}  # noqa: SLF001 - the only way to its agents
+    agents = schema.get("properties", {}).get("agent_name", {}).get("enum")
+    if agents is None or arguments.get("agent_name") in agents:
+        return None
+    return f"name no agent to transfer to: agent_name is one of {', '.join(agents)}"
+
+
+def _asks_a_person(context: Any) -> bool:
+    actions, ident = context.actions, context.function_call_id
+    return ident in actions.requested_tool_confirmations or ident in actions.requested_auth_configs
+
+
+def _ask(outcome: Outcome, context: Any) -> dict[str, Any]:
+    """Hand the question to whoever answers ADK's confirmations; the run pauses."""
+    context.request_confirmation(hint=outcome.message or outcome.text, payload={"approval": outcome.approval})
+    context.actions.skip_summarization = True
+    return response(outcome)
+
+
+def _decide(hosted: Hosted, approval: str, confirmation: Any, *, by: str) -> None:
+    approvals = hosted.run.guard.approvals
+    with contextlib.suppress(StoreError):  # somebody was faster; the call finds what was decided
+        approvals.answer(approval, approved=confirmation.confirmed, by=by, reason="answered in the conversation")
+
+
+def _without_media(result: Any) -> tuple[Any, list[Any]]:
+    """Take the parts out that ADK hands to the model beside the text, where it looks for them itself."""
+    if isinstance(result, types.Part):
+        return {}, [result]
+    if not isinstance(result, (dict, list)):
+        return result, []
+    entries: Any = result
+    media = [one for one in (entries.values() if isinstance(result, dict) else entries) if isinstance(one, types.Part)]
+    if not media:
+        return result, []
+    if isinstance(result, dict):
+        return {key: one for key, one in entries.items() if not isinstance(one, types.Part)}, media
+    return [one for one in entries if not isinstance(one, types.Part)], media
+
+
+def _part(block: Any) -> Any:
+    """A block of a tool's result as ADK's own part if it is media, else as plain data."""
+    held: dict[str, Any] = block if isinstance(block, dict) else block.model_dump(mode="json", by_alias=True)
+    data, kind = held.get("data"), held.get("mimeType") or held.get("mime_type")
+    if isinstance(data, str) and isinstance(kind, str):
+        with contextlib.suppress(ValueError):
+            return types.Part.from_bytes(data=base64.b64decode(data, validate=True), mime_type=kind)
+    return held
