@@ -3,7 +3,7 @@
 import pytest
 
 import pokayoke
-from pokayoke.adapters.hosted import Described, Hosted, contracts
+from pokayoke.adapters.hosted import Described, Hosted, Runs, contracts
 from pokayoke.core.steps import NotBegun
 
 KEY = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
@@ -73,3 +73,18 @@ def test_a_tool_that_asks_for_another_try_did_nothing_and_counts():
         assert (outcome.status, outcome.effect, outcome.attempts) == ("failed", "none", 1)
         final = hosted.before().final
         assert final == (number == 1)
+
+
+def test_several_loops_of_one_run_are_told_apart_and_share_its_ledger():
+    """A sub-agent has its own ids and notes, and a write of one loop is not repeated by another."""
+    runs = Runs(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])))
+    outer, inner = runs.of("r"), runs.of("r", part="sub")
+    assert outer is runs.of("r")
+    assert inner is not outer
+    outer.notes["seen"] = 1
+    assert not inner.notes
+    call = pokayoke.ToolCall("call_1", "put", {"key": "a"})
+    assert [hosted.call(call, lambda arguments: "put").status for hosted in (outer, inner)] == ["ok", "replayed"]
+    runs.close("r", part="sub")
+    assert runs.of("r", part="sub") is not inner
+    assert runs.of("r") is outer

@@ -58,12 +58,17 @@ class Hosted:
         run: the run.
         through: exceptions by which the framework steers itself. By its own rules a tool that raises one has done
             nothing yet, so it is no failure; it is raised again once the claim is settled.
+        taken: call ids that the framework's history holds already; no other call gets one of them.
+
+    Attributes:
+        notes: what the adapter itself has to remember of this loop.
     """
 
-    def __init__(self, run: Run, *, through: tuple[type[Exception], ...] = ()) -> None:
+    def __init__(self, run: Run, *, through: tuple[type[Exception], ...] = (), taken: Iterable[str] = ()) -> None:
         """Begin with nothing heard."""
         self.run, self.through = run, through
-        self._ids = Ids()
+        self._ids = Ids(frozenset(taken))
+        self.notes: dict[str, Any] = {}
         self._final = False
         self._turns = 0
         self._turnstile = Turnstile()
@@ -141,32 +146,34 @@ class Runs:
     def __init__(self, guard: Guard, *, through: tuple[type[Exception], ...] = ()) -> None:
         """Begin with none."""
         self.guard, self.through = guard, through
-        self._open: OrderedDict[str, Hosted] = OrderedDict()
+        self._open: OrderedDict[tuple[str, str], Hosted] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, ident: str, *, durable: bool = True, **who: Any) -> Hosted:
+    def of(self, ident: str, *, durable: bool = True, part: str = "", taken: Iterable[str] = (), **who: Any) -> Hosted:
         """Return the run of an id, opened if need be.
 
         Args:
             ident: the framework's id of the run.
             durable: True if a restart would know that id again, so that writes are remembered under it.
+            part: tells several loops of one run apart, such as those of its sub-agents.
+            taken: as in `Hosted`; looked at only if the run is opened now.
             who: session, tenant and principal, as for `Guard.run`.
         """
         with self._lock:
-            hosted = self._open.get(ident)
+            hosted = self._open.get((ident, part))
             if hosted is None:
                 run = self.guard.run(ident if durable else None, **who)
-                hosted = self._open[ident] = Hosted(run, through=self.through)
-            self._open.move_to_end(ident)
+                hosted = self._open[ident, part] = Hosted(run, through=self.through, taken=taken)
+            self._open.move_to_end((ident, part))
             while len(self._open) > _KEPT_RUNS:
                 _, old = self._open.popitem(last=False)
                 old.run.close()
             return hosted
 
-    def close(self, ident: str) -> None:
+    def close(self, ident: str, *, part: str = "") -> None:
         """Say that a run is over."""
         with self._lock:
-            hosted = self._open.pop(ident, None)
+            hosted = self._open.pop((ident, part), None)
         if hosted is not None:
             hosted.run.close()
 
