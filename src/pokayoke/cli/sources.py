@@ -6,7 +6,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,13 +15,13 @@ import msgspec
 from pokayoke.core.contract import Contract
 from pokayoke.core.policy import Policy
 from pokayoke.core.shapes import is_array, is_object
-from pokayoke.core.strict import StrictError, parse
-from pokayoke.errors import ConfigurationError, ContractError
+from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.config import load_policy
+from pokayoke.runtime.contractfile import fields_of, read_definitions
 from pokayoke.runtime.document import read_document
 
 DEFAULT_CONFIG: Final = "pokayoke.yaml"
-_ATTRIBUTE: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_]\w*(?:\.\w+)*")
+ATTRIBUTE: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_]\w*(?:\.\w+)*")
 _OPTIONS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(Policy))
 
 
@@ -66,8 +66,8 @@ def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool)
     for name in [*([config] if config else []), *listed]:
         if name == config or _is_config(name):
             _take_config(name, material)
-        elif _ATTRIBUTE.fullmatch(name) and not Path(name).exists():
-            material.contracts += _from_module(name)
+        elif ATTRIBUTE.fullmatch(name) and not Path(name).exists():
+            material.contracts += from_module(name)
         else:
             _take_definitions(name, material, trust_hints=trust_hints)
     return material
@@ -95,8 +95,12 @@ def _take_config(name: str, material: Material) -> None:
         material.problems += [Problem("config", name, line) for line in str(error).splitlines()]
 
 
-def _from_module(name: str) -> list[Contract]:
-    """Import the module (its code runs) and take the contracts its attribute holds."""
+def from_module(name: str) -> list[Contract]:
+    """Import the module (its code runs) and take the contracts its attribute holds.
+
+    Raises:
+        ConfigurationError: it cannot be imported, or holds no tools.
+    """
     module_name, _, attributes = name.partition(":")
     folder = os.getcwd()  # noqa: PTH109 - an entry of sys.path is a string
     if folder not in sys.path:
@@ -118,54 +122,8 @@ def _from_module(name: str) -> list[Contract]:
 
 
 def _take_definitions(name: str, material: Material, *, trust_hints: bool) -> None:
-    for place, definition in _definitions(name):
+    for place, definition in read_definitions(Path(name), name=name):
         try:
-            material.contracts.append(_contract(definition, trust_hints=trust_hints))
+            material.contracts.append(Contract(**fields_of(definition, trust_hints=trust_hints)))
         except ConfigurationError as error:
             material.problems.append(Problem("definition", place, str(error)))
-
-
-def _definitions(name: str) -> Iterator[tuple[str, Any]]:
-    """The definitions in a file, each with where it stands."""
-    try:
-        data = Path(name).read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"{name}: cannot be read: {error.strerror}") from None
-    if Path(name).suffix in (".yaml", ".yml"):
-        value = read_document(data, name=name).value
-    else:
-        try:
-            value = parse(data)[0]
-        except StrictError as error:
-            raise ConfigurationError(f"{name}: not JSON: {error}") from None
-    listed = _unwrapped(value)
-    if not listed:
-        raise ConfigurationError(f"{name} holds no tool definitions in the shape of OpenAI, Anthropic or MCP")
-    for index, definition in enumerate(listed):
-        inner = definition.get("function", definition) if is_object(definition) else None
-        label = inner.get("name", index) if is_object(inner) else index
-        yield f"{name}: {label}", definition
-
-
-def _unwrapped(value: Any) -> list[Any]:
-    """The list of definitions, out of a list, an MCP answer, a file of contracts, or one definition."""
-    if is_array(value):
-        return value
-    if not is_object(value):
-        return []
-    for key in ("result", "tools", "contracts"):
-        if key in value:
-            return _unwrapped(value[key])
-    return [value] if "name" in value or "function" in value else []
-
-
-def _contract(definition: Any, *, trust_hints: bool) -> Contract:
-    if not is_object(definition):
-        raise ContractError(f"a tool definition is an object, got {type(definition).__name__}")
-    if "inputSchema" in definition:
-        return Contract.from_mcp(definition, trusted_hints=trust_hints)
-    if "function" in definition or "parameters" in definition or definition.get("type") == "function":
-        return Contract.from_openai(definition)
-    if definition.keys() <= {"name", "description", "input_schema", "type", "cache_control"}:
-        return Contract.from_anthropic(definition)
-    return Contract.from_mapping(definition)

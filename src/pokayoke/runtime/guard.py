@@ -7,7 +7,6 @@ import threading
 import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.core.admission import Approval
@@ -15,7 +14,7 @@ from pokayoke.core.alert import Alert
 from pokayoke.core.contract import Contract, require_output_contract
 from pokayoke.core.gate import Principal
 from pokayoke.core.loop import Kind
-from pokayoke.core.plan import Snapshot, snapshot
+from pokayoke.core.plan import Snapshot
 from pokayoke.core.policy import Policy
 from pokayoke.core.state import RunState, unlatch
 from pokayoke.core.switch import Switch
@@ -28,26 +27,27 @@ from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.run import Run
 from pokayoke.runtime.shared import SharedLastGood
 from pokayoke.runtime.switchboard import Switchboard
+from pokayoke.runtime.view import View, pager, rooted
 from pokayoke.runtime.workers import Workers
-from pokayoke.runtime.workspace import prepare_roots
 from pokayoke.stores import open_store
 from pokayoke.stores.base import Store
 
 if TYPE_CHECKING:
     from pokayoke.runtime.loop import AsyncModel, Conversation, Ended, Format, Model, Told
-    from pokayoke.runtime.selection import Searching
+    from pokayoke.runtime.rollout import Rollout
     from pokayoke.runtime.trace import Trace
     from pokayoke.runtime.webhook import Announcer
 
 Question = Callable[[Approval], bool | Awaitable[bool | None] | None]
-_PAGER = "read_more"
 
 
 class Guard:
     """Stands between a model and its tools.
 
     Args:
-        tools: contracts, or functions wrapped with `pokayoke.tool`.
+        tools: contracts, or functions wrapped with `pokayoke.tool`; with `contracts`, also plain functions.
+        contracts: path of a `contracts.lock`, which says what version of each tool a run uses. It is followed
+            while the program runs. None: the tools are what they say of themselves.
         config: None for the safe default, a path to a YAML file, a mapping, or a `Policy`.
         store: None for memory, a URL for `open_store`, or a store.
         on_ask: asked at once when a call needs approval; returns True, False, or None for "later".
@@ -58,15 +58,17 @@ class Guard:
         clock: where the time comes from.
 
     Raises:
-        ContractError: two tools cannot be told apart, or one lacks what strict mode demands.
+        ContractError: two tools cannot be told apart, one lacks what strict mode demands, or one is not what is
+            locked under its version.
         PolicyError: the configuration is wrong.
         StoreError: the store cannot be opened.
     """
 
     def __init__(
         self,
-        tools: Iterable[Contract],
+        tools: Iterable[Contract | Callable[..., Any]],
         *,
+        contracts: str | os.PathLike[str] | None = None,
         config: str | os.PathLike[str] | Mapping[str, Any] | Policy | None = None,
         store: str | Store | None = None,
         on_ask: Question | None = None,
@@ -89,19 +91,14 @@ class Guard:
             self.store, self.clock, self.workers, self.alerts, told=self._flipped, problem=self._uncounted
         )
         self._opened: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
-        self._opening = threading.Lock()
-        self.pager = Contract.from_schema(
-            _PAGER,
-            _PAGER_SCHEMA,
-            effect="read",
-            output_schema="text",
-            description=_PAGER_TEXT,
-            # What it shows was traced with its own tool's marks, and its text may be a secret tool's.
-            secret=True,
-        )
-        self._tools: tuple[Contract, ...] = ()
-        self._searching: Searching | None = None
-        self._kinds = tuple(loop_kinds)
+        self._opening, self._renewing = threading.Lock(), threading.Lock()
+        self.pager, kinds = pager(), tuple(loop_kinds)
+        self.view = View(self.pager, kinds)
+        self.rollout: Rollout | None = None
+        if contracts is not None:
+            from pokayoke.runtime.rollout import Rollout  # noqa: PLC0415 - for guards with a lock
+
+            self.rollout = Rollout(contracts, self.pager, kinds)
         self._install(tools, policy)
         from pokayoke.runtime.trace import Trace  # noqa: PLC0415 - with its patterns, 8 ms of import
 
@@ -134,14 +131,16 @@ class Guard:
         """
         self.refresh()
         ident = run_id or f"run_{uuid.uuid4().hex[:12]}"
+        progress = self._progress(ident, tenant, known=bool(run_id))
         opened = Run(
             self,
             ident,
+            view=self.view if self.rollout is None else self.rollout.view(progress, named=bool(run_id)),
             named=bool(run_id),
             session=session,
             tenant=tenant,
             principal=_principal(principal),
-            progress=self._progress(ident, tenant, known=bool(run_id)),
+            progress=progress,
         )
         if prompt is not None:
             opened.user(prompt)
@@ -211,7 +210,7 @@ class Guard:
         async with run:
             return await arun_loop(run, model, conversation, rounds)
 
-    def replace(self, tools: Iterable[Contract]) -> None:
+    def replace(self, tools: Iterable[Contract | Callable[..., Any]]) -> None:
         """Exchange all tools at once; calls that have begun end with the old ones.
 
         Raises:
@@ -221,18 +220,8 @@ class Guard:
 
     @property
     def tools(self) -> tuple[Contract, ...]:
-        """The contracts in force."""
-        return self._tools
-
-    @property
-    def searching(self) -> Searching:
-        """The catalogue as runs see it that select from it."""
-        from pokayoke.runtime.selection import searching  # noqa: PLC0415 - for large catalogues only
-
-        found = self._searching
-        if found is None or found.plain is not self.snapshot:
-            found = self._searching = searching(self)
-        return found
+        """The contracts in force; of several versions of a tool, the stable one."""
+        return self.view.tools
 
     @property
     def policy(self) -> Policy:
@@ -245,11 +234,22 @@ class Guard:
         return self._trace
 
     def refresh(self) -> None:
-        """Take over a changed configuration file, as a whole or not at all."""
-        if self._file is None:
-            return
-        policy = self._file.current()
-        if problem := self._file.problem():
+        """Take over a changed configuration file or lock of contracts, each as a whole or not at all."""
+        if self._file is not None:
+            self._follow(self._file)
+        if self.rollout is not None and self.rollout.changed() and self._renewing.acquire(blocking=False):
+            try:
+                self._install(self._given, self.snapshot.policy)
+                reason, ok = f"revision {self.rollout.edition.lock.revision}", True
+            except ConfigurationError as error:
+                reason, ok = str(error), False
+            finally:
+                self._renewing.release()
+            self.trace.record({"ts": self.clock.now(), "event": "contracts", "ok": ok, "reason": reason})
+
+    def _follow(self, file: PolicyFile) -> None:
+        policy = file.current()
+        if problem := file.problem():
             self.trace.record({"ts": self.clock.now(), "event": "config", "ok": False, "reason": problem})
         if policy is not self.snapshot.policy and policy is not self._refused:
             try:
@@ -258,7 +258,7 @@ class Guard:
                 self._refused = policy
                 self.trace.record({"ts": self.clock.now(), "event": "config", "ok": False, "reason": str(error)})
                 return
-            self._install(self._tools, policy)
+            self._install(self._given, policy)
             self.trace.use(policy.trace)
             self.alerts.use(policy.alerts)
             self.trace.record({"ts": self.clock.now(), "event": "config", "ok": True, "reason": "reloaded"})
@@ -271,7 +271,8 @@ class Guard:
         """Tell the webhook of a question that waits; what it was told before is no news."""
         if self._announcer is not None:
             plan = self.snapshot.plans.get(approval.contract)
-            self._announcer.tell(approval, plan.contract.redact if plan else ())
+            contract = plan.contract if plan else self.rollout and self.rollout.contract(approval.contract)
+            self._announcer.tell(approval, contract.redact if contract else ())
 
     def _announce_by(self, policy: Policy) -> None:
         """Keep to the webhook of a policy.
@@ -295,22 +296,20 @@ class Guard:
         self._trace.close()
         self.store.close()
 
-    def _install(self, tools: Iterable[Contract], policy: Policy) -> None:
-        given: tuple[Any, ...] = tuple(tools)
-        for contract in given:
-            if not isinstance(contract, Contract):
-                raise ConfigurationError(
-                    f"{contract!r} is not a contract: decorate the function with @pokayoke.tool(effect=...)"
-                )
-        kept = tuple(map(_rooted, given))
-        require_output_contract(kept, policy.validation.tool_output)
-        plain = snapshot(kept, policy, self._kinds)
-        own_pager = any(contract.name == _PAGER for contract in kept)
-        paged = plain if own_pager else snapshot((*kept, self.pager), policy, self._kinds)
+    def _install(self, given: Iterable[Contract | Callable[..., Any]], policy: Policy) -> None:
+        tools, rollout = tuple(given), self.rollout
+        if rollout is None:
+            contracts = tuple(rooted(_contract(tool)) for tool in tools)
+            require_output_contract(contracts, policy.validation.tool_output)
+            self.view.use(contracts, policy)
+        else:
+            found = rollout.prepared(tools)
+            require_output_contract(found.in_force, policy.validation.tool_output)
+            rollout.default(self.view, found, policy)
+            rollout.use(found, policy)
         self.switchboard.enabled = policy.safe_mode.kill_switch and policy.mode == "enforce"
-        self.snapshot: Snapshot = plain
-        self.paged: Snapshot = paged
-        self._tools = kept
+        self.snapshot: Snapshot = self.view.snapshot
+        self._given = tools
 
     def _progress(self, ident: str, tenant: str | None, *, known: bool) -> Progress:
         """What a run remembers: shared by all who have it open, so that none overwrites what another found out."""
@@ -369,24 +368,10 @@ def _conversation(  # noqa: PLR0917 - the two loops above hand on what they were
     return Conversation(run, messages, kind, window=window, told=on_event, select=select)
 
 
-_PAGER_TEXT = "Read on in an output that was too long to show at once."
-_PAGER_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "handle": {"type": "string", "description": "The handle named in the preview."},
-        "offset": {"type": "integer", "minimum": 0, "description": "First character to read. Default 0."},
-        "limit": {"type": "integer", "minimum": 1, "maximum": 20_000, "description": "Characters. Default 4000."},
-    },
-    "required": ["handle"],
-    "additionalProperties": False,
-}
-
-
-def _rooted(contract: Contract) -> Contract:
-    """The contract with its roots resolved once; a missing root is the programmer's mistake."""
-    if not contract.paths:
-        return contract
-    return replace(contract, paths={name: prepare_roots(roots) for name, roots in contract.paths.items()})
+def _contract(tool: Contract | Callable[..., Any]) -> Contract:
+    if not isinstance(tool, Contract):
+        raise ConfigurationError(f"{tool!r} is not a contract: decorate the function with @pokayoke.tool(effect=...)")
+    return tool
 
 
 def _principal(who: str | dict[str, Any] | Principal | None) -> Principal | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
 import msgspec
@@ -16,6 +16,7 @@ from pokayoke.core.loop import Rounds, counted, exhausted, instruction
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.policy import BudgetPolicy
 from pokayoke.core.preview import page
+from pokayoke.core.rollout import pinned
 from pokayoke.core.state import LoopCount, RunState, begin_turn, blocked, over_budget, worsen
 from pokayoke.core.tokens import TokenCounter
 from pokayoke.errors import ToolError
@@ -121,6 +122,11 @@ class Progress:
         if review is not None:
             await self._akeep_question(review)
         return before, after
+
+    def pin(self, versions: Mapping[str, str]) -> str | None:
+        """Keep to these versions of tools, where nothing is pinned yet. Returns why it could not be kept, or None."""
+        self.change(lambda state: pinned(state, versions))
+        return self._unsaved
 
     def save(self) -> str | None:
         """Keep the totals, and what could not be kept so far. Returns why that was impossible, or None."""

@@ -24,11 +24,13 @@ from pokayoke.errors import UsageError
 from pokayoke.runtime.batch import abatch, batch
 from pokayoke.runtime.driver import Continuation, World, drive
 from pokayoke.runtime.progress import Progress
+from pokayoke.runtime.scope import scope_of
 from pokayoke.runtime.ticket import Ticket, reaction
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard import Guard
     from pokayoke.runtime.selection import Selection
+    from pokayoke.runtime.view import View
 
 T = TypeVar("T")
 BatchContinuation = Callable[[ToolCall, dict[str, Any]], Any]
@@ -40,6 +42,7 @@ class Run:
     Attributes:
         id: the run's id.
         guard: the guard it belongs to.
+        view: the contracts it sees.
         session: id of the session, if any.
         tenant: whose data it is, if there are several.
         principal: on whose behalf it acts, if known.
@@ -58,9 +61,10 @@ class Run:
         tenant: str | None,
         principal: Principal | None,
         progress: Progress,
+        view: View,
     ) -> None:
         """Open or reopen a run. `named` tells whether the host chose the id; `progress` may be shared."""
-        self.id, self.guard = run_id, guard
+        self.id, self.guard, self.view = run_id, guard, view
         self.session, self.tenant, self.principal = session, tenant, principal
         from pokayoke.runtime.trace import Ring  # noqa: PLC0415 - as in the guard
 
@@ -116,7 +120,7 @@ class Run:
         """The contracts and the policy in force."""
         if self.selection is not None:
             return self.selection.snapshot
-        return self.guard.paged if self.progress.keeps_texts else self.guard.snapshot
+        return self.view.paged if self.progress.keeps_texts else self.view.snapshot
 
     # -- what the host says ------------------------------------------------------------------------
 
@@ -339,6 +343,8 @@ class Run:
         return await adrive(steps, AsyncWorld(self, invoke))
 
     def _next(self) -> Scene:
+        if self.view.watched:
+            self.guard.refresh()
         return self._scene(self.progress.next_step())
 
     def _scene(self, step: int) -> Scene:
@@ -359,20 +365,7 @@ class Run:
         )
 
     def _scope(self, contract: Contract) -> tuple[str, str] | None:
-        """Within what an equal write happens once. None if the host named nothing a restart would know."""
-        if contract.scope == "global":
-            return ("global", "")
-        named: dict[str, str | None] = {
-            "run": self.id if self._named or not self.guard.store.durable else None,
-            "session": self.session,
-            "tenant": self.tenant,
-        }
-        order = ("run", "session", "tenant") if contract.scope == "run" else (contract.scope,)
-        for kind in order:
-            ident = named[kind]
-            if ident is not None:
-                return (kind, ident if self.tenant is None else f"{self.tenant}\x1f{ident}")
-        return None
+        return scope_of(self, contract, named=self._named)
 
     def _ended(self, outcome: Outcome) -> Outcome:
         plan = self.snapshot.plans.get(outcome.contract or "")

@@ -14,15 +14,14 @@ import msgspec
 
 from pokayoke.core.contract import Contract
 from pokayoke.core.gate import offered
-from pokayoke.core.loop import KINDS
 from pokayoke.core.names import key
-from pokayoke.core.plan import Snapshot, snapshot
+from pokayoke.core.plan import Snapshot
 from pokayoke.core.select import Index, close
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.guard import Guard
     from pokayoke.runtime.run import Run
+    from pokayoke.runtime.view import View
 
 _FOUND: Final = 10
 _LINE: Final = 160
@@ -55,15 +54,13 @@ class Searching(msgspec.Struct, frozen=True):
     finder: Contract
 
 
-def searching(guard: Guard) -> Searching:
-    """Index a guard's catalogue. Takes about a millisecond for ten tools; guards keep it."""
-    plain, tools = guard.snapshot, guard.tools
-    taken = {key(contract.name) for contract in (*tools, guard.pager)}
+def searching(view: View) -> Searching:
+    """Index a catalogue. Takes about a millisecond for ten tools; views keep it."""
+    plain, tools = view.snapshot, view.tools
+    taken = {key(name) for name in (*plain.catalogue.names, view.pager.name)}
     finder = _finder(next(name for name in _NAMES if key(name) not in taken))
-    pager = () if any(contract.name == guard.pager.name for contract in tools) else (guard.pager,)
-    own = [kind for kind in plain.kinds if kind not in KINDS]
-    whole = snapshot((*tools, *pager, finder), plain.policy, own)
-    return Searching(plain, whole, Index(tools), finder)
+    pager = () if view.pager.name in plain.catalogue.names else (view.pager,)
+    return Searching(plain, view.extended(*pager, finder), Index(tools), finder)
 
 
 @lru_cache(maxsize=len(_NAMES))
@@ -92,11 +89,10 @@ class Selection:
         """Choose the candidates for a text."""
         if most < 0:
             raise UsageError(f"cannot offer {most} tools: give the number of candidates, or 0 for names first")
-        self._searching = run.guard.searching
-        policy, principal = self._searching.plain.policy, run.principal
-        contracts = self._searching.plain.catalogue.contracts
-        self._known = {one.name: one for one in contracts if offered(one, policy.access, principal)}
-        index = self._searching.index
+        self._view = run.view
+        policy, principal = self._view.snapshot.policy, run.principal
+        self._known = {one.name: one for one in self._view.tools if offered(one, policy.access, principal)}
+        index = self._view.searching.index
         self.close = close(index.rank(text, most, only=self._known))
         self._offered = dict.fromkeys([one.name for one in index.choose(text, most, only=self._known)])
         for name in used:
@@ -110,12 +106,12 @@ class Selection:
     @property
     def snapshot(self) -> Snapshot:
         """The contracts in force, with the tool to find others by."""
-        return self._searching.snapshot
+        return self._view.searching.snapshot
 
     @property
     def finder(self) -> Contract:
         """The tool to find others by."""
-        return self._searching.finder
+        return self._view.searching.finder
 
     def shows(self, name: str) -> bool:
         """True if a tool is on offer, or is the one to find others by."""
@@ -128,7 +124,7 @@ class Selection:
 
     def find(self, query: str) -> dict[str, Any]:
         """Answer the model's search: names and one line each, on offer from now on."""
-        ranked = self._searching.index.rank(query, _FOUND, only=self._known)
+        ranked = self._view.searching.index.rank(query, _FOUND, only=self._known)
         for one in ranked:
             self.add(one.name)
         listed = [{"name": one.name, "about": _line(self._known[one.name])} for one in ranked]

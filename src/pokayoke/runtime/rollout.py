@@ -1,0 +1,149 @@
+"""Several versions of a guard's tools at the same time: each run sees one of each, for as long as it lives.
+
+What enters is a lock file that may change at any moment; what leaves are views. What must never happen
+here: a run that sees two versions of one tool, in this process or another, before or after a restart.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pokayoke.core.contract import Contract
+from pokayoke.core.loop import Kind
+from pokayoke.core.policy import Policy
+from pokayoke.core.rollout import NOT_OFFERED, Pins, versions_for
+from pokayoke.errors import StoreError
+from pokayoke.runtime.edition import Edition, Given, edition
+from pokayoke.runtime.lockfile import LockFile
+from pokayoke.runtime.progress import Progress
+from pokayoke.runtime.view import View
+
+_KEPT_VIEWS: Final = 16
+
+
+class Rollout:
+    """The versions that a lock puts in force, for the tools of one guard.
+
+    Args:
+        path: of the lock.
+        pager: as for `View`.
+        kinds: as for `View`.
+
+    Attributes:
+        edition: the lock in force, with its contracts.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], pager: Contract, kinds: tuple[Kind, ...]) -> None:
+        """Nothing is read yet; `prepared` and `use` do it."""
+        self._file = LockFile(path)
+        self._pager, self._kinds = pager, kinds
+        self._guard = threading.Lock()
+        self._views: weakref.WeakValueDictionary[Pins, View] = weakref.WeakValueDictionary()
+        self._recent: OrderedDict[Pins, View] = OrderedDict()
+        self.edition: Edition
+        self._policy: Policy
+
+    def changed(self) -> bool:
+        """Look at the lock; True if it is another one than was read last."""
+        return self._file.changed()
+
+    def prepared(self, given: Iterable[Given]) -> Edition:
+        """Read the lock, and find the versions of these tools.
+
+        Raises:
+            ConfigurationError: see `edition`; what is in force stays in force.
+        """
+        return edition(self._file.read(), self._file.path, given)
+
+    def use(self, found: Edition, policy: Policy) -> None:
+        """Go on with an edition under a policy. Open runs keep their versions."""
+        with self._guard:
+            self.edition, self._policy = found, policy
+            for pins, view in list(self._views.items()):
+                self._fill(view, dict(pins))
+
+    def default(self, view: View, found: Edition, policy: Policy) -> None:
+        """Let a view show the stable versions."""
+        tools, withdrawn, shadows = _tools(found, {})
+        view.use(tools, policy, withdrawn=withdrawn, shadows=shadows)
+
+    def view(self, progress: Progress, *, named: bool) -> View:
+        """Return what a run sees: what it began with, or what is drawn for it now.
+
+        Args:
+            progress: of the run; it is pinned there, and wherever another process would look.
+            named: True if another process may open the run.
+
+        Raises:
+            StoreError: a run that others may open cannot be pinned, because the store cannot be reached.
+        """
+        found = self.edition
+        known = dict(progress.state.versions)
+        if any(name not in known for name in found.names):
+            drawn = versions_for(progress.state.run_id, found.lock, found.names)
+            problem = progress.pin({**{name: one.version for name, one in found.free.items()}, **drawn})
+            if problem is not None and named:
+                raise StoreError(
+                    f"run {progress.state.run_id!r} cannot be opened: which version of its tools it uses could not be "
+                    f"kept ({problem}), and another process might choose others"
+                )
+            known = dict(progress.state.versions)
+        return self._shared(tuple((name, known[name]) for name in found.names if name in known))
+
+    def contract(self, ident: str) -> Contract | None:
+        """Return a version of a tool by its id, whoever uses it."""
+        return self.edition.contracts.get(ident)
+
+    def _shared(self, pins: Pins) -> View:
+        """One view for all runs with the same versions."""
+        with self._guard:
+            view = self._views.get(pins)
+            if view is None:
+                view = View(self._pager, self._kinds, watched=True)
+                self._fill(view, dict(pins))
+                self._views[pins] = view
+            self._recent[pins] = view
+            self._recent.move_to_end(pins)
+            if len(self._recent) > _KEPT_VIEWS:
+                self._recent.popitem(last=False)
+            return view
+
+    def _fill(self, view: View, pins: Mapping[str, str]) -> None:
+        tools, withdrawn, shadows = _tools(self.edition, pins)
+        view.use(tools, self._policy, withdrawn=withdrawn, shadows=shadows)
+
+
+def _tools(found: Edition, pins: Mapping[str, str]) -> tuple[list[Contract], set[str], list[Contract]]:
+    """The contracts for some pins, the ids of those that may not be called, and those that judge beside them."""
+    tools: list[Contract] = []
+    withdrawn: set[str] = set()
+    shadows: list[Contract] = []
+    for name in found.names:
+        entry, free = found.lock.tools.get(name), found.free.get(name)
+        stable = (entry.stable or NOT_OFFERED) if entry is not None else free.version if free is not None else ""
+        version = pins.get(name, stable)
+        if version == NOT_OFFERED:
+            continue
+        ident = f"{name}@{version}"
+        contract = found.contracts.get(ident) if entry is not None else free
+        if contract is None or contract.version != version:
+            contract = _stand_in(name, version)
+            withdrawn.add(ident)
+        elif entry is not None and version in entry.withdrawn:
+            withdrawn.add(ident)
+        tools.append(contract)
+        candidate = entry.candidate if entry is not None else None
+        if candidate is not None and candidate.stage == "shadow" and version == stable:
+            shadows.append(found.contracts[f"{name}@{candidate.version}"])
+    return tools, withdrawn, shadows
+
+
+def _stand_in(name: str, version: str) -> Contract:
+    """A contract for a version whose definition is gone. Its calls are all refused, so it promises nothing."""
+    anything: dict[str, Any] = {"type": "object"}
+    return Contract.from_schema(name, anything, version=version)

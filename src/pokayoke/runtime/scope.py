@@ -1,0 +1,33 @@
+"""Within what an equal write happens once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pokayoke.core.contract import Contract
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
+
+
+def scope_of(run: Run, contract: Contract, *, named: bool) -> tuple[str, str] | None:
+    """Return kind and id of the scope of a write, or None if the host named nothing a restart would know.
+
+    Args:
+        run: the run.
+        contract: of the tool.
+        named: True if the host chose the run's id.
+    """
+    if contract.scope == "global":
+        return ("global", "")
+    ids: dict[str, str | None] = {
+        "run": run.id if named or not run.guard.store.durable else None,
+        "session": run.session,
+        "tenant": run.tenant,
+    }
+    order = ("run", "session", "tenant") if contract.scope == "run" else (contract.scope,)
+    for kind in order:
+        ident = ids[kind]
+        if ident is not None:
+            return (kind, ident if run.tenant is None else f"{run.tenant}\x1f{ident}")
+    return None

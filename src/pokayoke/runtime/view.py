@@ -1,0 +1,119 @@
+"""What runs see of a guard's tools: the contracts in force, worked out under the policy in force."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pokayoke.core.contract import Contract
+from pokayoke.core.loop import Kind
+from pokayoke.core.plan import Snapshot, snapshot
+from pokayoke.core.policy import Policy
+from pokayoke.runtime.workspace import prepare_roots
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.selection import Searching
+
+_PAGER: Final = "read_more"
+_PAGER_TEXT: Final = "Read on in an output that was too long to show at once."
+_PAGER_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "handle": {"type": "string", "description": "The handle named in the preview."},
+        "offset": {"type": "integer", "minimum": 0, "description": "First character to read. Default 0."},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 20_000, "description": "Characters. Default 4000."},
+    },
+    "required": ["handle"],
+    "additionalProperties": False,
+}
+
+
+class View:
+    """The tools that some runs see. It is renewed in place: open runs follow the policy.
+
+    Args:
+        pager: the tool that reads on in long outputs.
+        kinds: the host's own kinds of failure, for the loop guard.
+        watched: True if a file may change what the runs see, so that it is looked at before each call.
+
+    Attributes:
+        tools: the contracts that may be called.
+        snapshot: they and the policy, worked out.
+        paged: the same with the pager.
+    """
+
+    def __init__(self, pager: Contract, kinds: tuple[Kind, ...], *, watched: bool = False) -> None:
+        """Begin empty; `use` fills it."""
+        self.pager, self.watched = pager, watched
+        self.tools: tuple[Contract, ...] = ()
+        self._kinds = kinds
+        self._searching: Searching | None = None
+        self._all: tuple[Contract, ...] = ()
+        self._withdrawn: Collection[str] = ()
+        self._shadows: tuple[Contract, ...] = ()
+
+    def use(
+        self,
+        contracts: Iterable[Contract],
+        policy: Policy,
+        *,
+        withdrawn: Collection[str] = (),
+        shadows: Iterable[Contract] = (),
+    ) -> None:
+        """Go on with these tools under this policy.
+
+        Args:
+            contracts: one version per tool.
+            policy: what is allowed.
+            withdrawn: ids of those whose calls are all refused.
+            shadows: versions that judge beside these.
+
+        Raises:
+            ContractError: two tools cannot be told apart; then nothing has changed.
+        """
+        kept, beside = tuple(contracts), tuple(shadows)
+        own_pager = any(contract.name == self.pager.name for contract in kept)
+        plain = snapshot(kept, policy, self._kinds, withdrawn=withdrawn, shadows=beside)
+        paged = plain
+        if not own_pager:
+            paged = snapshot((*kept, self.pager), policy, self._kinds, withdrawn=withdrawn, shadows=beside)
+        self._all, self._withdrawn, self._shadows = kept, withdrawn, beside
+        self.snapshot: Snapshot = plain
+        self.paged: Snapshot = paged
+        self.tools = tuple(one for one in kept if one.id not in withdrawn)
+
+    def extended(self, *more: Contract) -> Snapshot:
+        """Return what is in force, and some more tools."""
+        policy = self.snapshot.policy
+        return snapshot((*self._all, *more), policy, self._kinds, withdrawn=self._withdrawn, shadows=self._shadows)
+
+    @property
+    def searching(self) -> Searching:
+        """The catalogue as runs see it that select from it."""
+        from pokayoke.runtime.selection import searching  # noqa: PLC0415 - for large catalogues only
+
+        found = self._searching
+        if found is None or found.plain is not self.snapshot:
+            found = self._searching = searching(self)
+        return found
+
+
+def pager() -> Contract:
+    """Return the tool with which a model reads on in a long output."""
+    return Contract.from_schema(
+        _PAGER,
+        _PAGER_SCHEMA,
+        effect="read",
+        output_schema="text",
+        description=_PAGER_TEXT,
+        # What it shows was traced with its own tool's marks, and its text may be a secret tool's.
+        secret=True,
+    )
+
+
+def rooted(contract: Contract) -> Contract:
+    """Return the contract with its roots resolved once; a missing root is the programmer's mistake."""
+    if not contract.paths:
+        return contract
+    return replace(contract, paths={name: prepare_roots(roots) for name, roots in contract.paths.items()})
