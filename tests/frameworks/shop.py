@@ -6,6 +6,7 @@ is appended to a file, so that it outlives a process that is killed.
 
 import asyncio
 import functools
+import inspect
 import json
 import os
 import time
@@ -127,6 +128,8 @@ class Shop:
         return [self._awaited(function) for function in self.functions(names)]
 
     def _awaited(self, function):
+        signature = inspect.signature(function)
+
         @functools.wraps(function)
         async def awaited(*args, **kwargs):
             if function.__name__ == "hang":
