@@ -329,7 +329,7 @@ def main() -> int:
     parser.add_argument("--overhead", action="store_true", help="measure what a guarded tool turn costs instead")
     parser.add_argument("--write", action="store_true", help="write what the guides' blocks print instead")
     parser.add_argument("--modes", help="some of sync,async,stream; default: all a framework has")
-    parser.add_argument("--wires", help="some of chat,responses,anthropic; default: all a host speaks")
+    parser.add_argument("--wires", help="some of chat,responses,anthropic; default: all, alone the first")
     parser.add_argument("--only", help="names of scenarios, separated by semicolons")
     parser.add_argument("--no-tests", action="store_true", help="play scenarios only: no tests, no guides")
     parser.add_argument("--json", action="store_true", help="print one JSON line per framework")

@@ -36,13 +36,15 @@ LIMIT = 20.0
 """Seconds after which a conversation is ended."""
 BEGIN = 120.0
 """Seconds that a child may take to import its framework."""
+ENDED = 3
+"""Exit code of a child that ended a conversation and itself with it."""
 MOST = 40
 """Requests after which a loop counts as endless."""
 
 
-def load(name: str):
+def load(name: str, hosts: Path = HERE / "hosts"):
     """Return a host; its file is named like the framework, so it is no module of that name."""
-    path = HERE / "hosts" / f"{name.replace('-', '_')}.py"
+    path = hosts / f"{name.replace('-', '_')}.py"
     if not path.exists():
         raise SystemExit(f"there is no host {name}: write {path}")
     spec = importlib.util.spec_from_file_location(f"host_{path.stem}", path)
@@ -122,7 +124,7 @@ def conversation(host, cell: dict, folder: Path, limit: float = LIMIT, ended=Non
         return result()
 
 
-def child(name: str, todo: list[dict], limit: float) -> None:
+def child(name: str, todo: list[dict], limit: float, hosts: Path) -> None:
     """Have conversations one after the other. What frameworks print goes to stderr."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -131,13 +133,13 @@ def child(name: str, todo: list[dict], limit: float) -> None:
         out.write(json.dumps(value) + "\n")
         out.flush()
 
-    host = load(name)
+    host = load(name, hosts)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         for cell in todo:
 
             def ended(result) -> None:
                 tell({"result": result})
-                os._exit(3)  # what hangs cannot be asked to stop
+                os._exit(ENDED)  # what hangs cannot be asked to stop
 
             tell({"begin": cell})
             tell({"result": conversation(host, cell, Path(folder), limit, ended)})
@@ -145,43 +147,43 @@ def child(name: str, todo: list[dict], limit: float) -> None:
     os._exit(0)  # threads of tools that were given up would keep it alive
 
 
-def played(name: str, todo: list[dict], limit: float = LIMIT, quiet: bool = True):
+def played(name: str, todo: list[dict], *, limit: float = LIMIT, quiet: bool = True, hosts: Path = HERE / "hosts"):
     """Yield the result of each conversation, with a new child whenever one is lost."""
     rest = list(todo)
+    command = [sys.executable, __file__, "--child", "--host", name, "--limit", str(limit), "--hosts", str(hosts)]
     while rest:
-        command = [sys.executable, __file__, "--child", "--host", name, "--limit", str(limit)]
-        noise = tempfile.TemporaryFile() if quiet else None
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=noise, start_new_session=True
-        )
-        process.stdin.write(json.dumps(rest).encode())
-        process.stdin.close()
-        begun = None
-        for line in _lines(process, limit + 10):
-            if "begin" in line:
-                begun = line["begin"]
-            else:
-                begun = None
-                rest.pop(0)
-                yield line["result"]
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-        if begun is None and rest and process.returncode not in (0, 3, -signal.SIGKILL):
-            tail = _tail(noise)
-            raise SystemExit(f"{name} cannot be played (exit {process.returncode})\n{tail}")
+        with tempfile.TemporaryFile() as noise:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=noise if quiet else None,
+                start_new_session=True,
+            )
+            begun = None
+            try:
+                with process.stdin as stdin:
+                    stdin.write(json.dumps(rest).encode())
+                for line in _lines(process, limit + 10):
+                    if "begin" in line:
+                        begun = line["begin"]
+                        continue
+                    begun = None
+                    rest.pop(0)
+                    yield line["result"]
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                process.stdout.close()
+            noise.seek(0)
+            said = noise.read().decode(errors="replace")[-3_000:]
         if begun is not None:
             rest.pop(0)
-            why = f"the process died (exit {process.returncode}): {_tail(noise)[-300:]}"
+            why = f"the process died (exit {process.returncode}): {said[-300:]}"
             yield {**begun, "cell": "C process died", "ok": False, "wrong": [why], "requests": 0, "seconds": 0.0}
-
-
-def _tail(noise) -> str:
-    if noise is None:
-        return ""
-    noise.seek(0)
-    return noise.read().decode(errors="replace")[-3_000:]
+        elif rest and process.returncode != ENDED:
+            raise SystemExit(f"{name} cannot be played (exit {process.returncode})\n{said}")
 
 
 def _lines(process, limit: float):
@@ -203,16 +205,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--host", required=True)
     parser.add_argument("--modes", help="some of sync,async,stream; default: all the host has")
-    parser.add_argument("--wires", help="some of chat,responses,anthropic; default: all the host has")
+    parser.add_argument("--wires", help="some of chat,responses,anthropic; default: all, or the first if unguarded")
     parser.add_argument("--only", help="names of scenarios, separated by semicolons")
     parser.add_argument("--unguarded", action="store_true", help="the framework alone")
     parser.add_argument("--limit", type=float, default=LIMIT, help=f"seconds per conversation ({LIMIT:.0f})")
     parser.add_argument("--here", action="store_true", help="in this process, for a debugger")
     parser.add_argument("--loud", action="store_true", help="show what the framework writes to stderr")
+    parser.add_argument("--hosts", type=Path, default=HERE / "hosts", help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
-        child(given.host, json.load(sys.stdin), given.limit)
+        child(given.host, json.load(sys.stdin), given.limit, given.hosts)
         return
     host = load(given.host)
 
@@ -222,7 +225,8 @@ def main() -> None:
     only = {one.strip() for one in given.only.split(";")} if given.only else None
     if only and (strangers := only - set(BY_NAME)):
         raise SystemExit(f"no scenario is called {', '.join(sorted(strangers))}; there are {', '.join(BY_NAME)}")
-    todo = cells(host, some(given.modes), some(given.wires), only, not given.unguarded)
+    wires = some(given.wires) or (host.WIRES[:1] if given.unguarded else host.WIRES)
+    todo = cells(host, some(given.modes), wires, only, not given.unguarded)
     about = {"host": given.host, "title": host.TITLE, "version": importlib.metadata.version(host.PACKAGE)}
     print(json.dumps({**about, "impossible": host.IMPOSSIBLE, "conversations": len(todo)}), flush=True)
     if given.here:
@@ -230,7 +234,7 @@ def main() -> None:
             for cell in todo:
                 print(json.dumps(conversation(host, cell, Path(folder))), flush=True)
         return
-    for result in played(given.host, todo, given.limit, quiet=not given.loud):
+    for result in played(given.host, todo, limit=given.limit, quiet=not given.loud):
         print(json.dumps(result), flush=True)
 
 

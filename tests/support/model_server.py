@@ -267,11 +267,15 @@ def _response_stream(turn):
         yield event("output_item.added", output_index=place, item=begun)
         if item["type"] == "message":
             part = item["content"][0]
-            kind, text = ("refusal", turn.refusal) if part["type"] == "refusal" else ("output_text", turn.text)
+            kind, field_, text = (
+                ("refusal", "refusal", turn.refusal) if turn.refusal else ("output_text", "text", turn.text)
+            )
+            at = {"output_index": place, "item_id": "msg_1", "content_index": 0}
+            yield event("content_part.added", **at, part={**part, field_: ""})
             for piece in _parts(text):
-                yield event(
-                    f"{kind}.delta", output_index=place, item_id="msg_1", content_index=0, delta=piece, logprobs=[]
-                )
+                yield event(f"{kind}.delta", **at, delta=piece, logprobs=[])
+            yield event(f"{kind}.done", **at, **{field_: text}, logprobs=[])
+            yield event("content_part.done", **at, part=part)
         else:
             for piece in _parts(item["arguments"]):
                 yield event("function_call_arguments.delta", output_index=place, item_id=item["id"], delta=piece)

@@ -102,8 +102,12 @@ def _alone(job: Job):
     client = _client(job, asynchronous)
     tools = {one.__name__: one for one in job.functions}
     messages = [{"role": "user", "content": job.prompt}]
+
+    def ask():
+        return ASK[job.wire](client, messages, tools, stream=job.mode == "stream")
+
     while True:
-        reply = yield lambda: ASK[job.wire](client, messages, tools, stream=job.mode == "stream")
+        reply = yield ask
         text, asked, kept = READ[job.wire](reply)
         messages += kept
         if not asked:

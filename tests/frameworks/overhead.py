@@ -1,0 +1,69 @@
+"""Measure what a guarded tool turn costs with one host, inside its environment; prints one JSON line.
+
+    python tests/frameworks/overhead.py --host langchain
+
+The cost of a turn is the slope between runs of 1 and of 21 turns, so that starting a run does not count. The three
+ways are measured in turn within each round, and the median over the rounds is taken: what slows the machine down
+slows all of them.
+"""
+
+import argparse
+import gc
+import importlib.metadata
+import json
+import statistics
+import time
+
+from runner import load
+
+FEW, MANY = 1, 21
+HOOKS = ("none", "empty", "guarded")
+
+
+def slopes(host, rounds: int) -> dict[str, list[float]]:
+    """Seconds per tool turn, for each way and round."""
+    runs = {(hooks, calls): host.measured(hooks, calls) for hooks in HOOKS for calls in (FEW, MANY)}
+    for run in runs.values():
+        run()
+    found = {hooks: [] for hooks in HOOKS}
+    for number in range(rounds):
+        # Each way is first in its turn: the first one pays for what the rounds before left behind.
+        for at in range(len(HOOKS)):
+            hooks = HOOKS[(number + at) % len(HOOKS)]
+            few = _seconds(runs[hooks, FEW])
+            found[hooks].append((_seconds(runs[hooks, MANY]) - few) / (MANY - FEW))
+    return found
+
+
+def _seconds(run) -> float:
+    gc.collect()
+    gc.disable()
+    try:
+        began = time.perf_counter()
+        run()
+        return time.perf_counter() - began
+    finally:
+        gc.enable()
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--rounds", type=int, default=30, help="rounds (30)")
+    given = parser.parse_args()
+    host = load(given.host)
+    found = slopes(host, given.rounds)
+    turn = {hooks: statistics.median(values) for hooks, values in found.items()}
+    # Rounds are compared with themselves, so that a slow one does not count for one way only.
+    ratios = sorted(
+        guarded / empty for guarded, empty in zip(found["guarded"], found["empty"], strict=True) if empty > 0
+    )
+    about = {"host": given.host, "title": host.TITLE, "version": importlib.metadata.version(host.PACKAGE)}
+    quarter = len(ratios) // 4
+    spread = [ratios[quarter], statistics.median(ratios), ratios[-quarter - 1]] if ratios else []
+    print(json.dumps({**about, "turn": turn, "ratios": spread, "rounds": given.rounds}))
+
+
+if __name__ == "__main__":
+    main()
