@@ -133,7 +133,7 @@ class Shop:
         @functools.wraps(function)
         async def awaited(*args, **kwargs):
             if function.__name__ == "hang":
-                self.note("hang", **inspect.signature(function).bind(*args, **kwargs).arguments)
+                self.note("hang", **signature.bind(*args, **kwargs).arguments)
                 await asyncio.sleep(self.hangs_for)
                 return {"slow": True}
             return function(*args, **kwargs)
