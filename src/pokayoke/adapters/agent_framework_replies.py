@@ -1,0 +1,234 @@
+"""Around one request to the model of Microsoft Agent Framework: what is asked, and what the reply becomes."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agent_framework import ChatResponse, ChatResponseUpdate, Content, FunctionTool, Message, ResponseStream
+
+from pokayoke.adapters import hosted as host
+from pokayoke.adapters.agent_framework_tools import Placeholder
+from pokayoke.core.call import Finding, ToolCall
+from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.names import wire_name
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
+
+Keep = Callable[[str, host.Hosted, ToolCall], None]
+
+_OFFERS = frozenset({"tools", "tool_choice", "allow_multiple_tool_calls"})
+
+
+class Loop(NamedTuple):
+    """One request of the framework's user, and all model requests that it takes."""
+
+    hosted: host.Hosted
+    tools: list[Any]
+    """The framework's own list: what stands in it can be called, and it is looked at anew for each reply."""
+    ident: str | None
+    """Id of a run that ends with this loop; None if its session goes on."""
+
+
+class Reply:
+    """One request and its reply."""
+
+    def __init__(self, loop: Loop, options: Mapping[str, Any], keep: Keep, end: Callable[[Loop], None]) -> None:
+        """Begin a round.
+
+        Args:
+            loop: the loop it belongs to.
+            options: of the request, as the framework made them.
+            keep: told of each call that the framework is going to run: its occurrence, its run, and what was written.
+            end: told that the loop has its last answer.
+        """
+        self._loop, self._options = loop, options
+        self._keep, self._end = keep, end
+        self._asked = loop.hosted.before()
+        # The framework, too, may have taken the tools away: at the end of its own budgets.
+        self._final = self._asked.final or options.get("tool_choice") == "none"
+
+    def request(self) -> Mapping[str, Any]:
+        """Return the options of the request."""
+        tools, options = self._loop.tools, self._options
+        # The type and not isinstance: the framework's classes are abstract, which makes that slow.
+        if any(type(tool) is Placeholder for tool in tools):
+            tools[:] = [tool for tool in tools if type(tool) is not Placeholder]
+        if (pager := _pager(self._loop.hosted.run)) is not None and all(tool.name != pager.name for tool in tools):
+            tools.append(pager)
+        if not self._asked.final and self._asked.instruction is None:
+            return options
+        changed = {key: value for key, value in options.items() if not self._asked.final or key not in _OFFERS}
+        if self._asked.instruction is not None:
+            # As an instruction it is part of this request alone, even where the service keeps the messages.
+            changed["instructions"] = _joined(options.get("instructions"), self._asked.instruction)
+        return changed
+
+    def took(self, response: ChatResponse) -> list[Any]:
+        """Take a whole reply; returns what came to it, for a stream that has told the rest already."""
+        hosted = self._loop.hosted
+        if (tokens := (response.usage_details or {}).get("total_token_count")) is not None:
+            hosted.run.usage(tokens)
+        contents = contents_of(response)
+        found = [one for one in contents if ours(one)]
+        if found and not self._final:
+            self._hear(found, response.finish_reason)
+            return found
+        if any(one.type == "function_approval_request" for one in contents):
+            return []
+        for said in response.messages if found else ():
+            said.contents = [one for one in said.contents if not ours(one)]
+        added = self._last_word(response)
+        self._end(self._loop)
+        return added
+
+    def _hear(self, found: list[Any], stop_reason: Any) -> None:
+        """Give each call an id, arguments that the framework's parser takes, and somebody to answer it."""
+        hosted, tools = self._loop.hosted, self._loop.tools
+        names = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
+        asked = [host.Asked(one.call_id or None, one.name or "", given(one)) for one in found]
+        for content, call in zip(found, hosted.heard(asked, stop_reason), strict=True):
+            content.call_id = call.id
+            content.id = content.id or uuid.uuid4().hex
+            content.arguments = _readable(call)
+            self._keep(content.id, hosted, call)
+            if call.name not in names:
+                content.name = _meant(hosted.run, call.name, names)
+            if content.name not in names:
+                names.add(content.name)
+                tools.append(Placeholder(content.name))
+
+    def _last_word(self, response: ChatResponse) -> list[Any]:
+        """Let the run have the last word; returns what it added."""
+        text = "\n".join(one.text for one in contents_of(response) if one.type == "text" and one.text)
+        if text.strip() and self._options.get("response_format") is not None:
+            return []  # words after it would break what the caller is going to parse
+        word = self._loop.hosted.last_word(text)
+        if word == text:
+            return []
+        added = Content.from_text(word.removeprefix(text) if text.strip() else word)
+        _last(response).append(added)
+        return [added]
+
+    def stream(self, inner: Any) -> Any:
+        """Return a stream that lets the text through as it comes; calls are held back until the reply is whole."""
+        response: Any = None
+
+        async def updates() -> AsyncIterator[ChatResponseUpdate]:
+            nonlocal response
+            items: list[Any] = []
+            async with inner:
+                async for update in inner:
+                    items.extend(_item(update))
+                    yield _without_calls(update)
+                response = await inner.get_final_response()
+            _restore(response, items)
+            if added := self.took(response):
+                ident = response.response_id
+                yield ChatResponseUpdate(
+                    contents=list(map(copy.copy, added)), role="assistant", response_id=ident, message_id=ident
+                )
+
+        return ResponseStream(updates(), finalizer=lambda _: response)
+
+
+def _item(update: Any) -> Iterable[Any]:
+    """Return the call that an event of the Responses API holds: the framework merges those that share an id."""
+    event = update.raw_representation
+    if getattr(event, "type", None) != "response.output_item.done":
+        return ()
+    return (event.item,) if getattr(event.item, "type", None) == "function_call" else ()
+
+
+def _restore(response: Any, items: list[Any]) -> None:
+    """Put back the calls of a stream that the framework merged or dropped, for want of an id of their own."""
+    contents = contents_of(response)
+    hosted = {one.name for one in contents if one.type == "function_call" and not ours(one)}
+    items = [item for item in items if item.name not in hosted]
+    if len(items) <= sum(map(ours, contents)):
+        return
+    for said in response.messages:
+        said.contents = [one for one in said.contents if not ours(one)]
+    _last(response).extend(
+        Content.from_function_call(item.call_id or "", item.name, arguments=item.arguments) for item in items
+    )
+
+
+def _last(response: Any) -> list[Any]:
+    """Return the contents of the last message, made if there is none."""
+    if not response.messages:
+        response.messages = [Message("assistant", [])]
+    response.messages[-1].contents = list(response.messages[-1].contents)
+    return response.messages[-1].contents  # type: ignore[no-any-return]  # the framework is Any here
+
+
+def _pager(run: Run) -> FunctionTool | None:
+    """Return the tool that pages through large outputs, once there is one."""
+    if not run.progress.keeps_texts:
+        return None
+    pager = run.guard.pager
+    return Placeholder(pager.name, description=pager.description, input_model=dict(pager.input_schema))
+
+
+def _meant(run: Run, name: str, names: Collection[str]) -> str:
+    """Return the name under which the framework answers a call of a name it does not know."""
+    plan = run.snapshot.find(name)
+    if not isinstance(plan, Finding) and plan.contract.name in names:
+        return plan.contract.name
+    return wire_name(name, "openai") or "unnamed"
+
+
+def _readable(call: ToolCall) -> Any:
+    """Return arguments for the history: the model's own text where that is sound."""
+    text = call.arguments
+    if isinstance(text, str) and not is_cut(call.stop_reason):
+        with contextlib.suppress(ValueError, RecursionError):
+            if isinstance(json.loads(text), dict):
+                return text
+    return host.stand_in(call)
+
+
+def given(content: Any) -> str | dict[str, Any]:
+    """Return the arguments of a call as they came."""
+    arguments = content.arguments
+    return arguments or "" if isinstance(arguments, str | None) else dict(arguments)
+
+
+def ours(content: Any) -> bool:
+    """True for a call that the framework would run, not the provider."""
+    return content.type == "function_call" and not content.informational_only and not content.hosted
+
+
+def _without_calls(update: Any) -> Any:
+    if not any(map(ours, update.contents)):
+        return update
+    rest = copy.copy(update)
+    rest.contents = [one for one in update.contents if not ours(one)]
+    return rest
+
+
+def contents_of(response: Any) -> list[Any]:
+    """Return all parts of a response."""
+    return [one for said in response.messages for one in said.contents]
+
+
+def said_by_user(messages: Iterable[Any]) -> list[str]:
+    """Return the user's texts since the last reply, oldest first."""
+    found: list[str] = []
+    for said in reversed(list(messages)):
+        if said.role in ("assistant", "tool"):
+            break
+        if said.role == "user" and said.text:
+            found.append(said.text)
+    return found[::-1]
+
+
+def _joined(instructions: Any, more: str) -> Any:
+    if not instructions:
+        return more
+    return f"{instructions}\n{more}" if isinstance(instructions, str) else [*instructions, more]
