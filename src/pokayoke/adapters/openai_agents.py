@@ -1,0 +1,293 @@
+"""OpenAI Agents SDK: any agent behind the guard, by starting it with `GuardedRunner` instead of `Runner`.
+
+guard = Guard(contracts(agent.tools, reads=("find_order",)))
+runner = GuardedRunner(guard)
+result = await runner.run(agent, "Refund my order.")
+"""
+
+from __future__ import annotations
+
+import copy
+import uuid
+import weakref
+from collections.abc import Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pokayoke.adapters import hosted as engine
+from pokayoke.adapters.hosted import Described, Runs
+from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.contract import Contract
+from pokayoke.core.replies import answered
+from pokayoke.errors import MissingExtraError, UsageError
+
+try:
+    from agents import FunctionTool, Handoff, Model, RunConfig, Runner, RunState
+except ImportError as error:
+    raise MissingExtraError("openai-agents", "openai-agents") from error
+
+from pokayoke.adapters.openai_agents_model import GuardedModel, GuardedProvider, Slot, current
+from pokayoke.adapters.openai_agents_tools import guarded_tool, sink, waits
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.guard import Guard
+    from pokayoke.runtime.run import Run
+
+__all__ = ["GuardedModel", "GuardedProvider", "GuardedRunner", "calls", "contracts", "message"]
+
+
+def contracts(
+    tools: Iterable[Any],
+    *,
+    reads: Collection[str] = (),
+    destructive: Collection[str] = (),
+    fields: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Contract]:
+    """Build the contracts of an agent's tools. What is not declared is a write, and its output is unchecked.
+
+    Tools that the provider runs itself (web search and the like) have none. A tool's `timeout_seconds` becomes the
+    contract's; a parameter with a default may be left out.
+
+    Args:
+        tools: the tools of one agent, or of all.
+        reads: names of those that change nothing.
+        destructive: names of those whose effect cannot be undone.
+        fields: further fields of the contracts, by tool name, such as `{"refund": {"identity": ("order",)}}`.
+
+    Raises:
+        UsageError: a tool is named that does not exist.
+        ContractError: a field contradicts another or its schema.
+    """
+    known = {tool.name: tool for tool in tools if isinstance(tool, FunctionTool)}
+    more: dict[str, Mapping[str, Any]] = dict(fields or {})
+    for name, tool in known.items():
+        if tool.timeout_seconds is not None:
+            more[name] = {"timeout": tool.timeout_seconds, **more.get(name, {})}
+    described = (Described(name, tool.description, _loosened(tool)) for name, tool in known.items())
+    return engine.contracts(described, reads=reads, destructive=destructive, fields=more)
+
+
+def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
+    """Return the function calls of a `ModelResponse`, in order, argument texts as they came."""
+    return [ToolCall(item.call_id, item.name, item.arguments) for item in reply.output if item.type == "function_call"]
+
+
+def message(outcome: Outcome) -> dict[str, Any]:
+    """Return the input item that answers a call."""
+    return answered(outcome, "responses")
+
+
+class GuardedRunner:
+    """Starts agents as `agents.Runner` does, with every model, tool and handoff of theirs behind a guard.
+
+    Args:
+        guard: a guard with the contracts of all their tools.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        """Begin with no run."""
+        self.guard = guard
+        self._runs = Runs(guard)
+        self._classes: dict[type, type] = {}
+        # By the SDK's own object of a run, which the state of an interrupted one holds as well.
+        self._slots: weakref.WeakKeyDictionary[Any, Slot] = weakref.WeakKeyDictionary()
+
+    # -- running -----------------------------------------------------------------------------------
+
+    async def run(self, agent: Any, input: Any, *, run_id: str | None = None, **options: Any) -> Any:  # noqa: A002 - the framework's name
+        """Run an agent, as `Runner.run` does.
+
+        Args:
+            agent: the agent, guarded or not.
+            input: the user's text, input items, or the state of an interrupted run.
+            run_id: id under which writes are remembered; None takes that of the session or of the conversation
+                at the server, or the `group_id` of the run's configuration. Without any, a restart knows nothing.
+            options: as for `Runner.run`, and `tenant` and `principal` as for `Guard.run`.
+
+        Raises:
+            UsageError: a tool has no contract, or the state belongs to an agent that is not guarded.
+                What the SDK raises goes through.
+        """
+        with self._begun(agent, input, run_id, options) as (slot, guarded):
+            result = await Runner.run(guarded, input, **options)
+        return self._ended(slot, result)
+
+    def run_sync(self, agent: Any, input: Any, *, run_id: str | None = None, **options: Any) -> Any:  # noqa: A002 - as above
+        """`run` for synchronous code."""
+        with self._begun(agent, input, run_id, options) as (slot, guarded):
+            result = Runner.run_sync(guarded, input, **options)
+        return self._ended(slot, result)
+
+    def run_streamed(self, agent: Any, input: Any, *, run_id: str | None = None, **options: Any) -> Any:  # noqa: A002 - as above
+        """`run` with events, as `Runner.run_streamed` does. No tool starts before its reply is whole."""
+        with self._begun(agent, input, run_id, options) as (slot, guarded):
+            result = Runner.run_streamed(guarded, input, **options)
+        self._slots[result.context_wrapper] = slot
+        task = result.run_loop_task
+        if task is not None:
+            task.add_done_callback(lambda _: self._ended(slot, result))
+        return result
+
+    def decide(self, state: Any, *, run_id: str | None = None) -> bool:
+        """Put into the state of an interrupted run what `guard.approvals` has been told meanwhile.
+
+        Args:
+            state: from `result.to_state()` or `RunState.from_json`.
+            run_id: as in `run`; not needed for a state of this process.
+
+        Returns:
+            True if no question of the guard's waits any more, so that the run can go on.
+        """
+        slot = self._known(state) or self._slot(run_id, {}, ())
+        settled = True
+        for item in state.get_interruptions():
+            decision = waits.decided(slot.hosted, waits.asked(item.call_id, item.tool_name, item.arguments))
+            if decision == "approved":
+                state.approve(item)
+            elif decision is not None:
+                state.reject(item, rejection_message=f"A person has denied this call of {item.tool_name}.")
+            else:
+                settled = False
+        return settled
+
+    # -- agents ------------------------------------------------------------------------------------
+
+    def guarded(self, agent: Any) -> Any:
+        """Return an agent like this one, guarded; for `as_tool`, and to read the state of an interrupted run.
+
+        Raises:
+            UsageError: a tool has no contract.
+        """
+        return self._guarded(agent, {})
+
+    def _guarded(self, agent: Any, done: dict[int, Any]) -> Any:
+        if self._guards(agent):
+            return agent
+        if id(agent) in done:
+            return done[id(agent)]
+        clone = done[id(agent)] = copy.copy(agent)
+        clone.__class__ = self._class_of(type(agent))
+        clone.tools = [*(self.guarded_tool(tool) for tool in agent.tools), sink()]
+        clone.handoffs = [self._handoff(one, done) for one in agent.handoffs]
+        if isinstance(agent.model, Model):
+            clone.model = GuardedModel(agent.model)
+        return clone
+
+    def _guards(self, agent: Any) -> bool:
+        return getattr(type(agent), "guarded_by", None) is self
+
+    def _class_of(self, kind: type) -> type:
+        """The agent's class, with the tools of its MCP servers guarded as they are listed."""
+        made = self._classes.get(kind)
+        if made is None:
+            runner = self
+
+            async def get_mcp_tools(agent: Any, run_context: Any) -> list[Any]:
+                listed = await kind.get_mcp_tools(agent, run_context)  # type: ignore[attr-defined]  # an agent's class
+                return [runner.guarded_tool(tool) for tool in listed]
+
+            body = {"get_mcp_tools": get_mcp_tools, "guarded_by": self, "__module__": kind.__module__}
+            made = self._classes[kind] = type(kind.__name__, (kind,), body)
+        return made
+
+    def guarded_tool(self, tool: Any) -> Any:
+        """Return a tool that goes through the guard; one that is not run here stays as it is.
+
+        Raises:
+            UsageError: it has no contract.
+        """
+        if not isinstance(tool, FunctionTool):
+            return tool
+        plan = self.guard.snapshot.find(tool.name)
+        if isinstance(plan, Finding) or plan.contract.name != tool.name:
+            raise UsageError(f"{tool.name} has no contract: give its tool to contracts(), and those to the guard")
+        return guarded_tool(tool, asks=plan.asks)
+
+    def _handoff(self, one: Any, done: dict[int, Any]) -> Any:
+        if not isinstance(one, Handoff):
+            return self._guarded(one, done)
+        clone, original = copy.copy(one), one.on_invoke_handoff
+        target = one._agent_ref() if one._agent_ref is not None else None  # noqa: SLF001 - whose names a state is read by
+        known = self._guarded(target, done) if target is not None else None
+
+        async def invoke(context: Any, text: str) -> Any:
+            agent = await original(context, text)
+            return known if agent is target and known is not None else self.guarded(agent)
+
+        clone.on_invoke_handoff = invoke
+        if known is not None:
+            clone._agent_ref = weakref.ref(known)  # noqa: SLF001 - as above
+        return clone
+
+    # -- runs --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _begun(
+        self, agent: Any, given: Any, run_id: str | None, options: dict[str, Any]
+    ) -> Generator[tuple[Slot, Any]]:
+        """Make the options what the SDK needs, and be found by everything that runs inside."""
+        if isinstance(given, RunState) and not self._guards(given._current_agent or agent):  # noqa: SLF001 - public nowhere
+            raise UsageError("the tools of this state are not guarded: RunState.from_json(runner.guarded(agent), ...)")
+        options["run_config"] = config = _configured(options.get("run_config"))
+        who: dict[str, Any] = {name: options.pop(name) for name in ("tenant", "principal") if name in options}
+        if session := getattr(options.get("session"), "session_id", None):
+            who["session"] = session
+        ident = run_id or session or options.get("conversation_id") or config.group_id
+        known = self._known(given) if ident is None else None
+        slot = known or self._slot(ident, who, _said(given))
+        guarded = self.guarded(agent)
+        token = current.set(slot)
+        try:
+            yield slot, guarded
+        except BaseException:
+            self._runs.close(slot.ident)
+            raise
+        finally:
+            current.reset(token)
+
+    def _known(self, state: Any) -> Slot | None:
+        """The run of a state of this process."""
+        context = state._context if isinstance(state, RunState) else None  # noqa: SLF001 - all that a run's states share
+        return self._slots.get(context) if context is not None else None
+
+    def _slot(self, ident: str | None, who: dict[str, Any], said: Iterable[str]) -> Slot:
+        return Slot(self._runs, ident or uuid.uuid4().hex, durable=ident is not None, who=who, said=said)
+
+    def _ended(self, slot: Slot, result: Any) -> Any:
+        self._slots[result.context_wrapper] = slot
+        if not result.interruptions:
+            self._runs.close(slot.ident)
+        return result
+
+
+def _configured(given: Any) -> Any:
+    """The configuration of a run, with guarded models, however they are named."""
+    config = RunConfig(**given) if isinstance(given, dict) else given or RunConfig()
+    model = GuardedModel(config.model) if isinstance(config.model, Model) else config.model
+    return replace(config, model=model, model_provider=GuardedProvider(config.model_provider))
+
+
+def _said(given: Any) -> list[str]:
+    """The texts of the user in what a run begins with."""
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, list):
+        return []
+    return [_text(item.get("content")) for item in given if item.get("role") == "user"]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text"))
+
+
+def _loosened(tool: Any) -> dict[str, Any]:
+    """The schema without what strict mode adds for the provider: a parameter with a default is none too many."""
+    schema = dict(tool.params_json_schema)
+    shown = schema.get("properties", {})
+    if "required" in schema:
+        schema["required"] = [name for name in schema["required"] if "default" not in shown.get(name, {})]
+    return schema

@@ -1,0 +1,392 @@
+"""The model's side of the OpenAI Agents SDK: what it is asked, what it said, and why it ended.
+
+The SDK keeps no reason for the end of a chat completion and raises at an incomplete response, so both are read
+where they still exist: at the client below the SDK's own models.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pokayoke.adapters.hosted import Asked, Hosted, stand_in
+from pokayoke.adapters.openai_agents_client import STOPS, listening, overheard
+from pokayoke.core.call import Finding, ToolCall
+from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.names import wire_name
+from pokayoke.errors import MissingExtraError, UsageError
+
+try:
+    from agents import FunctionTool, ItemHelpers, Model, ModelProvider
+    from openai.types.responses import (
+        ResponseCompletedEvent,
+        ResponseFunctionToolCall,
+        ResponseOutputMessage,
+        ResponseOutputText,
+        ResponseTextDeltaEvent,
+    )
+except ImportError as error:
+    raise MissingExtraError("openai-agents", "openai-agents") from error
+
+if TYPE_CHECKING:
+    from pokayoke.adapters.hosted import Runs
+
+__all__ = ["SINK", "WRAPPED", "GuardedModel", "GuardedProvider", "Slot", "current", "slot_in_use"]
+
+SINK = "unread_tool_call"
+"""The tool that answers calls of tools an agent does not have. No model is ever offered it."""
+WRAPPED = f'{{"{SINK}"'
+_OTHER_CALLS = frozenset({
+    "apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "mcp_approval_request", "shell_call",
+})  # fmt: skip
+"""Calls that are run here, but not by function tools."""
+_SAID = ("message", "reasoning")
+_NO_ID = "__fake_id__"  # the SDK's own mark of an item that no server knows
+
+
+class Slot:
+    """Where the model and the tools of one framework run find their run of the guard.
+
+    Args:
+        runs: the runs of the guard.
+        ident: the framework's id of the run.
+        durable: True if a restart would know that id again.
+        who: session, tenant and principal, as for `Guard.run`.
+        said: what the user says in it; begins a turn.
+    """
+
+    __slots__ = ("_said", "durable", "ident", "runs", "who")
+
+    def __init__(self, runs: Runs, ident: str, *, durable: bool, who: dict[str, Any], said: Iterable[str] = ()) -> None:
+        """Open nothing yet."""
+        self.runs, self.ident, self.durable, self.who = runs, ident, durable, who
+        self._said = list(said)
+
+    @property
+    def hosted(self) -> Hosted:
+        """The run, opened if need be."""
+        return self.runs.of(self.ident, durable=self.durable, **self.who)
+
+    def before(self, history: list[Any]) -> Hosted:
+        """Return the run for a request with that history, told of what the user said first."""
+        # Ids of calls that are in the history already, from before a restart, must not be given again.
+        taken = (str(item.get("call_id")) for item in history if item.get("type") == "function_call")
+        hosted = self.runs.of(self.ident, durable=self.durable, taken=taken, **self.who)
+        said, self._said = self._said, []
+        for text in said:
+            hosted.run.user(text)
+        return hosted
+
+    def inside(self, call_id: str) -> Slot:
+        """Return the slot of an agent that a tool call runs: a run of its own, found again if the call is resumed."""
+        return Slot(self.runs, f"{self.ident}/{call_id}", durable=self.durable, who=self.who)
+
+
+current: ContextVar[Slot | None] = ContextVar("pokayoke_openai_agents_run", default=None)
+"""The run that code is part of; every task the SDK starts for a run inherits it."""
+
+
+def slot_in_use() -> Slot:
+    """Return the run this code is part of.
+
+    Raises:
+        UsageError: a guarded agent was started by something else than its runner.
+    """
+    slot = current.get()
+    if slot is None:
+        raise UsageError("a guarded agent is started by GuardedRunner.run, run_sync or run_streamed, not by Runner")
+    return slot
+
+
+# -- the model ----------------------------------------------------------------------------------------
+
+
+class _Turn(NamedTuple):
+    """One request, as it is sent."""
+
+    hosted: Hosted
+    arguments: tuple[Any, ...]
+    tools: frozenset[str]
+    handoffs: frozenset[str]
+    plain: bool
+
+
+class GuardedModel(Model):
+    """A model whose requests and replies go through the guard.
+
+    Args:
+        inner: the model.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        """Listen below the model, where that is possible."""
+        self.inner: Any = inner.inner if isinstance(inner, GuardedModel) else inner
+        self._heard = listening(self.inner)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the model's own."""
+        if name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    async def get_response(  # noqa: PLR0917 - the framework's own arguments, in its order
+        self,
+        system_instructions: str | None,
+        input: Any,  # noqa: A002 - the framework's name
+        model_settings: Any,
+        tools: list[Any],
+        output_schema: Any,
+        handoffs: list[Any],
+        tracing: Any,
+        **where: Any,
+    ) -> Any:
+        """Ask the model once. Errors of the model go through."""
+        turn = _turn(system_instructions, input, model_settings, tools, output_schema, handoffs, tracing)
+        stops: list[Any] = []
+        token = STOPS.set(stops)
+        try:
+            reply = await self._heard.get_response(*turn.arguments, **where)
+        finally:
+            STOPS.reset(token)
+        _note_usage(turn.hosted, reply.usage)
+        reply.output = _judged(turn, reply.output, _worst(stops))
+        return reply
+
+    async def stream_response(  # noqa: PLR0917 - as above
+        self,
+        system_instructions: str | None,
+        input: Any,  # noqa: A002 - the framework's name
+        model_settings: Any,
+        tools: list[Any],
+        output_schema: Any,
+        handoffs: list[Any],
+        tracing: Any,
+        **where: Any,
+    ) -> AsyncIterator[Any]:
+        """Ask the model once and pass its events on; the last one is the reply as the guard lets it stand."""
+        turn = _turn(system_instructions, input, model_settings, tools, output_schema, handoffs, tracing)
+        stops: list[Any] = []
+        async with aclosing(overheard(self._heard.stream_response(*turn.arguments, **where), stops)) as events:
+            done: list[Any] = []
+            async for event in events:
+                kind = getattr(event, "type", None)
+                if kind in ("response.completed", "response.incomplete"):
+                    for last in _concluded(turn, event, done, _worst(stops)):
+                        yield last
+                    return
+                if kind == "response.output_item.done":
+                    done.append(event.item)
+                # Of a reply that may be replaced, nothing is shown before it is known.
+                if not turn.hosted.final:
+                    yield event
+
+    def get_retry_advice(self, request: Any) -> Any:
+        """As the model says."""
+        return self.inner.get_retry_advice(request)
+
+    async def close(self) -> None:
+        """Close the model."""
+        await self.inner.close()
+
+    async def _cleanup_on_run_end(self, owner: object) -> None:
+        await self._heard._cleanup_on_run_end(owner)  # noqa: SLF001 - the framework calls it on every model
+
+
+class GuardedProvider(ModelProvider):
+    """A provider whose models are guarded.
+
+    Args:
+        inner: the provider.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        """Keep the provider."""
+        self.inner: Any = inner.inner if isinstance(inner, GuardedProvider) else inner
+
+    def get_model(self, model_name: str | None) -> Any:
+        """Return the model of that name, guarded."""
+        return GuardedModel(self.inner.get_model(model_name))
+
+    async def aclose(self) -> None:
+        """Close the provider."""
+        await self.inner.aclose()
+
+
+# -- what is asked ------------------------------------------------------------------------------------
+
+
+def _turn(  # noqa: PLR0917 - the framework's own arguments, in its order
+    system: str | None,
+    given: Any,
+    settings: Any,
+    tools: list[Any],
+    schema: Any,
+    handoffs: list[Any],
+    tracing: Any,
+) -> _Turn:
+    """Make the request what it has to be."""
+    history = given if isinstance(given, list) else []
+    hosted = slot_in_use().before(history)
+    if history:
+        given = _as_written(history)
+    request = hosted.before()
+    if request.instruction:
+        # Beside the history, not in it: a conversation that the server keeps would keep an item for ever.
+        system = f"{system}\n\n{request.instruction}" if system else request.instruction
+    offered = [tool for tool in tools if tool.name != SINK]
+    names = frozenset(tool.name for tool in offered if isinstance(tool, FunctionTool))
+    if request.final:
+        offered, settings = [], replace(settings, tool_choice=None, parallel_tool_calls=None)
+    elif hosted.run.progress.keeps_texts and (pager := hosted.run.guard.pager).name not in names:
+        offered.append(_offer(pager))
+    plain = schema is None or schema.is_plain_text()
+    shown = [] if request.final else handoffs
+    arguments = (system, given, settings, offered, schema, shown, tracing)
+    return _Turn(hosted, arguments, names, frozenset(handoff.tool_name for handoff in handoffs), plain)
+
+
+def _offer(contract: Any) -> Any:
+    """The definition of a tool the guard itself answers."""
+    schema = dict(contract.input_schema)
+    return FunctionTool(contract.name, contract.description, schema, _never, strict_json_schema=False)
+
+
+async def _never(_context: Any, _text: str) -> str:
+    raise UsageError("this tool is answered by the guard")
+
+
+def _as_written(items: list[Any]) -> list[Any]:
+    """The history with the names that the model wrote, where its calls had to be led to the tool that answers them."""
+    if not any(item.get("name") == SINK for item in items):
+        return items
+    return [_restored(item) if item.get("name") == SINK and "arguments" in item else item for item in items]
+
+
+def _restored(item: Any) -> Any:
+    try:
+        kept = json.loads(item["arguments"])[SINK]
+    except (ValueError, KeyError, TypeError):
+        return item
+    name = wire_name((kept.get("name") or "").strip() or "unnamed", "openai")
+    text = kept.get("arguments")
+    text = json.dumps(text) if isinstance(text, dict) else text
+    return {**item, "name": name, "arguments": text if _is_object(text) else item["arguments"]}
+
+
+# -- what was said ------------------------------------------------------------------------------------
+
+
+def _judged(turn: _Turn, output: list[Any], stop: Any) -> list[Any]:
+    """The items of a reply as the guard lets them stand."""
+    hosted, cut = turn.hosted, is_cut(stop)
+    items = list(output)
+    places = [at for at, item in enumerate(items) if _is_ours(item, turn, cut=cut)]
+    heard = hosted.heard([_asked(items[at]) for at in places], stop)
+    if hosted.final and len(kept := [item for item in items if item.type in _SAID]) < len(items):
+        # Reasoning belongs to what followed it, which is gone.
+        items = [item for item in kept if item.type == "message"]
+    for at, call in zip(places, heard, strict=False):
+        items[at] = _standing(items[at], call, turn)
+    if all(item.type in _SAID for item in items):
+        _last_word(turn, items)
+    return items
+
+
+def _is_ours(item: Any, turn: _Turn, *, cut: bool) -> bool:
+    """Whether a call is for the guard. Handoffs and tools of other kinds are the SDK's, except of a cut message."""
+    if item.type != "function_call":
+        return cut and item.type in _OTHER_CALLS
+    return cut or item.name not in turn.handoffs
+
+
+def _asked(item: Any) -> Asked:
+    if item.type == "function_call":
+        return Asked(item.call_id, item.name, item.arguments)
+    named = getattr(item, "name", None) or item.type
+    return Asked(getattr(item, "call_id", None), named, str(getattr(item, "input", None) or ""))
+
+
+def _standing(item: Any, call: ToolCall, turn: _Turn) -> Any:
+    """The item for the SDK: one that it can parse, of a tool that it has."""
+    name, known = call.name, call.name in turn.tools or bool(getattr(item, "namespace", None))
+    if item.type == "function_call" and known and not is_cut(call.stop_reason) and _is_object(call.arguments):
+        if item.call_id != call.id:
+            item.call_id = call.id
+        return item
+    if not known:
+        plan = turn.hosted.run.snapshot.find(name)
+        spelled = SINK if isinstance(plan, Finding) else plan.contract.name
+        name = spelled if spelled in turn.tools else SINK
+    text = json.dumps(stand_in(call, name=not known), ensure_ascii=False)
+    # Without the id of the item: a server that keeps items would go on with its own copy.
+    ident = _NO_ID if getattr(item, "id", None) == _NO_ID else None
+    return ResponseFunctionToolCall(id=ident, call_id=call.id, name=name, arguments=text, type="function_call")
+
+
+def _is_object(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and not text.startswith(WRAPPED) and isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _last_word(turn: _Turn, items: list[Any]) -> None:
+    """Put into a reply without calls what the user gets to read."""
+    message = next((item for item in reversed(items) if item.type == "message"), None)
+    if message is not None and any(part.type != "output_text" for part in message.content):
+        return  # a refusal is the SDK's to handle
+    text = ItemHelpers.extract_text(message) if message is not None else None
+    if not turn.plain and (text or not turn.hosted.final):
+        return  # a note would break the JSON of a typed answer; the SDK asks again for one that is missing
+    word = turn.hosted.last_word(text)
+    if word == text:
+        return
+    part = ResponseOutputText(text=word, annotations=[], type="output_text")
+    if message is not None and message.content:
+        part = message.content[0].model_copy(update={"text": word})
+    if message is None:
+        message = ResponseOutputMessage(id=_NO_ID, role="assistant", status="completed", type="message", content=[])
+        items.append(message)
+    message.content = [part]
+
+
+def _concluded(turn: _Turn, event: Any, done: list[Any], stop: Any) -> Iterable[Any]:
+    """The last events of a stream: text that the reply got at its end, and the reply."""
+    response = event.response
+    if event.type == "response.incomplete":
+        details = getattr(response, "incomplete_details", None)
+        reason = getattr(details, "reason", None)
+        stop = reason if is_cut(reason) else "incomplete"
+        response = response.model_copy(update={"status": "completed"})
+    if response.usage is not None:
+        _note_usage(turn.hosted, response.usage)
+    before = _text_of(response.output or done)
+    response.output = _judged(turn, response.output or done, stop)
+    after = _text_of(response.output)
+    streamed = "" if turn.hosted.final else before
+    if after != streamed and after.startswith(streamed):
+        at = max(len(response.output) - 1, 0)
+        yield ResponseTextDeltaEvent(
+            content_index=0, delta=after[len(streamed) :], item_id=_NO_ID, logprobs=[], output_index=at,
+            sequence_number=event.sequence_number, type="response.output_text.delta",
+        )  # fmt: skip
+    yield ResponseCompletedEvent(response=response, sequence_number=event.sequence_number, type="response.completed")
+
+
+def _worst(stops: list[Any]) -> Any:
+    """The reason that counts: one that proves a cut, if there is one."""
+    return next((stop for stop in stops if is_cut(stop)), stops[-1] if stops else None)
+
+
+def _text_of(items: Iterable[Any]) -> str:
+    message = next((item for item in reversed(list(items)) if item.type == "message"), None)
+    return (ItemHelpers.extract_text(message) or "") if message is not None else ""
+
+
+def _note_usage(hosted: Hosted, usage: Any) -> None:
+    if total := getattr(usage, "total_tokens", 0):
+        hosted.run.usage(total)
