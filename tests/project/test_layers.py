@@ -8,13 +8,13 @@ import sys
 import pytest
 from source import MODULES, imports, module_of, name, tree
 
-# errors <- core <- stores <- runtime, replay <- adapters, gateway, testing, dropin <- demo <- cli
+# errors <- core <- stores, replay <- runtime <- adapters, gateway, testing, dropin <- demo <- cli
 RANK = {
     "errors": 0,
     "core": 1,
     "stores": 2,
     "runtime": 3,
-    "replay": 3,
+    "replay": 2,
     "adapters": 4,
     "gateway": 4,
     "testing": 4,
@@ -23,7 +23,7 @@ RANK = {
     "cli": 6,
     "__main__": 7,
 }
-SIBLINGS_APART = ({"runtime", "replay"}, {"adapters", "gateway", "testing", "dropin"})
+SIBLINGS_APART = ({"stores", "replay"}, {"adapters", "gateway", "testing", "dropin"})
 
 
 def layer(module: str) -> str:

@@ -36,6 +36,15 @@ class Principal(msgspec.Struct, frozen=True, gc=False):
     roles: tuple[str, ...] = ()
 
 
+def principal_of(who: str | dict[str, Any] | Principal | None) -> Principal | None:
+    """Return a principal, out of an id or `{"id": ..., "roles": [...]}`."""
+    if isinstance(who, str):
+        return Principal(who)
+    if isinstance(who, dict):
+        return Principal(str(who.get("id", "")), tuple(who.get("roles", ())))
+    return who
+
+
 class Asked(msgspec.Struct, frozen=True, gc=False):
     """What the rules look at."""
 

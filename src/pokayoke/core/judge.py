@@ -21,7 +21,7 @@ from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Rounds
 from pokayoke.core.placeholders import may_hold_placeholder
 from pokayoke.core.plan import Plan, Snapshot
-from pokayoke.core.state import RunState, repeated
+from pokayoke.core.state import RunState, blocked, repeated
 from pokayoke.core.steps import Compute, Raised, Reaction, Returned, Step
 from pokayoke.core.strict import parse
 
@@ -292,6 +292,17 @@ def _signature(call: ToolCall) -> str:
     if isinstance(raw, str):
         return digest(raw.encode("utf-8", "surrogatepass"))
     return digest(raw if isinstance(raw, bytes) else type(raw).__name__.encode())
+
+
+def verdict_under(judged: Judged, state: RunState) -> Verdict:
+    """Say what would be decided over a judged call in a run that is in this state."""
+    if judged.refusal is not None or judged.plan is None:
+        return verdict_of(judged, "refuse")
+    contract = judged.plan.contract
+    halted = blocked(state, contract.effect, contract.sources)
+    if halted is not None:
+        return verdict_of(judged, "stop" if halted.code == "run_stopped" else "refuse", halted)
+    return verdict_of(judged, "ask" if judged.plan.asks else "allow")
 
 
 def verdict_of(judged: Judged, decision: Decision, refusal: Finding | None = None) -> Verdict:

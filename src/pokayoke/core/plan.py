@@ -63,8 +63,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """True if any budget limits the runs."""
     kinds: tuple[Kind, ...] = KINDS
     """The kinds of failure the loop guard knows."""
-    shadows: Mapping[str, Plan] = {}
-    """By tool name, the version that judges the same calls beside the one that decides."""
+    shadows: Mapping[str, Snapshot] = {}
+    """By tool name, the version (alone) that judges the same calls beside the one that decides."""
 
     def find(self, name: str) -> Plan | Finding:
         """Return the plan for the name a model wrote, or the finding that no tool of this run has it."""
@@ -101,7 +101,7 @@ def snapshot(
     catalogue = Catalogue(kept)
     simple = {plan.contract.name: plan for plan in plans.values() if not plan.contract.input_hooks}
     budgeted = policy.budgets != BudgetPolicy()
-    beside = {contract.name: _plan(contract, policy) for contract in shadows}
+    beside = {contract.name: snapshot((contract,), policy, kinds) for contract in shadows}
     return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(policy.loop, kinds), beside)
 
 

@@ -222,6 +222,13 @@ class TracePolicy(_Options, frozen=True, kw_only=True):
     """Field names whose values are never written, beside the built-in ones."""
     redact_patterns: tuple[str, ...] = ()
     """Regular expressions whose matches are never written, beside the built-in ones."""
+    sample_path: str | None = None
+    """JSON Lines file for a sample of whole runs with pseudonyms, for `pokayoke replay`; None writes none."""
+    sample_share: Share = 0.01
+    """Share of the runs that the sample holds."""
+    sample_key_path: str | None = None
+    """File with the key of the pseudonyms, made if it is not there: then equal values have equal pseudonyms in every
+    process. None draws a key per process and forgets it."""
 
 
 class AlertPolicy(_Options, frozen=True, kw_only=True):

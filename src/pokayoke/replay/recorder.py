@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from pokayoke.core.contract import Contract
+from pokayoke.core.policy import Policy
 from pokayoke.core.shapes import is_object, properties_of
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.replay.failures import error_prefix
@@ -34,6 +35,7 @@ class Recorder:
         share: of the runs that are kept whole, 0 to 1.
         contracts: they say which values are words of the schema and not anybody's data, and what has to
             stay valid. A call of any other tool is kept by its shape alone.
+        policy: caps, corrections and thresholds the calls are judged under; None is the safe default.
 
     Attributes:
         seen: calls that were offered.
@@ -52,6 +54,7 @@ class Recorder:
         key: bytes,
         share: float = 0.01,
         contracts: Iterable[Contract] = (),
+        policy: Policy | None = None,
     ) -> None:
         if not 0.0 <= share <= 1.0:
             raise ValueError(f"a share lies between 0 and 1, got {share}")
@@ -60,7 +63,7 @@ class Recorder:
         self._limit = int(share * _SCALE)
         self._pseudonyms = Pseudonyms(key)
         self._contracts = {one.name: one for one in contracts}
-        self._judge = Judge(self._contracts.values())
+        self._judge = Judge(self._contracts.values(), policy)
         self.seen = 0
         self.written = 0
         self.withheld = 0

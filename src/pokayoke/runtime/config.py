@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, cast, get_args, get_origin
 import msgspec
 
 from pokayoke.core import policy as policy_module
-from pokayoke.core.policy import WEBHOOK_URL, Policy
+from pokayoke.core.policy import WEBHOOK_URL, Policy, TracePolicy
 from pokayoke.core.rare import rare
 from pokayoke.errors import PolicyError
 from pokayoke.runtime.document import Document, DocumentError, read_document
@@ -36,6 +36,7 @@ _ENDS: Final = (
     (re.compile(rb"^\.\.\.\s*\Z", re.MULTILINE), "the end marker `...`"),
 )
 _LONGEST_VALUE: Final = 60
+_TRACE_FILES: Final = ("path", "sample_path", "sample_key_path")
 
 
 def load_policy(source: Source = None) -> Policy:
@@ -43,7 +44,7 @@ def load_policy(source: Source = None) -> Policy:
 
     Args:
         source: None for the safe default; the path of a YAML or JSON file; a mapping with the same
-            keys; or a policy, which is returned as it is. A relative `trace.path` counts from the
+            keys; or a policy, which is returned as it is. A relative path below `trace` counts from the
             folder of the file, or from the working directory for a mapping.
 
     Raises:
@@ -74,10 +75,12 @@ def _from_bytes(path: Path, data: bytes) -> Policy:
     except DocumentError as error:
         raise PolicyError(str(error)) from None
     policy = _policy(document)
-    if policy.trace.path is None:
-        return policy
-    placed = str(path.absolute().parent / Path(policy.trace.path).expanduser())
-    return msgspec.structs.replace(policy, trace=msgspec.structs.replace(policy.trace, path=placed))
+    placed = {
+        name: str(path.absolute().parent / Path(given).expanduser())
+        for name in _TRACE_FILES
+        if (given := getattr(policy.trace, name)) is not None
+    }
+    return msgspec.structs.replace(policy, trace=msgspec.structs.replace(policy.trace, **placed)) if placed else policy
 
 
 def _policy(document: Document) -> Policy:
@@ -223,8 +226,17 @@ def _contradictions(policy: Policy) -> Iterator[tuple[Keys, str]]:
     webhook = policy.approvals.webhook.url
     if webhook is not None and not WEBHOOK_URL.fullmatch(webhook):
         yield ("approvals", "webhook", "url"), "is neither https:// nor http:// to this machine, without a password."
-    if policy.trace.path == "":
-        yield ("trace", "path"), "is empty. Leave it out if no file shall be written."
+    yield from _trace_contradictions(policy.trace)
+
+
+def _trace_contradictions(trace: TracePolicy) -> Iterator[tuple[Keys, str]]:
+    for name in _TRACE_FILES:
+        if getattr(trace, name) == "":
+            yield ("trace", name), "is empty. Leave it out if no file shall be written."
+    if trace.sample_path is not None and trace.sample_path == trace.path:
+        yield ("trace", "sample_path"), "is also `trace.path`. The sample is a file of its own."
+    if trace.sample_key_path is not None and trace.sample_path is None:
+        yield ("trace", "sample_key_path"), "is of no use without `trace.sample_path`."
 
 
 # -- reload ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pokayoke.core.admission import Approval
 from pokayoke.core.alert import Alert
 from pokayoke.core.contract import Contract, require_output_contract
-from pokayoke.core.gate import Principal
+from pokayoke.core.gate import Principal, principal_of
 from pokayoke.core.loop import Kind
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.policy import Policy
@@ -33,6 +33,7 @@ from pokayoke.stores import open_store
 from pokayoke.stores.base import Store
 
 if TYPE_CHECKING:
+    from pokayoke.runtime.beside import Beside
     from pokayoke.runtime.loop import AsyncModel, Conversation, Ended, Format, Model, Told
     from pokayoke.runtime.rollout import Rollout
     from pokayoke.runtime.trace import Trace
@@ -95,6 +96,7 @@ class Guard:
         self.pager, kinds = pager(), tuple(loop_kinds)
         self.view = View(self.pager, kinds)
         self.rollout: Rollout | None = None
+        self.beside: Beside | None = None
         if contracts is not None:
             from pokayoke.runtime.rollout import Rollout  # noqa: PLC0415 - for guards with a lock
 
@@ -106,6 +108,7 @@ class Guard:
         self._announcer: Announcer | None = None
         self._refused: Policy | None = None
         self._announce_by(policy)
+        self._look_on(policy)
 
     def run(
         self,
@@ -139,7 +142,7 @@ class Guard:
             named=bool(run_id),
             session=session,
             tenant=tenant,
-            principal=_principal(principal),
+            principal=principal_of(principal),
             progress=progress,
         )
         if prompt is not None:
@@ -254,6 +257,7 @@ class Guard:
         if policy is not self.snapshot.policy and policy is not self._refused:
             try:
                 self._announce_by(policy)
+                self._look_on(policy)
             except ConfigurationError as error:
                 self._refused = policy
                 self.trace.record({"ts": self.clock.now(), "event": "config", "ok": False, "reason": str(error)})
@@ -287,9 +291,24 @@ class Guard:
 
             self._announcer = Announcer(policy.approvals.webhook, self._trace, self.clock)
 
+    def _look_on(self, policy: Policy) -> None:
+        """Look at calls beside their path, if there are shadows to come or a sample to write.
+
+        Raises:
+            ConfigurationError: the sample cannot be written; then nothing has changed.
+        """
+        if self.beside is None and (self.rollout is not None or policy.trace.sample_path is not None):
+            from pokayoke.runtime.beside import Beside  # noqa: PLC0415 - as the lock
+
+            self.beside = Beside(self)
+        if self.beside is not None:
+            self.beside.use(policy)
+
     def close(self) -> None:
         """Write everything out, let go of the store, and end idle worker threads."""
         self.switchboard.flush()
+        if self.beside is not None:
+            self.beside.close()
         self.workers.close()
         if self._announcer is not None:
             self._announcer.close()
@@ -310,6 +329,8 @@ class Guard:
         self.switchboard.enabled = policy.safe_mode.kill_switch and policy.mode == "enforce"
         self.snapshot: Snapshot = self.view.snapshot
         self._given = tools
+        if self.beside is not None:
+            self.beside.use(policy)
 
     def _progress(self, ident: str, tenant: str | None, *, known: bool) -> Progress:
         """What a run remembers: shared by all who have it open, so that none overwrites what another found out."""
@@ -372,11 +393,3 @@ def _contract(tool: Contract | Callable[..., Any]) -> Contract:
     if not isinstance(tool, Contract):
         raise ConfigurationError(f"{tool!r} is not a contract: decorate the function with @pokayoke.tool(effect=...)")
     return tool
-
-
-def _principal(who: str | dict[str, Any] | Principal | None) -> Principal | None:
-    if isinstance(who, str):
-        return Principal(who)
-    if isinstance(who, dict):
-        return Principal(str(who.get("id", "")), tuple(who.get("roles", ())))
-    return who

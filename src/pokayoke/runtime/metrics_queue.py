@@ -28,11 +28,12 @@ class Handoff(Generic[T]):
     Args:
         consume: called with each item, in the worker. What it raises costs that item.
         most: items that may wait; more are dropped.
+        name: of the thread.
     """
 
-    def __init__(self, consume: Callable[[T], object], most: int) -> None:
+    def __init__(self, consume: Callable[[T], object], most: int, name: str = "pokayoke-metrics") -> None:
         """Start nothing yet."""
-        self._consume, self._most = consume, most
+        self._consume, self._most, self._name = consume, most, name
         self._dropped = 0
         self.problem: str | None = None
         self._thread: threading.Thread | None = None
@@ -102,7 +103,7 @@ class Handoff(Generic[T]):
     def _start(self) -> None:
         with self._lock:
             if self._thread is None:
-                thread = threading.Thread(target=self._work, name="pokayoke-metrics", daemon=True)
+                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                 thread.start()
                 self._thread = thread
 

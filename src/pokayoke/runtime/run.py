@@ -14,12 +14,12 @@ from pokayoke.core.contract import Contract
 from pokayoke.core.definitions import definitions, instructions
 from pokayoke.core.flow import enter, leave, walk
 from pokayoke.core.gate import Principal
-from pokayoke.core.judge import Scene, judging, verdict_of
+from pokayoke.core.judge import Scene, judging, verdict_under
 from pokayoke.core.loop import Rounds
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.result import Entered, Ran
-from pokayoke.core.state import RunState, blocked, unlatch, worsen
-from pokayoke.core.steps import Step
+from pokayoke.core.state import RunState, unlatch, worsen
+from pokayoke.core.steps import Reaction, Step
 from pokayoke.errors import UsageError
 from pokayoke.runtime.batch import abatch, batch
 from pokayoke.runtime.driver import Continuation, World, drive
@@ -148,13 +148,7 @@ class Run:
     def check(self, call: ToolCall) -> Verdict:
         """Say what would be decided about a call. Runs no tool and records nothing."""
         judged = drive(judging(call, self._scene(self.progress.step + 1)), World(self, None))
-        if judged.refusal is not None or judged.plan is None:
-            return verdict_of(judged, "refuse")
-        contract = judged.plan.contract
-        halted = blocked(self.state, contract.effect, contract.sources)
-        if halted is not None:
-            return verdict_of(judged, "stop" if halted.code == "run_stopped" else "refuse", halted)
-        return verdict_of(judged, "ask" if judged.plan.asks else "allow")
+        return verdict_under(judged, self.state)
 
     def call(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """Take one tool call from the model's text to an outcome.
@@ -163,11 +157,19 @@ class Run:
             call: what the model asks for.
             invoke: runs the tool instead of the contract's handler; called with the effective arguments.
         """
-        return self._ended(drive(walk(call, self._next()), World(self, invoke)))
+        scene = self._next()
+        steps = walk(call, scene)
+        if self.guard.beside is not None:
+            steps = self._seen(steps, call, scene)
+        return self._ended(drive(steps, World(self, invoke)))
 
     async def acall(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """`call` for asynchronous code; `invoke` may return an awaitable."""
-        return self._ended(await self._adrive(walk(call, self._next()), invoke))
+        scene = self._next()
+        steps = walk(call, scene)
+        if self.guard.beside is not None:
+            steps = self._seen(steps, call, scene)
+        return self._ended(await self._adrive(steps, invoke))
 
     def call_batch(
         self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchContinuation | None = None
@@ -202,12 +204,12 @@ class Run:
         A ticket that is never finished leaves its claim open: the write becomes in doubt.
         """
         scene = self._next()
-        return self._ticket(scene, drive(enter(call, scene), World(self, None)))
+        return self._ticket(scene, drive(self._seen(enter(call, scene), call, scene), World(self, None)))
 
     async def abegin(self, call: ToolCall) -> Ticket:
         """`begin` for asynchronous code."""
         scene = self._next()
-        return self._ticket(scene, await self._adrive(enter(call, scene)))
+        return self._ticket(scene, await self._adrive(self._seen(enter(call, scene), call, scene)))
 
     def finish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
         """Judge what the framework's tool answered and settle the claim.
@@ -222,15 +224,13 @@ class Run:
         """
         if (ended := ticket.close()) is not None:
             return ended
-        rest = leave(ticket.entered, ticket.scene, reaction(result, error), self._ran(ticket))
-        return self._ended(drive(rest, World(self, None)))
+        return self._ended(drive(self._left(ticket, reaction(result, error)), World(self, None)))
 
     async def afinish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
         """`finish` for asynchronous code."""
         if (ended := ticket.close()) is not None:
             return ended
-        rest = leave(ticket.entered, ticket.scene, reaction(result, error), self._ran(ticket))
-        return self._ended(await self._adrive(rest))
+        return self._ended(await self._adrive(self._left(ticket, reaction(result, error))))
 
     # -- what the model gets -----------------------------------------------------------------------
 
@@ -388,5 +388,13 @@ class Run:
             return Ticket(scene, None, self._ended(entered), 0.0)
         return Ticket(scene, entered, None, self.guard.clock.monotonic())
 
-    def _ran(self, ticket: Ticket) -> Ran:
-        return Ran(1, self.guard.clock.monotonic() - ticket.begun, exhausted=False)
+    def _left(self, ticket: Ticket, reacted: Reaction) -> Generator[Step, Any, Outcome]:
+        entered, scene = ticket.entered, ticket.scene
+        ran = Ran(1, self.guard.clock.monotonic() - ticket.begun, exhausted=False)
+        return self._seen(leave(entered, scene, reacted, ran), entered.judged.call, scene, reacted)
+
+    def _seen(
+        self, steps: Generator[Step, Any, T], call: ToolCall, scene: Scene, reacted: Reaction | None = None
+    ) -> Generator[Step, Any, T]:
+        """The steps as they are, with somebody beside them who looks on if there is."""
+        return steps if self.guard.beside is None else self.guard.beside.seen(steps, call, scene, reacted)
