@@ -1,10 +1,18 @@
 """A run in somebody else's loop: what every adapter of a framework stands on."""
 
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import pokayoke
-from pokayoke.adapters.hosted import Described, Hosted, Runs, contracts
+from pokayoke import ToolCall, read_arguments
+from pokayoke.adapters.hosted import Asked, Described, Hosted, Runs, contracts, stand_in, written
 from pokayoke.core.steps import NotBegun
+from pokayoke.errors import UsageError
 
 KEY = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
 
@@ -88,3 +96,164 @@ def test_several_loops_of_one_run_are_told_apart_and_share_its_ledger():
     runs.close("r", part="sub")
     assert runs.of("r", part="sub") is not inner
     assert runs.of("r") is outer
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"unread_tool_call": {"name": "put", "arguments": {"key": "a"}, "stop_reason": None}},
+        json.dumps({"unread_tool_call": {"name": "put", "arguments": "{}"}}),
+        {"unread_tool_call": 1, "key": "a"},
+    ],
+)
+def test_a_model_cannot_pass_off_a_call_as_another_one(arguments):
+    """Arguments that look like a wrapper come back as they were written, under the name they were written for."""
+    call = ToolCall("call_1", "get", arguments)
+    back = written("call_1", "get", json.loads(json.dumps(stand_in(call))))
+    assert (back.name, back.arguments) == ("get", arguments)
+
+
+def names():
+    """Names as models invent them."""
+    return st.text(max_size=30)
+
+
+@given(
+    name=names(),
+    arguments=st.one_of(st.text(max_size=60), st.dictionaries(st.text(max_size=5), st.integers(), max_size=3)),
+    stop_reason=st.sampled_from([None, "length"]),
+    wrap=st.booleans(),
+)
+def test_nothing_of_a_call_is_lost_on_its_way_through_a_history(name, arguments, stop_reason, wrap):
+    """What the hook of a tool gets is what the model wrote, or means the same; a cut message is known as one."""
+    call = ToolCall("call_1", name, arguments, stop_reason)
+    back = written("call_1", name, json.loads(json.dumps(stand_in(call, name=wrap))))
+    assert (back.name, back.stop_reason) == (name, stop_reason)
+    if back.arguments != arguments:
+        assert read_arguments(arguments).value == back.arguments
+    assert intake_grade(back.arguments) == intake_grade(arguments)
+
+
+def intake_grade(arguments):
+    """Whether it can be read without a guess."""
+    return isinstance(arguments, dict) or read_arguments(arguments).grade in ("exact", "lossless")
+
+
+def test_a_reply_is_heard_with_ids_of_its_own():
+    """Missing and repeated ids become ones of their own, over all replies; the others stay."""
+    hosted = Hosted(pokayoke.Guard(contracts([Described("get", "Get.", KEY)], reads=["get"])).run("r"), taken=["old"])
+    asked = [Asked(ident, "get", "{}") for ident in ("a", "a", "", None, "old")]
+    first = [call.id for call in hosted.heard(asked)]
+    second = [call.id for call in hosted.heard([Asked("a", "get", "{}"), Asked("b", "get", "{}")])]
+    assert first[0] == "a"
+    assert second[1] == "b"
+    assert len({*first, *second, "old"}) == 8
+
+
+@pytest.mark.parametrize("stop_reason", ["length", "max_tokens", "incomplete", "content_filter"])
+def test_calls_of_a_cut_message_do_not_run(stop_reason):
+    """Each call of it is marked, also one that is whole, and is answered without being run."""
+    ran = []
+    hosted = Hosted(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])).run("r"))
+    for call in hosted.heard([Asked("a", "put", {"key": "a"}), Asked("b", "put", '{"key": "b')], stop_reason):
+        back = written(call.id, call.name, stand_in(call))
+        outcome = hosted.call(back, ran.append)
+        assert (outcome.ok, outcome.call_id) == (False, call.id)
+    assert ran == []
+
+
+def test_after_the_tools_are_gone_nothing_is_heard():
+    """A model that is stuck is told so, loses its tools, and what it calls then counts for nothing."""
+    hosted = Hosted(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])).run("r"))
+    for number in range(2):
+        assert hosted.before() == (None, False)
+        (call,) = hosted.heard([Asked(f"call_{number}", "fetch", "{}")])
+        assert not hosted.call(call).ok
+    request = hosted.before()
+    assert request.final
+    assert hosted.final
+    assert "put" in request.instruction
+    assert hosted.heard([Asked("call_9", "put", {"key": "a"})]) == []
+    assert hosted.last_word(None).startswith("I could not finish")
+    assert hosted.last_word("There is no such tool.") == "There is no such tool."
+    hosted.run.user("Then put it.")
+    assert hosted.before() == (None, False)
+
+
+async def test_equal_writes_side_by_side_are_one_effect():
+    """Two calls that a framework starts at once run one after the other, and the second is answered from the first."""
+    ran = []
+
+    async def put(arguments):
+        ran.append(arguments)
+        await asyncio.sleep(0.01)
+        return "done"
+
+    hosted = Hosted(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])).run("r"))
+    calls = hosted.heard([Asked("a", "put", '{"key": "x"}'), Asked("b", "put", '{"key": "x"}')])
+    outcomes = await asyncio.gather(*(hosted.acall(call, put) for call in calls))
+    assert [one.status for one in outcomes] == ["ok", "replayed"]
+    assert ran == [{"key": "x"}]
+
+
+def test_equal_writes_in_threads_are_one_effect():
+    """The same for frameworks that use threads."""
+    ran = []
+    hosted = Hosted(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])).run("r"))
+    calls = hosted.heard([Asked(None, "put", '{"key": "x"}')] * 8)
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(lambda call: hosted.call(call, ran.append), calls))
+    assert sorted(one.status for one in outcomes) == ["ok", *["replayed"] * 7]
+    assert ran == [{"key": "x"}]
+
+
+def test_a_run_is_the_frameworks_own():
+    """An id leads to its run until that is closed; one that a restart would not know is nobody else's, either."""
+    runs = Runs(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])))
+    assert runs.of("thread-1") is runs.of("thread-1")
+    assert runs.of("thread-1").run.id == "thread-1"
+    assert runs.of("thread-2", durable=False).run.id != "thread-2"
+    before = runs.of("thread-1")
+    runs.close("thread-1")
+    runs.close("never opened")
+    assert runs.of("thread-1") is not before
+
+
+def test_the_runs_of_an_adapter_do_not_grow_for_ever(monkeypatch):
+    """Of many runs the latest used are kept; the others are closed, which writes down what they must not forget."""
+    monkeypatch.setattr("pokayoke.adapters.hosted._KEPT_RUNS", 3)
+    runs = Runs(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])))
+    first = runs.of("0")
+    for number in range(1, 4):
+        runs.of(str(number - 1))
+        runs.of(str(number))
+    assert first.run.stop_reason == "success"
+    assert runs.of("3").run.stop_reason is None
+
+
+def test_every_thread_gets_the_same_run():
+    """A run that is asked for by many threads at once is opened once."""
+    runs = Runs(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])))
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(map(id, pool.map(lambda _: runs.of("r"), range(64))))) == 1
+
+
+@pytest.mark.parametrize("option", [{"reads": ["get", "fetch"]}, {"destructive": ["fetch"]}, {"fields": {"fetch": {}}}])
+def test_a_tool_that_does_not_exist_cannot_be_declared(option):
+    """A name that no tool has is a mistake of the programmer, and the message says which."""
+    with pytest.raises(UsageError, match="fetch"):
+        contracts([Described("get", "Get.", KEY)], **option)
+
+
+def test_what_is_not_declared_is_a_write_whose_output_is_unchecked():
+    """A tool's effect is taken for the worse; its description and its further fields are kept."""
+    made = contracts(
+        [Described("get", "Get.", KEY), Described("put", "Put.", KEY), Described("drop", "Drop.", KEY)],
+        reads=["get"],
+        destructive=["drop"],
+        fields={"put": {"identity": ("key",)}},
+    )
+    assert [(one.name, one.effect) for one in made] == [("get", "read"), ("put", "write"), ("drop", "destructive")]
+    assert [one.unchecked for one in made] == [True] * 3
+    assert made[1].identity == ("key",)
+    assert made[1].description == "Put."

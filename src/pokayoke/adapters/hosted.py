@@ -224,6 +224,7 @@ def stand_in(call: ToolCall, *, name: bool = False) -> dict[str, Any]:
 
     A text that can be read stands there as it was meant. Any other is wrapped, and `written` unwraps it: not even
     a restart of the framework from its own history loses what the model wrote, or that its message was cut.
+    Arguments that look like a wrapper are wrapped, too: a model cannot pass off a call as another one.
 
     Args:
         call: from `Hosted.heard`.
@@ -231,22 +232,32 @@ def stand_in(call: ToolCall, *, name: bool = False) -> dict[str, Any]:
     """
     given = call.arguments
     if not name and not is_cut(call.stop_reason):
-        if isinstance(given, dict):
-            return given
-        reading = read_arguments(given)
-        if reading.grade in ("exact", "lossless") and reading.value is not None:
-            return reading.value
+        meant = given if isinstance(given, dict) else _read(given)
+        if meant is not None and _UNREAD not in meant:
+            return meant
     text = given.decode(errors="replace") if isinstance(given, bytes) else given
     return {_UNREAD: {"name": call.name[:_MAX_NAME], "arguments": text, "stop_reason": call.stop_reason}}
 
 
 def written(ident: str | None, name: str, arguments: Any) -> ToolCall:
-    """Return the call as the model wrote it, from what a framework's hook was handed."""
+    """Return the call as the model wrote it, from what a framework's hook was handed.
+
+    Args:
+        ident: its id, if it has one.
+        name: the tool that the framework has found.
+        arguments: what `stand_in` returned, as the framework kept it. What a model wrote and `stand_in` has not
+            seen must not be handed over: it could name another tool.
+    """
     given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None
     if given is not None and len(given) == 1 and isinstance(inner := given.get(_UNREAD), dict):
         kept = cast("dict[str, Any]", inner)
-        return ToolCall(ident or "", kept.get("name") or name, kept.get("arguments") or "", kept.get("stop_reason"))
+        return ToolCall(ident or "", kept.get("name") or name, kept.get("arguments", ""), kept.get("stop_reason"))
     return ToolCall(ident or "", name, given if given is not None else str(arguments or ""))
+
+
+def _read(text: str | bytes) -> dict[str, Any] | None:
+    reading = read_arguments(text)
+    return reading.value if reading.grade in ("exact", "lossless") else None
 
 
 class Described(NamedTuple):
@@ -288,7 +299,7 @@ def contracts(
     made: list[Contract] = []
     for one in known:
         effect: Effect = "read" if one.name in reads else "destructive" if one.name in destructive else "write"
-        given = {"description": one.description, "effect": effect, **more.get(one.name, {})}
+        given: dict[str, Any] = {"description": one.description, "effect": effect, **more.get(one.name, {})}
         given["no_effect_errors"] = (*given.get("no_effect_errors", ()), *through)
         made.append(Contract.from_schema(one.name, _closed(one.schema), **given))
     return made

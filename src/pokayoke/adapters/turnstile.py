@@ -14,6 +14,8 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Self
 
+from pokayoke.errors import UsageError
+
 _inside: ContextVar[tuple[Turnstile, ...]] = ContextVar("pokayoke_turnstile", default=())
 
 
@@ -29,12 +31,12 @@ class Turnstile:
         """Return the passage of one call: a context manager, synchronous and asynchronous."""
         return Passage(self, reads)
 
-    def enter(self, passage: Passage) -> list[Future[None]]:
-        """Let a call begin; returns what it has to wait for."""
+    def enter(self, passage: Passage) -> list[tuple[Passage, Future[None]]]:
+        """Let a call begin; returns the calls it has to wait for, with what ends with them."""
         with self._lock:
             ahead = [one for one in self._passing if not (one.reads and passage.reads)]
             self._passing.append(passage)
-            return [one.wait() for one in ahead]
+            return [(one, one.wait()) for one in ahead]
 
     def leave(self, passage: Passage) -> None:
         """Let those go that wait for a call."""
@@ -46,19 +48,28 @@ class Turnstile:
 class Passage:
     """One call on its way. A call made inside another one of the same run never waits: it would wait for ever."""
 
-    __slots__ = ("_owner", "_token", "_waiting", "reads")
+    __slots__ = ("_owner", "_token", "_waiting", "loop", "reads")
 
     def __init__(self, owner: Turnstile, reads: bool) -> None:
         """Begin outside."""
         self._owner, self.reads = owner, reads
         self._waiting: list[Future[None]] = []
         self._token: Token[tuple[Turnstile, ...]] | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
 
     def wait(self) -> Future[None]:
         """Return what ends with this call."""
         future: Future[None] = Future()
         self._waiting.append(future)
         return future
+
+    def must_not_block(self) -> None:
+        """Make sure that whoever is about to block for this call does not block what it needs to end."""
+        if self.loop is not None and self.loop is _running():
+            raise UsageError(
+                "a call of this run is awaited in this event loop, and a blocking one would wait for it for ever: "
+                "use the asynchronous form of the call, or make it in a thread"
+            )
 
     def done(self) -> None:
         """End."""
@@ -67,10 +78,15 @@ class Passage:
                 future.set_result(None)
 
     def __enter__(self) -> Self:
-        """Wait for those before, blocking."""
+        """Wait for those before, blocking.
+
+        Raises:
+            UsageError: it would block the event loop that one of them needs to end.
+        """
         ahead = self._begun()
         try:
-            for future in ahead:
+            for one, future in ahead:
+                one.must_not_block()
                 future.result()
         except BaseException:
             self._ended()
@@ -83,9 +99,10 @@ class Passage:
 
     async def __aenter__(self) -> Self:
         """Wait for those before."""
+        self.loop = asyncio.get_running_loop()
         ahead = self._begun()
         try:
-            for future in ahead:
+            for _, future in ahead:
                 await asyncio.wrap_future(future)
         except BaseException:
             self._ended()
@@ -98,7 +115,7 @@ class Passage:
         """Let the next go."""
         self._ended()
 
-    def _begun(self) -> list[Future[None]]:
+    def _begun(self) -> list[tuple[Passage, Future[None]]]:
         outer = _inside.get()
         if self._owner in outer:
             return []
@@ -110,3 +127,10 @@ class Passage:
             _inside.reset(self._token)
             self._token = None
             self._owner.leave(self)
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
