@@ -1,0 +1,131 @@
+"""A call that has come to LangGraph's tool node, taken to the message that answers it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from langgraph.config import get_config
+from langgraph.types import interrupt
+
+from pokayoke.adapters.hosted import Hosted, written
+from pokayoke.adapters.langchain_questions import question, take, was_answered
+from pokayoke.adapters.langchain_tool import Passed, Passing, message_of
+from pokayoke.core.call import Finding, Outcome
+from pokayoke.core.messages import field
+
+__all__ = ["Arrival"]
+
+
+class Arrival:
+    """One call at the tool node.
+
+    Args:
+        hosted: the run.
+        request: the node's request.
+        handler: its way on.
+    """
+
+    def __init__(self, hosted: Hosted, request: Any, handler: Callable[[Any], Any]) -> None:
+        """Find out what was asked, and what there is to run."""
+        self._hosted, self._request = hosted, request
+        shown = request.tool_call
+        self._call = written(shown["id"], shown["name"], shown["args"])
+        self._passing: Passing | None = None
+        self._asks = self._asked = False
+        found = hosted.run.snapshot.find(self._call.name)
+        if isinstance(found, Finding):
+            return
+        contract, tool = found.contract, request.tool
+        self._asks = found.asks
+        if tool is None or tool.name != contract.name:  # the model has spelt the name in its own way
+            tool = next((one for one in request.runtime.tools if one.name == contract.name), None)
+        if tool is not None or (contract.handler is None and contract is not hosted.run.guard.pager):
+            self._passing = Passing(request, handler, tool, contract)
+
+    def run(self) -> Any:
+        """Take it to a `ToolMessage`, or the command the tool returned. Raises what LangGraph steers itself by."""
+        invoke = self._invoke if self._passing is not None else None
+        try:
+            outcome = self._hosted.call(self._call, invoke)
+            problem = ""
+            while self._can_ask(outcome):
+                problem = self._take(outcome, self._ask(outcome, problem))
+                outcome = self._hosted.call(self._call, invoke)
+        except Passed as carrier:
+            raise _carried(carrier) from None
+        return self._message(outcome)
+
+    async def arun(self) -> Any:
+        """`run` for asynchronous code."""
+        invoke = self._ainvoke if self._passing is not None else None
+        try:
+            outcome = await self._hosted.acall(self._call, invoke)
+            problem = ""
+            while self._can_ask(outcome):
+                answer = self._ask(outcome, problem)
+                problem = await asyncio.to_thread(self._take, outcome, answer)
+                outcome = await self._hosted.acall(self._call, invoke)
+        except Passed as carrier:
+            raise _carried(carrier) from None
+        return self._message(outcome)
+
+    # -- the tool ------------------------------------------------------------------------------------
+
+    def _invoke(self, arguments: dict[str, Any]) -> Any:
+        assert self._passing is not None, "there is something to run"
+        self._keep_place()
+        return self._passing.run(arguments)
+
+    async def _ainvoke(self, arguments: dict[str, Any]) -> Any:
+        assert self._passing is not None, "there is something to run"
+        if self._asks:
+            await asyncio.to_thread(self._keep_place)
+        return await self._passing.arun(arguments)
+
+    def _message(self, outcome: Outcome) -> Any:
+        return message_of(outcome, self._request.tool_call, self._passing and self._passing.made)
+
+    # -- a person --------------------------------------------------------------------------------------
+
+    def _can_ask(self, outcome: Outcome) -> bool:
+        """Whether the graph can wait for a person; without a checkpointer it could never go on."""
+        return (
+            outcome.status == "pending"
+            and outcome.approval is not None
+            and get_config()["configurable"].get("__pregel_checkpointer") is not None
+        )
+
+    def _ask(self, outcome: Outcome, problem: str) -> Any:
+        """Interrupt the graph. Run again, this returns what the graph was resumed with."""
+        self._asked = True
+        return interrupt(question(self._hosted.run.guard, outcome, alone=self._alone(), problem=problem))
+
+    def _take(self, outcome: Outcome, answer: Any) -> str:
+        ident = outcome.approval or ""
+        return take(self._hosted.run.guard, ident, answer, alone=self._alone(), task=_task())
+
+    def _keep_place(self) -> None:
+        """LangGraph counts interrupts: before the tool asks somebody itself, our own question has to be counted."""
+        if self._asks and not self._asked and was_answered(self._hosted.run.guard, self._hosted.run.id, _task()):
+            self._asked = True
+            interrupt({"question": "answered before"})
+
+    def _alone(self) -> bool:
+        """Whether this is the only call of its task. `create_agent` sends each into one of its own."""
+        path = get_config().get("metadata", {}).get("langgraph_path") or ()
+        if path and path[0] == "__pregel_push":
+            return True
+        state = self._request.state
+        messages = state if isinstance(state, list) else field(state, "messages") or ()
+        said = next((one for one in reversed(messages) if field(one, "type") == "ai"), None)
+        return len(field(said, "tool_calls") or ()) <= 1
+
+
+def _task() -> str:
+    return str(get_config()["configurable"].get("__pregel_task_id", ""))
+
+
+def _carried(carrier: Passed) -> BaseException:
+    return carrier.__cause__ or carrier

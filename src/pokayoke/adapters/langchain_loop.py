@@ -1,0 +1,296 @@
+"""One loop of a model in LangGraph, from the guard's side: what goes into a request, and what a reply becomes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from langchain.agents.middleware import ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import BaseTool
+
+from pokayoke.adapters.hosted import Asked, Hosted, stand_in
+from pokayoke.adapters.langchain_model import CALL_BLOCKS, Heard, asked_in, stop_of, through
+from pokayoke.core.call import Finding, ToolCall
+from pokayoke.core.context import History
+from pokayoke.core.definitions import definitions
+from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.messages import field
+from pokayoke.core.names import wire_name
+from pokayoke.core.plan import Snapshot
+from pokayoke.errors import UsageError
+from pokayoke.runtime.selection import shown as offered_by
+
+__all__ = ["Loop", "ids_in"]
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_CUT = "The message was cut before its end, so nothing of it was used. Send it again, shorter."
+
+
+class _Offered(NamedTuple):
+    """The tools of a request as they came, under which contracts, and as the model gets them."""
+
+    given: list[Any]
+    snapshot: Snapshot
+    tools: list[Any]
+
+
+class Loop:
+    """What is remembered between the requests of one loop.
+
+    Args:
+        hosted: the run.
+        window: size of the model's window in tokens; None never shortens a request.
+        nested: True for a sub-agent's loop: what it is told comes from another model and begins no turn.
+
+    Attributes:
+        hosted: the run.
+    """
+
+    def __init__(self, hosted: Hosted, window: int | None, *, nested: bool = False) -> None:
+        """Begin before the first request."""
+        self.hosted, self._nested = hosted, nested
+        self._user: str | None = None
+        self._offered: _Offered | None = None
+        self._fitting = _Fitting(window) if window is not None else None
+
+    # -- a request -----------------------------------------------------------------------------------
+
+    def before(self, request: Any) -> Any:
+        """Return the request as it may go out; None if it does not fit the window, whatever is left out.
+
+        Raises:
+            UsageError: it offers a tool that the guard has no contract of.
+        """
+        hosted = self.hosted
+        if not self._nested:
+            self._heed(request.messages)
+        messages = request.messages
+        if self._fitting is not None:
+            fitted = self._fitting.fitted(messages, request.system_message)
+            if fitted is None:
+                hosted.run.tools_off("context_overflow")
+                return None
+            messages = fitted
+        asked = hosted.before()
+        if asked.instruction is not None:
+            # In the user's name and at the end: every provider takes it there, and the history never holds it.
+            messages = [*messages, HumanMessage(asked.instruction)]
+        changes: dict[str, Any] = {"model": through(request.model), "messages": messages}
+        if asked.final:
+            changes.update(tools=[], tool_choice=None)
+        else:
+            changes["tools"] = self._shown(request.tools)
+        return _with(request, changes)
+
+    def _heed(self, messages: list[Any]) -> None:
+        """Begin a turn if the history ends with something new of the user's."""
+        said: list[Any] = []
+        for one in reversed(messages):
+            if one.type == "ai":
+                break
+            if one.type == "human":
+                if one.id is not None and one.id == self._user:
+                    break
+                said.append(one)
+        if said:
+            self._user = said[0].id
+            for one in reversed(said):
+                self.hosted.run.user(str(one.text))
+
+    def _shown(self, tools: list[Any]) -> list[Any]:
+        """The tools as the model gets them: without arguments that the guard fills, with a way to page."""
+        snapshot = self.hosted.run.snapshot
+        known = self._offered
+        if known is None or known.given is not tools or known.snapshot is not snapshot:
+            known = self._offered = _Offered(tools, snapshot, self._defined(tools, snapshot))
+        return known.tools
+
+    def _defined(self, tools: list[Any], snapshot: Snapshot) -> list[Any]:
+        run = self.hosted.run
+        offered = {contract.name: contract for contract in offered_by(run, None)}
+        shown: list[Any] = []
+        strangers: list[str] = []
+        for tool in tools:
+            found = snapshot.find(tool.name) if isinstance(tool, BaseTool) else None
+            if found is None:
+                shown.append(tool)  # the provider runs it
+            elif isinstance(found, Finding):
+                strangers += [tool.name] if found.code == "unknown_tool" else []
+            elif (contract := offered.get(found.contract.name)) is not None:
+                shown += [tool] if contract.key_argument is None else definitions([contract])
+        if strangers:
+            raise UsageError(
+                f"the guard has no contract of {', '.join(sorted(strangers))}: give contracts() every tool of the "
+                "agent, also those that a middleware brings along (its .tools)"
+            )
+        pager = run.guard.pager
+        if offered.get(pager.name) is pager:
+            shown += definitions([pager])
+        return shown
+
+    # -- a reply -------------------------------------------------------------------------------------
+
+    def taken(self, response: Any, heard: Heard) -> Any:
+        """Return the response as it may go into the history; None if the model has to be asked again.
+
+        Every call that is left in it has an id of its own and arguments that LangGraph can carry.
+        """
+        place = next((n for n, one in enumerate(response.result) if isinstance(one, AIMessage)), None)
+        if place is None:
+            return response
+        message = response.result[place]
+        stop = heard.stop or stop_of(message.response_metadata)
+        self._count(message)
+        # What LangChain has answered by itself: calls by which the model gives a structured response.
+        answered = {one.tool_call_id for one in response.result[place + 1 :] if one.type == "tool"}
+        asked = [one for one in asked_in(message, heard) if one.id not in answered]
+        calls = self.hosted.heard(asked, stop)
+        if answered:
+            after = self._structured(response, answered, stop)
+            return _exchanged(after, place, _calling(message, calls, answered))
+        if calls:
+            changed = _calling(message, calls)
+        elif response.structured_response is not None:
+            return response
+        else:
+            changed = self._worded(message, asked, heard)
+            if changed is None:
+                return None
+        return response if changed is message else _exchanged(response, place, changed)
+
+    def _count(self, message: Any) -> None:
+        usage = message.usage_metadata
+        if usage:
+            self.hosted.run.usage(usage.get("total_tokens") or 0)
+            if self._fitting is not None:
+                self._fitting.report(usage.get("input_tokens") or 0)
+
+    def _structured(self, response: Any, answered: set[str], stop: str | None) -> Any:
+        """A structured response out of a message that was cut is none."""
+        if not is_cut(stop):
+            return response
+        result = [
+            one.model_copy(update={"content": _CUT, "status": "error"})
+            if one.type == "tool" and one.tool_call_id in answered
+            else one
+            for one in response.result
+        ]
+        return ModelResponse(result=result, structured_response=None)
+
+    def _worded(self, message: Any, asked: list[Asked], heard: Heard) -> Any:
+        """The last word: the model's own text, with a note or replaced; None if it said nothing and may try again."""
+        hosted = self.hosted
+        refusal = message.additional_kwargs.get("refusal") or ""
+        text = str(message.text) or (refusal if isinstance(refusal, str) else "")
+        if not text.strip() and not asked and not hosted.final:
+            hosted.run.tools_off("loop_detected")  # the next request says so, and takes no calls
+            return None
+        word = hosted.last_word(None if asked else text)
+        if word == str(message.text) and not asked and not message.invalid_tool_calls:
+            return message
+        content: Any = word
+        if text and word.startswith(text) and isinstance(message.content, list):
+            content = [*_without_calls(message.content), {"type": "text", "text": word[len(text) :]}]
+        update = {"content": content, "tool_calls": [], "invalid_tool_calls": [], **_kept(message)}
+        # Who has read the stream has read other words: under an id of its own this message is shown as well.
+        return message.model_copy(update={**update, "id": None} if heard.streamed else update)
+
+
+def ids_in(messages: Any) -> Iterator[str]:
+    """The ids of all calls of a history."""
+    for one in messages if isinstance(messages, list) else ():
+        for call in (*(field(one, "tool_calls") or ()), *(field(one, "invalid_tool_calls") or ())):
+            if isinstance(ident := field(call, "id"), str):
+                yield ident
+
+
+def _with(request: Any, changes: dict[str, Any]) -> Any:
+    if type(request) is not ModelRequest:
+        return request.override(**changes)
+    # What `override` does for this class, without the process-wide warnings filter it sets meanwhile: that is not
+    # safe among threads, and took longer than everything else here.
+    made = object.__new__(ModelRequest)
+    made.__dict__.update(request.__dict__)
+    made.__dict__.update(changes)
+    return made
+
+
+def _calling(message: Any, calls: Iterable[ToolCall], answered: Iterable[str] = ()) -> Any:
+    """The message with these calls, beside those that are answered already; itself if that changes nothing."""
+    kept = [call for call in message.tool_calls if call["id"] in answered]
+    made = [*kept, *(_written(call) for call in calls)]
+    if made == message.tool_calls and not message.invalid_tool_calls:
+        return message
+    update: dict[str, Any] = {"tool_calls": made, "invalid_tool_calls": [], **_kept(message)}
+    if isinstance(message.content, list):
+        update["content"] = _without_calls(message.content)
+    return message.model_copy(update=update)
+
+
+def _written(call: ToolCall) -> dict[str, Any]:
+    """A call as LangGraph and the provider can carry it."""
+    name = call.name
+    if not _PLAIN_NAME.fullmatch(name):
+        name = wire_name(name.strip() or "unnamed", "openai")
+    return {"name": name, "args": stand_in(call, name=name != call.name), "id": call.id, "type": "tool_call"}
+
+
+def _kept(message: Any) -> dict[str, Any]:
+    """Without the former place of calls: beside `tool_calls`, providers refuse it."""
+    gone = ("tool_calls", "function_call")
+    more = {name: value for name, value in message.additional_kwargs.items() if name not in gone}
+    return {} if len(more) == len(message.additional_kwargs) else {"additional_kwargs": more}
+
+
+def _without_calls(content: list[Any]) -> list[Any]:
+    """The other blocks. The calls among them repeat `tool_calls`, from which LangChain makes them again."""
+    return [block for block in content if field(block, "type") not in CALL_BLOCKS]
+
+
+def _exchanged(response: Any, place: int, message: Any) -> Any:
+    result = [*response.result[:place], message, *response.result[place + 1 :]]
+    return ModelResponse(result=result, structured_response=response.structured_response)
+
+
+class _Fitting:
+    """Keeps requests below the window. The graph's own history is not touched."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._history: History | None = None
+        self._system: Any = None
+        self._count = 0
+        self._last: Any = None
+
+    def fitted(self, messages: list[Any], system: Any) -> list[Any] | None:
+        """Return the messages as they fit; None if they cannot."""
+        history = self._history
+        if history is None or not self._goes_on(messages, system):
+            history = self._history = History(self._window, format="langchain")
+            self._system, self._count = system, 0
+            if system is not None:
+                history.add(system)
+        for one in messages[self._count :]:
+            history.add(one)
+        self._count, self._last = len(messages), messages[-1] if messages else None
+        result = history.compacted()
+        if result.finding is not None:
+            return None
+        shown = list(result.messages)
+        return shown[1:] if system is not None else shown
+
+    def report(self, used: int) -> None:
+        """Take over what the provider counted for the request."""
+        if self._history is not None:
+            self._history.report(used)
+
+    def _goes_on(self, messages: list[Any], system: Any) -> bool:
+        """Whether the messages begin with those that were there before."""
+        if len(messages) < self._count or system != self._system:
+            return False
+        if not self._count:
+            return True
+        known = messages[self._count - 1]
+        return known is self._last or (known.id is not None and known.id == self._last.id)

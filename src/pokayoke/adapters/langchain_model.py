@@ -1,0 +1,235 @@
+"""What a chat model of LangChain wrote, before LangChain reads it.
+
+LangChain parses argument texts as it goes: an array ends the run, `null` becomes `{}`, and the pieces of a stream are
+completed to something that parses. So the model is asked through a view of itself that notes down each call as it
+comes over the wire. What no view has heard (another middleware's message, a cache) is read from the message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, cast
+
+from langchain_core.language_models import BaseChatModel
+
+from pokayoke.adapters.hosted import Asked, stand_in, written
+from pokayoke.adapters.langchain_views import view
+from pokayoke.core.call import ToolCall
+from pokayoke.core.messages import field, items
+from pokayoke.core.strict import dump_compact
+
+__all__ = ["CALL_BLOCKS", "Heard", "asked_in", "listening", "stop_of", "through"]
+
+CALL_BLOCKS = frozenset({
+    "tool_use", "function_call", "custom_tool_call", "tool_call", "tool_call_chunk", "invalid_tool_call",
+    "input_json_delta",
+})  # fmt: skip
+"""Types of content blocks in which providers repeat what stands in `tool_calls`."""
+_NAMES_ITS_END = frozenset({"BaseChatOpenAI", "ChatAnthropic"})
+"""Classes of models whose streams always say why they ended; one that does not has broken off."""
+_STOPS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+
+
+class Heard:
+    """What one reply consisted of, as it came over the wire.
+
+    Attributes:
+        calls: its calls in order; empty if nothing was noted down.
+        stop: why a stream said it ended, or "incomplete" if it did not say where it always does; else None.
+        streamed: True if it came in pieces, which somebody may have read.
+    """
+
+    __slots__ = ("_open", "calls", "stop", "streamed")
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.begin(None)
+
+    def begin(self, stop: str | None, *, streamed: bool = False) -> None:
+        """Forget an attempt before this one, such as one that was retried."""
+        self.calls: list[Asked] = []
+        self.stop, self.streamed = stop, streamed
+        self._open: dict[Any, int] = {}
+
+    def whole(self, response: Any) -> None:
+        """Note down a chat completion, and put stand-ins where LangChain could not read the arguments."""
+        self.begin(None)
+        choices = items(field(response, "choices"))
+        message = field(choices[0], "message") if choices else None
+        for call in items(field(message, "tool_calls")):
+            function = field(call, "function")
+            if function is not None:
+                self._function(field(call, "id"), function)
+
+    def item(self, item: Any) -> None:
+        """Note down an item of a response, likewise."""
+        if field(item, "type") == "function_call":
+            self._function(field(item, "call_id"), item)
+
+    def piece(self, piece: Any) -> None:
+        """Note down a piece of a stream."""
+        message = piece.message
+        self.stop = stop_of(piece.generation_info or {}) or stop_of(message.response_metadata) or self.stop
+        for part in getattr(message, "tool_call_chunks", None) or ():
+            self._part(part)
+
+    def _function(self, ident: Any, function: Any) -> None:
+        name, text = field(function, "name") or "", field(function, "arguments")
+        text = text if isinstance(text, str) else "" if text is None else dump_compact(text).decode()
+        self.calls.append(Asked(ident, name, text))
+        if text.strip() and not text.lstrip().startswith("{"):
+            shown = dump_compact(stand_in(ToolCall("", name, text), name=True)).decode()
+            if isinstance(function, dict):
+                function["arguments"] = shown
+            else:
+                function.arguments = shown
+
+    def _part(self, part: Mapping[str, Any]) -> None:
+        at, ident, name = part.get("index"), part.get("id"), part.get("name") or ""
+        place = None if at is None else self._open.get(at)
+        if place is not None and ident and self.calls[place].id not in (None, ident):
+            place = None  # another call under the same number
+        if place is None:
+            self._open[at] = len(self.calls)
+            self.calls.append(Asked(ident, name, part.get("args") or ""))
+            return
+        known = self.calls[place]
+        self.calls[place] = Asked(known.id or ident, known.name + name, f"{known.arguments}{part.get('args') or ''}")
+
+
+_listening: ContextVar[Heard | None] = ContextVar("pokayoke_langchain_heard", default=None)
+
+
+@contextmanager
+def listening() -> Generator[Heard]:
+    """Note down what a model says inside the block, if it is asked through its view."""
+    heard = Heard()
+    token = _listening.set(heard)
+    try:
+        yield heard
+    finally:
+        _listening.reset(token)
+
+
+def through(model: Any) -> Any:
+    """Return the view of a chat model; what is none, such as a binding, comes back as it is."""
+    return view(model, _methods) if isinstance(model, BaseChatModel) else model
+
+
+def _methods(kind: type) -> dict[str, Any]:
+    """What a view does otherwise. Only what the class does at all: LangChain looks at that."""
+    base, root = cast("Any", kind), cast("Any", BaseChatModel)
+    # A stream that never says why it ended has broken off, where the provider always says so.
+    unsaid = "incomplete" if any(one.__name__ in _NAMES_ITS_END for one in kind.__mro__) else None
+    methods: dict[str, Any] = {}
+    if hasattr(kind, "_create_chat_result"):  # OpenAI's chat completions, and who took their code over
+        plain = base._create_chat_result  # noqa: SLF001 - the class is extended
+
+        def create(self: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
+            if (heard := _listening.get()) is not None:
+                heard.whole(response)
+            return plain(self, response, *args, **kwargs)
+
+        methods["_create_chat_result"] = create
+    if (streamed := base._stream) is not root._stream:  # noqa: SLF001 - as above
+
+        def stream(self: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+            heard = _listening.get()
+            pieces = streamed(self, *args, **kwargs)
+            return pieces if heard is None else _noted(heard, pieces, unsaid)
+
+        methods["_stream"] = stream
+    if (astreamed := base._astream) is not root._astream:  # noqa: SLF001 - as above
+
+        def astream(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            heard = _listening.get()
+            pieces = astreamed(self, *args, **kwargs)
+            return pieces if heard is None else _anoted(heard, pieces, unsaid)
+
+        methods["_astream"] = astream
+    return methods
+
+
+def _noted(heard: Heard, pieces: Iterable[Any], unsaid: str | None) -> Iterator[Any]:
+    heard.begin(unsaid, streamed=True)
+    for piece in pieces:
+        heard.piece(piece)
+        yield piece
+
+
+async def _anoted(heard: Heard, pieces: AsyncIterator[Any], unsaid: str | None) -> AsyncIterator[Any]:
+    heard.begin(unsaid, streamed=True)
+    async for piece in pieces:
+        heard.piece(piece)
+        yield piece
+
+
+def stop_of(metadata: Mapping[str, Any]) -> str | None:
+    """Return why a message ended, as its provider spells it; None if it does not say."""
+    return next((str(stop) for name in _STOPS if (stop := metadata.get(name))), None)
+
+
+def asked_in(message: Any, heard: Heard | None = None) -> list[Asked]:
+    """Return the calls of a message in order, their arguments as they came, where that is known.
+
+    Args:
+        message: an `AIMessage`.
+        heard: what was noted down when it came.
+    """
+    found = [_read(call) for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    if not found:
+        old = message.additional_kwargs.get("function_call")  # the former spelling of one call
+        return [Asked(None, field(old, "name") or "", field(old, "arguments") or "")] if old else []
+    if heard is not None and len(heard.calls) == len(found):
+        return _merged(found, heard.calls) or found
+    return _in_order(found, message.content) if isinstance(message.content, list) else found
+
+
+def _read(call: Mapping[str, Any]) -> Asked:
+    """What LangChain made of a call; a stand-in is what it stands for."""
+    given = call["args"]
+    if isinstance(given, dict):
+        meant = written(None, call["name"] or "", given)
+        return Asked(call["id"], meant.name, cast("str | dict[str, Any]", meant.arguments))
+    return Asked(call["id"], call["name"] or "", given or "")
+
+
+def _merged(found: list[Asked], heard: list[Asked]) -> list[Asked] | None:
+    """The calls that were heard, unless somebody between model and guard has exchanged them."""
+    rest, merged = list(found), list[Asked]()
+    for one in heard:
+        place = next((n for n, other in enumerate(rest) if (other.id, other.name) == (one.id, one.name)), None)
+        if place is None:
+            return None
+        other = rest.pop(place)
+        merged.append(other if _edited(cast("str", one.arguments), other.arguments) else one)
+    return merged
+
+
+def _edited(text: str, given: Any) -> bool:
+    """Whether arguments are others than those of a text that leaves no question."""
+    if not isinstance(given, dict):
+        return False
+    try:
+        meant = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(meant, dict) and meant != given
+
+
+def _in_order(found: list[Asked], content: list[Any]) -> list[Asked]:
+    """The calls in the order of the content blocks, where each has one; some hold the text of the arguments."""
+    blocks = [block for block in content if field(block, "type") in CALL_BLOCKS]
+    by_id = {one.id: one for one in found}
+    names = [field(block, "call_id") or field(block, "id") for block in blocks]
+    if len(by_id) != len(found) or sorted(map(str, names)) != sorted(map(str, by_id)):
+        return found
+    ordered = list[Asked]()
+    for block, ident in zip(blocks, names, strict=True):
+        one, text = by_id[ident], field(block, "arguments")
+        raw = isinstance(text, str) and not _edited(text, one.arguments)
+        ordered.append(one._replace(arguments=text) if raw else one)
+    return ordered

@@ -1,0 +1,267 @@
+"""A tool of LangChain on its way through a guarded call, and the message it ends as.
+
+LangChain makes text of what a tool returns, and messages of what it raises, before a hook sees either. So the tool is
+run through a view of itself that keeps both as they were, and says whether the tool began at all.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any, cast
+
+from langchain_core.messages import ToolMessage
+from langchain_core.messages.tool import ToolOutputMixin
+from langchain_core.tools import BaseTool, ToolException
+from langgraph.errors import GraphBubbleUp
+from langgraph.prebuilt.tool_node import ToolInvocationError
+from langgraph.types import Command
+
+from pokayoke.adapters.langchain_views import view
+from pokayoke.core.call import Outcome
+from pokayoke.core.contract import Contract
+from pokayoke.errors import ToolError
+
+try:
+    from langgraph.errors import is_invalid_resume
+except ImportError:  # before LangGraph 1.2 an answer is never checked against a schema
+
+    def is_invalid_resume(error: BaseException) -> bool:  # noqa: ARG001 - the signature of what is missing
+        return False
+
+
+__all__ = ["STEERING", "Passed", "Passing", "Refused", "message_of"]
+
+
+class Refused(ToolError):  # noqa: N818 - no error: an answer to the model
+    """The tool's own validators refused the arguments: it never began. The text is for the model."""
+
+
+class Passed(Exception):  # noqa: N818 - no error of ours: it carries the host's own
+    """Carries an exception that is the host's, not the tool's, past the guard; its cause is that exception."""
+
+
+STEERING: tuple[type[Exception], ...] = (GraphBubbleUp, Passed)
+"""What LangGraph steers itself by. A tool that raises one has done nothing yet: it will be run again."""
+
+
+class Passing:
+    """The continuation of one call: runs the tool with the effective arguments.
+
+    Args:
+        request: the request of the tool node.
+        handler: its way on, which may be another middleware's.
+        tool: the tool; None if it is not the node's to run.
+        contract: its contract, or None.
+
+    Attributes:
+        made: what the node made of the tool's result; None if the tool was not run.
+    """
+
+    __slots__ = ("_began", "_contract", "_error", "_handler", "_request", "_tool", "_value", "made")
+
+    def __init__(
+        self, request: Any, handler: Callable[[Any], Any], tool: BaseTool | None, contract: Contract | None
+    ) -> None:
+        """Begin with nothing run."""
+        self._request, self._handler, self._tool, self._contract = request, handler, tool, contract
+        self._began = False
+        self._value: Any = None
+        self._error: Exception | None = None
+        self.made: Any = None
+
+    def run(self, arguments: dict[str, Any]) -> Any:
+        """Run the tool and return its value, as it was before LangChain made text of it."""
+        self._forget()
+        token = _passing.set(self)
+        try:
+            made = self._handler(self._handed(arguments))
+        except Exception as error:
+            self._sort(error)
+            raise
+        finally:
+            _passing.reset(token)
+        return self._returned(made)
+
+    async def arun(self, arguments: dict[str, Any]) -> Any:
+        """`run` for asynchronous code."""
+        self._forget()
+        token = _passing.set(self)
+        try:
+            made = await cast("Awaitable[Any]", self._handler(self._handed(arguments)))
+        except Exception as error:
+            self._sort(error)
+            raise
+        finally:
+            _passing.reset(token)
+        return self._returned(made)
+
+    # -- what the tool's view tells ------------------------------------------------------------------
+
+    def begins(self) -> None:
+        """The tool's own code is about to run."""
+        self._began = True
+
+    def ends(self, value: Any) -> None:
+        """It has returned."""
+        self._value, self._error = value, None
+
+    def breaks(self, error: Exception) -> None:
+        """It has raised."""
+        self._error = error
+
+    # -- parts ---------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        self._began, self._value, self._error, self.made = False, None, None, None
+
+    def _handed(self, arguments: dict[str, Any]) -> Any:
+        call = {**self._request.tool_call, "args": arguments}
+        if self._tool is None:
+            return self._request.override(tool_call=call)
+        call["name"] = self._tool.name
+        return self._request.override(tool_call=call, tool=view(self._tool, _methods))
+
+    def _sort(self, error: Exception) -> None:
+        """Raise what the guard is told instead. What came before the tool began is no failure of the tool."""
+        if isinstance(error, STEERING):
+            return
+        if is_invalid_resume(error):
+            raise Passed from error
+        if self._began:
+            return
+        if isinstance(error, ToolInvocationError):
+            raise Refused(str(error)) from error
+        raise Passed from error
+
+    def _returned(self, made: Any) -> Any:
+        self.made = made
+        answer = _terminator(made, self._request.tool_call["id"])
+        if self._error is not None:
+            self._author(self._error, answer)
+            raise self._error
+        if not self._began and answer is not None and answer.status == "error":
+            raise Refused(answer.text)  # by the tool's own validators, or by a middleware between
+        if not self._began:
+            return None if answer is None else answer.content
+        value = self._value
+        if self._tool is not None and self._tool.response_format == "content_and_artifact":
+            value = value[0]
+        return value if not _is_message(value) else None if answer is None else answer.content
+
+    def _author(self, error: Exception, answer: Any) -> None:
+        """Raise the words by which a tool's author handles its own exception: they are meant for the model."""
+        if not isinstance(error, ToolException) or self._tool is None or not self._tool.handle_tool_error:
+            return
+        text = "" if answer is None else answer.text
+        harmless = self._contract is not None and isinstance(error, self._contract.no_effect_errors)
+        raise (Refused if harmless else ToolError)(text) from error
+
+
+_passing: ContextVar[Passing | None] = ContextVar("pokayoke_langchain_passing", default=None)
+
+
+def _methods(kind: type) -> dict[str, Any]:
+    """What a view of a tool does otherwise. LangChain reads the signatures, so they stay."""
+    base = cast("Any", kind)
+    plain, awaited = base._run, base._arun  # noqa: SLF001 - the class is extended
+
+    @functools.wraps(plain)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        passing = _passing.get()
+        if passing is None or getattr(self, "func", self) is None:  # a tool without a synchronous side only says so
+            return plain(self, *args, **kwargs)
+        passing.begins()
+        try:
+            value = plain(self, *args, **kwargs)
+        except Exception as error:
+            passing.breaks(error)
+            raise
+        passing.ends(value)
+        return value
+
+    @functools.wraps(awaited)
+    async def arun(self: Any, *args: Any, **kwargs: Any) -> Any:
+        passing = _passing.get()
+        if passing is None:
+            return await awaited(self, *args, **kwargs)
+        passing.begins()
+        try:
+            value = await awaited(self, *args, **kwargs)
+        except Exception as error:
+            passing.breaks(error)
+            raise
+        passing.ends(value)
+        return value
+
+    # LangChain compares `_arun` with its own to see whether a class has one.
+    own = cast("Any", BaseTool)._arun  # noqa: SLF001 - as above
+    return {"_run": run} if awaited is own else {"_run": run, "_arun": arun}
+
+
+def _is_message(value: Any) -> bool:
+    """Whether a tool returned what LangGraph takes as it is: messages or commands."""
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(one, (ToolOutputMixin, Command)) for one in value)
+    return isinstance(value, (ToolOutputMixin, Command))
+
+
+def _terminator(made: Any, ident: str | None) -> Any:
+    """The message that answers the call, wherever the tool has put it; None if there is none."""
+    if isinstance(made, ToolMessage):
+        return made
+    parts = made if isinstance(made, list) else _messages(made)
+    for one in parts:
+        if isinstance(one, ToolMessage) and one.tool_call_id == ident:
+            return one
+        if isinstance(one, Command) and (found := _terminator(one, ident)) is not None:
+            return found
+    return None
+
+
+def _messages(command: Any) -> list[Any]:
+    """The messages a command adds. A command may update any channel; messages are looked for in all of them."""
+    update = command.update if isinstance(command, Command) else None
+    channels = update.values() if isinstance(update, dict) else [update]
+    return [one for channel in channels if isinstance(channel, list) for one in channel]
+
+
+def message_of(outcome: Outcome, call: Any, made: Any = None) -> Any:
+    """Return what answers a call: a `ToolMessage`, or the tool's own command with that message in it.
+
+    Args:
+        outcome: what became of the call.
+        call: the call as it stands in the history: `id` and `name`.
+        made: what the tool node made of the tool's result. Its artifact and its commands stay, if the outcome is ok.
+    """
+    content: Any = outcome.text
+    if outcome.content:
+        content = [{"type": "text", "text": outcome.text}, *outcome.content]
+    status = "success" if outcome.ok else "error"
+    if made is None or not outcome.ok:
+        return ToolMessage(content, name=call["name"], tool_call_id=call["id"], status=status)
+    known = _terminator(made, call["id"])
+    if known is None:
+        return made  # it leads to another graph, and nothing in this one waits for an answer
+    answer = known.model_copy(update={"content": content, "name": call["name"], "status": status})
+    return _replaced(made, known, answer)
+
+
+def _replaced(made: Any, known: Any, answer: Any) -> Any:
+    if made is known:
+        return answer
+    if isinstance(made, list):
+        return [_replaced(one, known, answer) for one in made]
+    if not isinstance(made, Command):
+        return made
+    update: Any = made.update
+    if isinstance(update, dict):
+        update = {name: _replaced_in(channel, known, answer) for name, channel in update.items()}
+    else:
+        update = _replaced_in(update, known, answer)
+    return Command(graph=made.graph, update=update, resume=made.resume, goto=made.goto)
+
+
+def _replaced_in(channel: Any, known: Any, answer: Any) -> Any:
+    return [answer if one is known else one for one in channel] if isinstance(channel, list) else channel
