@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("agent_framework", reason="run by make frameworks")
 
 from agent_framework import (
+    SKIP_PARSING,
     Agent,
     AgentSession,
     BaseChatClient,
@@ -192,6 +193,24 @@ async def test_a_stream_says_its_text_in_pieces_and_the_addition_at_the_end(tool
     assert response.text.startswith("All is well.")
     assert "[Not done: refund" in response.text
     assert done == []
+
+
+async def test_a_stream_holds_each_call_once_and_as_it_counts(tools, done):
+    """Calls reach the listener when the reply is whole: with ids of their own, and not at all once the tools went."""
+    calls = [("one", "refund", REFUND), ("two", "refund", '{"order_id": "B2", "amount": 1,}')]
+    stuck = [("s", "fetch", "{}")]
+    client = Scripted(calls, stuck, stuck, stuck)
+    agent, _ = guarded(tools, client)
+    stream = agent.run("Refund A1.", stream=True)
+    seen = [one async for update in stream for one in update.contents if one.type == "function_call"]
+    assert [(one.name, one.call_id) for one in seen[:2]] == [("refund", "one"), ("refund", "two")]
+    assert len(seen) == 4
+    response = await stream.get_final_response()
+    kept = [one for m in response.messages for one in m.contents if one.type == "function_call"]
+    assert [one.call_id for one in kept] == [one.call_id for one in seen]
+    assert kept[1].parse_arguments() == {"order_id": "B2", "amount": 1}
+    assert "could not finish" in response.text
+    assert len(done) == 2
 
 
 async def test_an_abandoned_stream_runs_nothing(tools, done):
@@ -393,16 +412,18 @@ class Raising(FunctionMiddleware):
         raise self.error
 
 
-async def test_termination_before_the_tool_ends_the_run_and_leaves_the_write_open_to_another_try(tools, done):
-    """Nothing ran, so nothing is in doubt: the same write runs when it is asked for again."""
-    stop = Raising(MiddlewareTermination("no", result="Stopped by policy."))
-    client = Scripted([("c1", "refund", REFUND)], "Done.")
-    agent, _ = guarded(tools, client, more=[stop])
-    session = AgentSession(session_id="s1")
-    response = await agent.run("Refund.", session=session)
-    assert len(client.asked) == 1
-    assert "Stopped by policy." in str(response.messages[-1].contents[0].result)
-    assert done == []
+@pytest.mark.parametrize("result", [None, "Stopped by policy."])
+async def test_termination_before_the_tool_leaves_the_write_undone(tools, done, result):
+    """Nothing ran, so nothing is in doubt or done: the same write runs when it is asked for again."""
+    client = Scripted([("c1", "refund", REFUND)], [("c2", "refund", REFUND)], "Done.")
+    shared = middleware(pokayoke.Guard(contracts(tools)))
+    stopping = Agent(client, tools=tools, middleware=[*shared, Raising(MiddlewareTermination("no", result=result))])
+    response = await stopping.run("Refund.", session=AgentSession(session_id="s1"))
+    assert (len(client.asked), done) == (1, [])
+    if result:
+        assert str(response.messages[-1].contents[0].result) == result
+    await Agent(client, tools=tools, middleware=shared).run("Again.", session=AgentSession(session_id="s1"))
+    assert done == [("refund", "A1", 5)]
 
 
 async def test_termination_after_the_tool_keeps_its_effect(tools, done):
@@ -450,18 +471,47 @@ async def test_a_tool_that_waits_for_a_person_is_called_again(done):
     assert done == ["A1"]
 
 
-async def test_middleware_that_answers_from_a_cache_is_believed(tools, done):
-    """A result that middleware behind the guard sets is the call's result, with and without a termination."""
+class Cache(FunctionMiddleware):
+    """Middleware that answers by itself."""
 
-    class Cache(FunctionMiddleware):
-        async def process(self, context, call_next):
-            context.result = '{"order_id": "A1", "qty": 7}'
+    async def process(self, context, call_next):
+        context.result = '{"order_id": "A1", "qty": 7}'
 
+
+async def test_a_cache_behind_the_guard_may_answer_a_read(tools, done):
+    """What it says is judged like a result of the tool."""
     client = Scripted([("c1", "get_order", '{"order_id": "A1"}')], "Done.")
-    agent, _ = guarded(tools, client, more=[Cache()])
+    agent, _ = guarded(tools, client, more=[Cache()], fields={"get_order": {"output_schema": {"type": "object"}}})
     await agent.run("Go.")
-    assert '"qty": 7' in client.read()[0] or '"qty":7' in client.read()[0]
+    assert '"qty":7' in client.read()[0]
     assert done == []
+
+
+async def test_a_cache_behind_the_guard_is_no_write(tools, done):
+    """The model reads what it says, but no write is on record: without the cache the same call runs."""
+    client = Scripted([("c1", "refund", REFUND)], "So so.", [("c2", "refund", REFUND)], "Done.")
+    shared = middleware(pokayoke.Guard(contracts(tools)))
+    session = AgentSession(session_id="s1")
+    await Agent(client, tools=tools, middleware=[*shared, Cache()]).run("Go.", session=session)
+    assert client.read() == ['{"order_id": "A1", "qty": 7}']
+    await Agent(client, tools=tools, middleware=shared).run("Go.", session=session)
+    assert done == [("refund", "A1", 5)]
+
+
+async def test_a_tool_whose_results_are_not_parsed_is_judged_all_the_same(done):
+    """A raw result is the result, and its write is on record."""
+
+    @tool(result_parser=SKIP_PARSING)
+    def ship(order_id: str) -> dict:
+        """Ship."""
+        done.append(order_id)
+        return {"shipped": order_id}
+
+    client = Scripted([("c1", "ship", '{"order_id": "A1"}')], [("c2", "ship", '{"order_id": "A1"}')], "Done.")
+    agent, _ = guarded_write([ship], client, fields={"ship": {"output_schema": {"type": "object"}}})
+    await agent.run("Go.")
+    assert done == ["A1"]
+    assert '"shipped"' in client.read()[0]
 
 
 # -- approvals -----------------------------------------------------------------------------------------

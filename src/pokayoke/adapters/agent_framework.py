@@ -181,13 +181,13 @@ class _Functions(FunctionMiddleware):
     async def process(self, context: FunctionInvocationContext, call_next: CallNext) -> None:
         """Take one call to its outcome."""
         hosted, call = self._shared.taken(context)
-        tool = Invocation(context, call_next)
+        tool = Invocation(context, call_next, lambda: _reads(hosted.run, call))
         invoke = _invoke(hosted.run, call, tool)
         outcome = await hosted.acall(call, invoke)
         if outcome.approval is not None and _approved(context, outcome.approval):
             await self._shared.answer(outcome.approval, approved=True)
             outcome = await hosted.acall(call, invoke)
-        context.result = result_of(outcome, tool.media) if tool.question is None else tool.question
+        context.result = result_of(outcome, tool.media) if tool.instead is None else tool.instead
         if outcome.status == "pending" and outcome.approval is not None and context.session is not None:
             context.result = self._request(context, hosted.run, call, outcome.approval)
         if tool.raised is not None:
@@ -214,6 +214,11 @@ def _approved(context: FunctionInvocationContext, approval: str) -> bool:
     if response is None or response.approved is not True:
         return False
     return bool(response.additional_properties.get(_APPROVAL) == approval)
+
+
+def _reads(run: Run, call: ToolCall) -> bool:
+    plan = run.snapshot.find(call.name)
+    return not isinstance(plan, Finding) and plan.contract.effect == "read"
 
 
 def _invoke(run: Run, call: ToolCall, tool: Invocation) -> Any:

@@ -188,7 +188,9 @@ def _readable(call: ToolCall) -> Any:
     text = call.arguments
     if isinstance(text, str) and not is_cut(call.stop_reason):
         with contextlib.suppress(ValueError, RecursionError):
-            if isinstance(json.loads(text), dict):
+            parsed = json.loads(text)
+            # Arguments that look like a stand-in are none, and are put into one.
+            if isinstance(parsed, dict) and host.written(None, call.name, parsed).arguments is parsed:
                 return text
     return host.stand_in(call)
 

@@ -84,20 +84,28 @@ def _nothing(**_: Any) -> None:
 class Invocation:
     """How the framework goes on with a call; called with the effective arguments.
 
+    Args:
+        context: the framework's, of this call.
+        call_next: the rest of the framework's middleware, and the tool.
+        reads: tells whether the call changes nothing.
+
     Attributes:
         function: the framework's tool.
         media: what it returned beside text and data, for the model as it is.
-        question: what middleware behind the guard asks the framework's user instead of going on.
+        instead: what middleware behind the guard answered in place of a tool that would have changed something,
+            or a question of its own to the framework's user; the framework gets it as it is.
         raised: the exception by which the framework steers itself, to be raised once the call is settled.
     """
 
-    def __init__(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Take the context of one call."""
+    def __init__(
+        self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]], reads: Callable[[], bool]
+    ) -> None:
+        """Take one call."""
         self.function: Any = context.function
         self.media: list[Any] = []
+        self.instead: Any = None
         self.raised: Exception | None = None
-        self.question: Any = None
-        self._context, self._call_next = context, call_next
+        self._context, self._call_next, self._reads = context, call_next, reads
         self._returned: Any = None
         self._parsed: Any = None
         self._ended = False
@@ -112,44 +120,55 @@ class Invocation:
             await self._call_next()
         except THROUGH as steering:
             self.raised = steering
-            # Middleware may end the loop once there is a result, of the tool or its own.
-            if isinstance(steering, MiddlewareTermination) and self._context.result is None:
-                self._context.result = getattr(steering, "result", None)
-            if not self._ended and not self._has_result():
-                self._unless_begun(steering)
-                raise
+            if not self._ended:
+                return self._stopped(steering)
+            # What the tool did is done, although middleware ends the loop after it.
         except Exception as error:
-            self._unless_begun(error)
+            if not _begun(error):
+                raise self._not_started(type(error).__name__) from error
             raise
         finally:
             _current.reset(token)
-        return self._result()
+        # A tool whose results are not parsed at all cannot be told from one that never ran.
+        ran = self._ended or self.function.result_parser is SKIP_PARSING
+        return self._result() if ran else self._answered(self._context.result)
 
     async def missing(self, _: dict[str, Any]) -> Any:
         """Stand for a tool that has a contract but was not given to this agent."""
-        raise ToolNotStartedError(f"the agent has no tool {self.function.name!r}")
+        raise self._not_started("the agent does not have it")
 
     def kept(self, returned: Any, parsed: Any) -> None:
         """Take what the tool returned and what the framework made of it."""
         self._returned, self._parsed, self._ended = returned, parsed, True
 
-    def _has_result(self) -> bool:
-        result = self._context.result
-        # While the tool runs, its coroutine stands there.
-        return isinstance(self.raised, MiddlewareTermination) and result is not None and not isawaitable(result)
+    def _stopped(self, steering: Exception) -> Any:
+        """Judge an exception of the framework that came instead of a result."""
+        if _begun(steering):
+            raise steering
+        given = self._context.result
+        if given is None or isawaitable(given):
+            given = getattr(steering, "result", None)
+        if given is None:
+            raise self._not_started(type(steering).__name__) from steering
+        return self._answered(given)
 
-    def _unless_begun(self, error: Exception) -> None:
-        if not any(frame.f_code is _RUNS for frame, _ in walk_tb(error.__traceback__)):
-            raise ToolNotStartedError(f"{type(error).__name__} before {self.function.name!r} began") from error
+    def _answered(self, given: Any) -> Any:
+        """Take what middleware says in place of the tool: a cache may stand for a read, and nothing for a write."""
+        asks = isinstance(given, Content) and given.type == "function_approval_request"
+        if asks or not self._reads():
+            self.instead = given
+            raise self._not_started("middleware answers in its place")
+        self._context.result = given
+        return self._result()
+
+    def _not_started(self, why: str) -> ToolNotStartedError:
+        return ToolNotStartedError(f"{self.function.name} was not started: {why}")
 
     def _result(self) -> Any:
         result = self._context.result
         if self._ended and result is self._parsed:
             result = self._returned
         if isinstance(result, Content):
-            if result.type == "function_approval_request":
-                self.question = result
-                raise ToolNotStartedError(f"middleware asks before {self.function.name!r} begins")
             result = [result]
         if not isinstance(result, list) or not any(isinstance(one, Content) for one in result):
             return result
@@ -164,8 +183,12 @@ class Invocation:
         return texts[0] if len(texts) == 1 else "\n".join(map(str, texts))
 
 
+def _begun(error: Exception) -> bool:
+    """True if an exception came through the tool's own code: its traceback proves it."""
+    return any(frame.f_code is _RUNS for frame, _ in walk_tb(error.__traceback__))
+
+
 _current: ContextVar[Invocation | None] = ContextVar("pokayoke_agent_framework_tool", default=None)
-# A frame of it in a traceback proves that the tool's own code had begun.
 _RUNS = getattr(FunctionTool, "_invoke_function", FunctionTool.invoke).__code__
 
 
