@@ -10,6 +10,7 @@ drops what it cannot parse, before any plugin is asked.
 from __future__ import annotations
 
 import copy
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GuardClient", "GuardPlugin", "calls", "contracts", "message"]
 
-_KEPT_CALLS = 10_000
+_KEPT_CALLS = 100
 # Where ADK keeps the tools by which it steers itself; everything else in it reaches something outside.
 _OWN = (
     "google.adk.agents.",
@@ -98,7 +99,6 @@ class GuardPlugin(BasePlugin):
         self.guard = guard
         self._runs = Runs(guard, through=(Paused,))
         self._unguarded, self._threads = frozenset(unguarded), threads
-        self._heard: OrderedDict[tuple[str, str], ToolCall] = OrderedDict()
 
     # -- around a run --------------------------------------------------------------------------------
 
@@ -153,12 +153,15 @@ class GuardPlugin(BasePlugin):
             return _ended(hosted, callback_context, llm_response, called=bool(asked))
         said = [written(one.id, one.name or "", one.args) for one in asked]
         cut = next((one.stop_reason for one in said if is_cut(one.stop_reason)), llm_response.finish_reason)
-        heard = hosted.heard([Asked(one.id, one.name, cast("Any", one.arguments)) for one in said], cut)
+        # ADK numbers calls without an id across all branches, and knows such ids by how they begin.
+        heard = hosted.heard([
+            Asked(one.id or f"adk-{uuid.uuid4()}", one.name, cast("Any", one.arguments)) for one in said
+        ], cut)  # fmt: skip
         for one, call in zip(asked, heard, strict=True):
             plan = hosted.run.snapshot.find(call.name)
             one.id, one.args = call.id, stand_in(call)
             one.name = _shown(call.name) if isinstance(plan, Finding) else plan.contract.name
-            self._keep(hosted, call)
+            _keep(hosted, call)
         if is_cut(cut):  # every call is answered with that reason, and the run goes on
             llm_response.error_code = llm_response.error_message = None
         return None
@@ -169,7 +172,7 @@ class GuardPlugin(BasePlugin):
         """Answer what must not run; send the rest on to the tool, where the guard waits for it."""
         hosted = self._run_of(tool_context)
         ident = tool_context.function_call_id or ""
-        call = self._heard.pop((hosted.run.id, ident), None) or written(ident, tool.name, tool_args)
+        call = _kept(hosted).pop(ident, None) or written(ident, tool.name, tool_args)
         plan = hosted.run.snapshot.find(call.name)
         nested = (tool_context.session.id, f"{hosted.run.id}/{tool.name}") if isinstance(tool, AgentTool) else None
         _outer.set(nested)
@@ -199,13 +202,7 @@ class GuardPlugin(BasePlugin):
         else:
             ident = f"{session.app_name}/{session.user_id}/{session.id}"
         taken = (call.id for event in session.events for call in event.get_function_calls() if call.id)
-        return self._runs.of(ident, taken=taken, principal=session.user_id)
-
-    def _keep(self, hosted: Hosted, call: ToolCall) -> None:
-        """Keep what the model wrote until its tool's turn. Only the trace would miss it: see `stand_in`."""
-        self._heard[hosted.run.id, call.id] = call
-        while len(self._heard) > _KEPT_CALLS:
-            self._heard.popitem(last=False)
+        return self._runs.of(ident, part=context.branch or "", taken=taken, principal=session.user_id)
 
     def _require_contracts(self, hosted: Hosted, tools: Iterable[Any]) -> None:
         for tool in tools:
@@ -269,6 +266,19 @@ def _asked(reply: Any) -> Iterator[Any]:
     for part in (reply.content and reply.content.parts) or ():
         if part.function_call is not None:
             yield part.function_call
+
+
+def _kept(hosted: Hosted) -> OrderedDict[str, ToolCall]:
+    """What the model wrote, by call id, until the tool's turn. Only the trace would miss it: see `stand_in`."""
+    kept: OrderedDict[str, ToolCall] = hosted.notes.setdefault("calls", OrderedDict())
+    return kept
+
+
+def _keep(hosted: Hosted, call: ToolCall) -> None:
+    kept = _kept(hosted)
+    kept[call.id] = call
+    while len(kept) > _KEPT_CALLS:
+        kept.popitem(last=False)
 
 
 def _ended(hosted: Hosted, context: Any, reply: Any, *, called: bool) -> Any:

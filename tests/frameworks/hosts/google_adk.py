@@ -10,6 +10,7 @@ import warnings
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # LiteLLM asks the network for prices otherwise
 
+import litellm  # noqa: F401 - takes seconds, which the first conversation would be blamed for
 from google.adk.agents import LlmAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps import App
