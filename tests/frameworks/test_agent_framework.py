@@ -99,7 +99,7 @@ def tools(done):
         done.append(("get_order", order_id))
         return {"order_id": order_id, "qty": 2}
 
-    async def refund(order_id: str, amount: int) -> dict:
+    async def refund(order_id: str, amount: float) -> dict:
         """Refund an order."""
         done.append(("refund", order_id, amount))
         return {"refunded": order_id}
@@ -607,6 +607,28 @@ async def test_the_frameworks_own_approvals_are_no_answer_to_the_guards_question
     assert request.function_call.name == "refund"
     await agent.run(Message("user", [request.to_function_approval_response(approved=True)]), session=session)
     assert done == [("wipe", "A1"), ("refund", "A1", 5)]
+
+
+async def test_what_the_guard_corrects_in_an_approved_call_is_asked_about_again(done):
+    """The framework asks before the guard looks; if other arguments would run, it shows those and asks once more."""
+
+    @tool(approval_mode="always_require")
+    def wipe(order_id: str) -> dict:
+        """Wipe an order."""
+        done.append(order_id)
+        return {"wiped": order_id}
+
+    client = Scripted([("c1", "wipe", '{"orderId": "A1"}')], "Done.")
+    agent, _ = guarded_write([wipe], client)
+    session = AgentSession(session_id="s1")
+    (request,) = (await agent.run("Go.", session=session)).user_input_requests
+    assert request.function_call.parse_arguments() == {"orderId": "A1"}
+    second = await agent.run(Message("user", [request.to_function_approval_response(approved=True)]), session=session)
+    assert done == []
+    (request,) = second.user_input_requests
+    assert request.function_call.parse_arguments() == {"order_id": "A1"}
+    await agent.run(Message("user", [request.to_function_approval_response(approved=True)]), session=session)
+    assert done == ["A1"]
 
 
 async def test_without_a_session_the_model_is_told_that_a_person_is_asked(tools, done):

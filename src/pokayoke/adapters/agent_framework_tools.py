@@ -27,6 +27,10 @@ THROUGH: tuple[type[Exception], ...] = (UserInputRequiredException, MiddlewareTe
 """By these the framework steers itself. The first is raised by a tool that waits for a person and is called again."""
 
 
+# The framework then asks again, with the arguments as they are now; it has no public name.
+_CHANGED = "_FunctionArgumentsChangedAfterApproval"
+
+
 class ToolNotStartedError(Exception):
     """The framework, or middleware behind the guard, turned a call away before its tool began."""
 
@@ -113,7 +117,8 @@ class Invocation:
     async def __call__(self, arguments: dict[str, Any]) -> Any:
         """Run the rest of the framework's middleware and the tool; returns what the tool returned."""
         _Keeper.put_on(self.function)
-        self._context.arguments = arguments
+        if not self._approved(arguments):
+            self._context.arguments = arguments
         self._ended, self.raised = False, None
         token = _current.set(self)
         try:
@@ -124,9 +129,11 @@ class Invocation:
                 return self._stopped(steering)
             # What the tool did is done, although middleware ends the loop after it.
         except Exception as error:
-            if not _begun(error):
-                raise self._not_started(type(error).__name__) from error
-            raise
+            if _begun(error):
+                raise
+            if type(error).__name__ == _CHANGED:
+                self.raised = error
+            raise self._not_started(type(error).__name__) from error
         finally:
             _current.reset(token)
         # A tool whose results are not parsed at all cannot be told from one that never ran.
@@ -136,6 +143,11 @@ class Invocation:
     async def missing(self, _: dict[str, Any]) -> Any:
         """Stand for a tool that has a contract but was not given to this agent."""
         raise self._not_started("the agent does not have it")
+
+    def _approved(self, arguments: dict[str, Any]) -> bool:
+        """True if a person approved these arguments: then the framework has them already, in the tool's own types."""
+        response = self._context.metadata.get("approval_response")
+        return response is not None and response.function_call.parse_arguments() == arguments
 
     def kept(self, returned: Any, parsed: Any) -> None:
         """Take what the tool returned and what the framework made of it."""
