@@ -28,6 +28,8 @@ from tools.environments import NAMES, ROOT, BuildError, build, python
 from tools.examples import PAGES, host
 
 AT_ONCE = 2
+PATIENCE = 10.0
+"""Seconds between two signs of life."""
 TESTS = ROOT / "tests" / "frameworks"
 RATES = {"agent-framework": 20.0, "autogen": 20.0, "plain": None, "fastmcp": None, "litellm": None}
 """Percent that a guarded tool turn may cost over one with empty hooks; 5 where nothing else stands, None: no bound."""
@@ -126,9 +128,7 @@ class Work:
         return report
 
     async def _checked(self, report: Report) -> None:
-        report.guarded = await self._played(report, unguarded=False)
-        if self.given.unguarded:
-            report.alone = await self._played(report, unguarded=True)
+        await self._played(report)
         if self.given.no_tests:
             return
         tests = TESTS / f"test_{report.name.replace('-', '_')}.py"
@@ -140,25 +140,24 @@ class Work:
                 report, "guide", *(f"{blocks}[{page.relative_to(ROOT)}]" for page in pages)
             )
 
-    async def _played(self, report: Report, *, unguarded: bool) -> list[dict[str, Any]]:
-        given, results = self.given, []
-        options = [*(["--unguarded"] if unguarded else [])]
+    async def _played(self, report: Report) -> None:
+        given, told, done = self.given, time.monotonic(), 0
+        options = ["--ways", "both" if given.unguarded else "guarded"]
         for option in ("modes", "wires", "only"):
             if value := getattr(given, option):
                 options += [f"--{option}", value]
-        what, told = "alone" if unguarded else "guarded", time.monotonic()
         async for one in _lines(report.name, "tests/frameworks/runner.py", "--host", report.name, *options):
             if "scenario" not in one:
                 report.about = one
-                self.say(report.name, f"{one['conversations']} conversations, {what}")
+                self.say(report.name, f"{one['conversations']} conversations")
                 continue
-            results.append(one)
-            if not unguarded and not one["ok"] and one["scenario"] not in report.impossible:
+            done += 1
+            (report.guarded if one["guarded"] else report.alone).append(one)
+            if one["guarded"] and not one["ok"] and one["scenario"] not in report.impossible:
                 self.say(report.name, _wrong(one))
-            if time.monotonic() - told > 10:  # noqa: PLR2004 - seconds between two signs of life
+            if time.monotonic() - told > PATIENCE:
                 told = time.monotonic()
-                self.say(report.name, f"{len(results)} of {report.about['conversations']}, {what}")
-        return results
+                self.say(report.name, f"{done} of {report.about['conversations']}")
 
     async def _pytest(self, report: Report, what: str, *arguments: str) -> str:
         self.say(report.name, what)

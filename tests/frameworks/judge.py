@@ -160,7 +160,7 @@ def alone(scenario: Scenario, facts: Facts) -> str:
         return "C refused history"
     if "waits" in found.kinds:
         return "waits"
-    if not found.wrong:
+    if found.kinds <= {"tools"}:  # a framework that takes no tools away is none the worse for it
         return "ok"
     if found.kinds & {"ran", "lost", "text", "size", "short"} or ("leak" in found.kinds and not leaks):
         return "S"

@@ -1,6 +1,6 @@
 """Play scenarios with one host, inside its environment; prints one JSON line per conversation.
 
-    python tests/frameworks/runner.py --host langchain --modes async,stream --only "wrong type" --unguarded
+    python tests/frameworks/runner.py --host langchain --modes async,stream --only "wrong type" --ways alone
 
 A child process holds the conversations, one after the other. One that crashes or hangs is noted, and a new child
 goes on with the next.
@@ -34,7 +34,7 @@ from shop import Shop  # noqa: E402 - as above
 
 LIMIT = 20.0
 """Seconds after which a conversation is ended."""
-BEGIN = 120.0
+BEGIN = 300.0
 """Seconds that a child may take to import its framework."""
 ENDED = 3
 """Exit code of a child that ended a conversation and itself with it."""
@@ -72,6 +72,24 @@ def cells(host, modes=None, wires=None, only=None, guarded=True) -> list[dict]:
         if (only is None or one.name in only) and one.plays(wire, mode)
         if not (one.blocking and mode == "sync")
     ]
+
+
+def wanted(host, modes=None, wires=None, only=None, ways=("guarded",)) -> list[dict]:
+    """The conversations that somebody asks for, the framework alone first: adapters may change it for good.
+
+    Args:
+        host: the host's module.
+        modes: as in `cells`.
+        wires: as in `cells`, but None is the first one only for the framework alone.
+        only: as in `cells`.
+        ways: `guarded`, `alone` or both.
+    """
+    todo = []
+    if "alone" in ways:
+        todo += cells(host, modes, wires or host.WIRES[:1], only, guarded=False)
+    if "guarded" in ways:
+        todo += cells(host, modes, wires, only)
+    return todo
 
 
 def conversation(host, cell: dict, folder: Path, limit: float = LIMIT, ended=None) -> dict:
@@ -124,8 +142,22 @@ def conversation(host, cell: dict, folder: Path, limit: float = LIMIT, ended=Non
         return result()
 
 
-def child(name: str, todo: list[dict], limit: float, hosts: Path) -> None:
-    """Have conversations one after the other. What frameworks print goes to stderr."""
+def about(name: str, host, todo: list[dict]) -> dict:
+    """What is said of a host before its conversations begin."""
+    version = importlib.metadata.version(host.PACKAGE)
+    known = {"host": name, "title": host.TITLE, "version": version, "impossible": host.IMPOSSIBLE}
+    return {**known, "conversations": len(todo)}
+
+
+def child(name: str, asked: dict, limit: float, hosts: Path) -> None:
+    """Have conversations one after the other. What frameworks print goes to stderr.
+
+    Args:
+        name: the host.
+        asked: which conversations: `todo`, a list, or `options` of `wanted`.
+        limit: seconds that one of them may take.
+        hosts: folder of the host.
+    """
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
 
@@ -134,6 +166,10 @@ def child(name: str, todo: list[dict], limit: float, hosts: Path) -> None:
         out.flush()
 
     host = load(name, hosts)
+    todo = asked.get("todo")
+    if todo is None:
+        todo = wanted(host, **asked["options"])
+        tell({"about": about(name, host, todo), "todo": todo})
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         for cell in todo:
 
@@ -147,11 +183,19 @@ def child(name: str, todo: list[dict], limit: float, hosts: Path) -> None:
     os._exit(0)  # threads of tools that were given up would keep it alive
 
 
-def played(name: str, todo: list[dict], *, limit: float = LIMIT, quiet: bool = True, hosts: Path = HERE / "hosts"):
-    """Yield the result of each conversation, with a new child whenever one is lost."""
-    rest = list(todo)
+def played(name: str, asked: dict, *, limit: float = LIMIT, quiet: bool = True, hosts: Path = HERE / "hosts"):
+    """Yield what is known of a host, then the result of each conversation; a child that is lost is replaced.
+
+    Args:
+        name: the host.
+        asked: as in `child`.
+        limit: seconds that a conversation may take.
+        quiet: False to show what the framework writes to stderr.
+        hosts: folder of the host.
+    """
+    rest = asked.get("todo")
     command = [sys.executable, __file__, "--child", "--host", name, "--limit", str(limit), "--hosts", str(hosts)]
-    while rest:
+    while rest is None or rest:
         with tempfile.TemporaryFile() as noise:
             process = subprocess.Popen(
                 command,
@@ -163,14 +207,17 @@ def played(name: str, todo: list[dict], *, limit: float = LIMIT, quiet: bool = T
             begun = None
             try:
                 with process.stdin as stdin:
-                    stdin.write(json.dumps(rest).encode())
+                    stdin.write(json.dumps(asked if rest is None else {"todo": rest}).encode())
                 for line in _lines(process, limit + 10):
-                    if "begin" in line:
+                    if "about" in line:
+                        rest = line["todo"]
+                        yield line["about"]
+                    elif "begin" in line:
                         begun = line["begin"]
-                        continue
-                    begun = None
-                    rest.pop(0)
-                    yield line["result"]
+                    else:
+                        begun = None
+                        rest.pop(0)
+                        yield line["result"]
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -182,7 +229,7 @@ def played(name: str, todo: list[dict], *, limit: float = LIMIT, quiet: bool = T
             rest.pop(0)
             why = f"the process died (exit {process.returncode}): {said[-300:]}"
             yield {**begun, "cell": "C process died", "ok": False, "wrong": [why], "requests": 0, "seconds": 0.0}
-        elif rest and process.returncode != ENDED:
+        elif rest is None or (rest and process.returncode != ENDED):
             raise SystemExit(f"{name} cannot be played (exit {process.returncode})\n{said}")
 
 
@@ -205,9 +252,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--host", required=True)
     parser.add_argument("--modes", help="some of sync,async,stream; default: all the host has")
-    parser.add_argument("--wires", help="some of chat,responses,anthropic; default: all, or the first if unguarded")
+    parser.add_argument("--wires", help="some of chat,responses,anthropic; default: all, alone the first")
     parser.add_argument("--only", help="names of scenarios, separated by semicolons")
-    parser.add_argument("--unguarded", action="store_true", help="the framework alone")
+    parser.add_argument("--ways", choices=("guarded", "alone", "both"), default="guarded", help="default: guarded")
     parser.add_argument("--limit", type=float, default=LIMIT, help=f"seconds per conversation ({LIMIT:.0f})")
     parser.add_argument("--here", action="store_true", help="in this process, for a debugger")
     parser.add_argument("--loud", action="store_true", help="show what the framework writes to stderr")
@@ -217,25 +264,23 @@ def main() -> None:
     if given.child:
         child(given.host, json.load(sys.stdin), given.limit, given.hosts)
         return
-    host = load(given.host)
 
-    def some(text):
-        return text.split(",") if text else None
+    def some(text, sign=","):
+        return [one.strip() for one in text.split(sign)] if text else None
 
-    only = {one.strip() for one in given.only.split(";")} if given.only else None
-    if only and (strangers := only - set(BY_NAME)):
+    only = some(given.only, ";")
+    if strangers := set(only or ()) - set(BY_NAME):
         raise SystemExit(f"no scenario is called {', '.join(sorted(strangers))}; there are {', '.join(BY_NAME)}")
-    wires = some(given.wires) or (host.WIRES[:1] if given.unguarded else host.WIRES)
-    todo = cells(host, some(given.modes), wires, only, not given.unguarded)
-    about = {"host": given.host, "title": host.TITLE, "version": importlib.metadata.version(host.PACKAGE)}
-    print(json.dumps({**about, "impossible": host.IMPOSSIBLE, "conversations": len(todo)}), flush=True)
+    ways = {"both": ["alone", "guarded"]}.get(given.ways, [given.ways])
+    options = {"modes": some(given.modes), "wires": some(given.wires), "only": only, "ways": ways}
     if given.here:
+        host = load(given.host)
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            for cell in todo:
+            for cell in wanted(host, **options):
                 print(json.dumps(conversation(host, cell, Path(folder))), flush=True)
         return
-    for result in played(given.host, todo, limit=given.limit, quiet=not given.loud):
-        print(json.dumps(result), flush=True)
+    for line in played(given.host, {"options": options}, limit=given.limit, quiet=not given.loud):
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

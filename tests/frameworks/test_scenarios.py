@@ -142,7 +142,7 @@ def test_a_crash_and_a_hang_lose_nothing_else(tmp_path):
     host = tmp_path / "hosts" / "frail.py"
     host.parent.mkdir()
     host.write_text(FRAIL)
-    results = list(played("frail", todo, limit=2.0, hosts=host.parent))
+    results = list(played("frail", {"todo": list(todo)}, limit=2.0, hosts=host.parent))
     assert [one["scenario"] for one in results] == [one["scenario"] for one in todo]
     assert [one["cell"] for one in results] == ["C process died", "WRONG", "WRONG"]
     assert results[1]["wrong"][0] == "it had to be ended"
