@@ -726,3 +726,64 @@ def test_an_empty_answer_is_replaced_by_an_honest_one(world, driver, text):
     answer = run.answer(text)
     assert (answer.verified, "order" in answer.text, "nothing" in answer.text) == (False, True, True)
     assert run.answer("All done.").verified
+
+
+# -- what a framework hands over -------------------------------------------------------------------
+
+
+class Text(str):
+    """A text of another class."""
+
+    __slots__ = ()
+
+
+SAID = {"key": "a", "more": [1, 2.5, True, None, {"deep": "x"}]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "received"),
+    [
+        (SAID, "ok", SAID),
+        ({**SAID, "key": "é\u2028"}, "ok", {**SAID, "key": "é\u2028"}),
+        ({"key": "a", "more": [2**70]}, "ok", {"key": "a", "more": [2**70]}),
+        ({"key": "a", "more": [float("nan")]}, "refused", None),
+        ({"key": "a", "more": [float("inf")]}, "refused", None),
+        ({"key": "a", "more": (1, 2)}, "refused", None),
+        ({"key": "a", "more": [Text("x")]}, "refused", None),
+        ({"key": "a", "more": [object()]}, "refused", None),
+        ({"key": "a", 7: 1}, "refused", None),
+        ({"key": "\ud800"}, "refused", None),
+        ({"key": "a", "more": [[] for _ in range(100)]}, "ok", {"key": "a", "more": [[] for _ in range(100)]}),
+        ({"key": "x" * 300_000}, "refused", None),
+        ({"key": "<order_id>"}, "refused", None),
+    ],
+)  # fmt: skip
+def test_parsed_arguments_are_plain_json_or_nothing(arguments, status, received):
+    """Arguments that a framework has parsed reach the tool as an equal copy of plain JSON, or not at all."""
+    schema = {
+        "type": "object",
+        "properties": {"key": {"type": "string"}, "more": {"type": "array"}},
+        "required": ["key"],
+        "additionalProperties": False,
+    }
+    seen = []
+    contract = pokayoke.Contract.from_schema(
+        "get", schema, output_schema="text", effect="read", handler=lambda **given: seen.append(dict(given)) or "ok"
+    )
+    outcome = pokayoke.Guard([contract]).run().call(pokayoke.ToolCall("c", "get", arguments))
+    assert outcome.status == status
+    assert seen == ([received] if status == "ok" else [])
+    if seen:
+        assert seen[0].get("more") is not arguments.get("more") or seen[0].get("more") is None
+
+
+def test_parsed_arguments_that_explode_are_refused():
+    """Thirty lists that each hold the next one twice are a billion places: refused, and nothing is written out."""
+    bomb: list = []
+    for _ in range(30):
+        bomb = [bomb, bomb]
+    contract = pokayoke.Contract.from_schema(
+        "get", {"type": "object"}, output_schema="text", effect="read", handler=lambda **_: "ok"
+    )
+    outcome = pokayoke.Guard([contract]).run().call(pokayoke.ToolCall("c", "get", {"more": bomb}))
+    assert (outcome.status, outcome.findings[0].code) == ("refused", "too_long")

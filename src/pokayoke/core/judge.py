@@ -16,7 +16,7 @@ from pokayoke.core.canonical import canonical, digest, dump
 from pokayoke.core.contract import Contract
 from pokayoke.core.correct import Prepared, confidence, prepare
 from pokayoke.core.gate import Asked, Principal, first_objection, stop_reason_for
-from pokayoke.core.intake import Reading, finding_for, from_value, is_cut, read_arguments
+from pokayoke.core.intake import Reading, copied, finding_for, from_value, is_cut, read_arguments
 from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Rounds
 from pokayoke.core.placeholders import may_hold_placeholder
@@ -154,17 +154,20 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | None:
     Says what `judging` says, or None where there is anything to say: most calls are of this kind, and
     for small ones the way through the rooms is most of what a call costs.
     """
-    plan, text = scene.snapshot.simple.get(call.name), call.arguments
-    if plan is None or type(text) is not str or call.confidence is not None:
+    plan, given = scene.snapshot.simple.get(call.name), call.arguments
+    if plan is None or call.confidence is not None:
         return None
     if call.stop_reason is not None and is_cut(call.stop_reason):
         return None
     contract, limits = plan.contract, plan.intake
-    if len(text) > limits.max_chars:
-        return None
     value: dict[str, Any]
     try:
-        value, dumped = parse(text, max_depth=limits.max_depth, sort=True, equal_duplicates=False)
+        if type(given) is dict:
+            value, dumped = copied(given, limits.max_chars, limits.max_depth)
+        elif type(given) is str and len(given) <= limits.max_chars:
+            value, dumped = parse(given, max_depth=limits.max_depth, sort=True, equal_duplicates=False)
+        else:
+            return None
         if value.__class__ is not dict or not contract.input.is_valid(value) or may_hold_placeholder(dumped):
             return None
     except Exception:  # noqa: BLE001 - whatever it is, the rooms have a name for it

@@ -50,7 +50,7 @@ CODES: dict[str, str] = {
     "invariant_cut": "checking the output did not finish in time",
 }
 
-_UNCHECKED = Finding(
+UNCHECKED = Finding(  # always this very value
     code="no_output_contract",
     blame="host",
     message="the tool declares no output contract; its output was only measured and serialised",
@@ -163,7 +163,7 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
         value=checked.value,
         text=text,
         content=checked.content,
-        findings=(*notes, _UNCHECKED) if checked.unchecked else notes,
+        findings=(*notes, UNCHECKED) if checked.unchecked else notes,
         corrections=judged.corrections,
         repairs=judged.repairs,
         effect="none" if entered.claim is None else "done",

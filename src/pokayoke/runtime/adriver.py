@@ -68,7 +68,11 @@ class AsyncWorld(World):
         return said
 
     async def ainvoke(self, step: Invoke) -> tuple[Reaction, float]:
-        """Run the tool; an asynchronous one always has a deadline."""
+        """Run the tool; an asynchronous one always has a deadline.
+
+        A declared one is kept whatever the tool does. The policy's is kept by every tool that lets itself be
+        cancelled: a task of its own for each call would cost more than the rest of the way.
+        """
         self._run.notice("before_invoke")
         begun = time.perf_counter()
         try:
@@ -77,7 +81,10 @@ class AsyncWorld(World):
             return self._not_startable(error)
         limit = step.timeout or self._guard.snapshot.policy.execution.timeout
         if step.contract.is_async or self._invoke is not None:
-            reaction = await awaited(function, limit, self._late(step))
+            if step.timeout is None:
+                reaction = await awaited_here(function, limit)
+            else:
+                reaction = await awaited(function, limit, self._late(step))
         elif step.timeout is None:
             reaction = react(function)
         else:
@@ -94,6 +101,11 @@ class AsyncWorld(World):
 
     async def asettle(self, step: Settle) -> Finding | Record | None:
         """`settle`, shielded: a cancelled caller must not leave a finished effect unrecorded."""
+        store = self._guard.store
+        if not store.waits:
+            # Nothing is awaited, so nothing can be cancelled, and a task of its own would be for nothing.
+            with contextlib.suppress(Exception):  # then it is reported again, with patience
+                return self._settled(step, store.settle(self._report(step)))
         return await asyncio.shield(asyncio.ensure_future(self._reported(step)))
 
     async def _reported(self, step: Settle) -> Finding | Record | None:
@@ -186,6 +198,37 @@ async def adrive(walk: Generator[Step, Any, T], world: AsyncWorld) -> T:
         if world.misuse is not None:
             raise world.misuse from None
         return cast("T", end.value)
+
+
+async def awaited_here(function: Callable[[], Any], limit: float) -> Reaction:
+    """Await what `function` returns in the caller's own task, which is cancelled at the deadline."""
+    try:
+        value = function()
+        if not hasattr(value, "__await__"):
+            return Returned(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - SystemExit in a tool must not end the host
+        return Raised(error)
+    try:
+        async with asyncio.timeout(limit):
+            return await _reaction(value)
+    except TimeoutError:
+        return TimedOut(limit)
+
+
+async def _reaction(pending: Awaitable[Any]) -> Reaction:
+    try:
+        return Returned(await pending)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return Raised(error)  # the tool cancelled itself
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - as above
+        return Raised(error)
 
 
 async def awaited(function: Callable[[], Any], limit: float, late: Late) -> Reaction:

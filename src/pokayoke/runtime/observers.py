@@ -27,7 +27,7 @@ def shown(event: dict[str, Any], *, common: bool) -> dict[str, Any]:
 
     Args:
         event: as it was handed to the trace.
-        common: it holds names, numbers and the two payloads only.
+        common: it holds names, numbers and the two payloads only, and no finding but of our own.
 
     Returns:
         Names, numbers and hashes. Of findings their codes (`findings`), of corrections their rules
@@ -38,6 +38,8 @@ def shown(event: dict[str, Any], *, common: bool) -> dict[str, Any]:
         seen = event.copy()
         seen.pop("arguments", None)
         seen.pop("result", None)
+        if findings := seen.get("findings"):
+            seen["findings"] = tuple([finding.code for finding in findings])
         return seen
     seen = {key: value for key, value in event.items() if key in _SHOWN}
     if findings := event.get("findings"):

@@ -1,8 +1,7 @@
 """The trace: every event as one JSON line without secrets, in a ring and, if wanted, in a file.
 
-What enters: event dictionaries (`core/event.py` makes them). What leaves: lines in the shape of seed
-001. What must never happen here: an exception during a call, a second line in one event, an unredacted
-byte in a file or in what a ring shows.
+What enters: event dictionaries. What leaves: lines in the shape of seed 001. What must never happen here: an
+exception during a call, a second line in one event, an unredacted byte in a file or in what a ring shows.
 
 A call only hands its events over. They are searched for secrets and written as lines when somebody
 reads them or when they go to the file: after a failure at once, else after a second or 64 KB. Many
@@ -28,17 +27,20 @@ from pokayoke.core.redact import FAILED, Redactor
 from pokayoke.core.secret import Seen
 from pokayoke.runtime.observers import Observer, shown, tell
 from pokayoke.runtime.tracefile import TraceFile
-from pokayoke.runtime.traceline import digest_of, dump_event, is_quiet, plain, quiet, shortened, stub, utf8
+from pokayoke.runtime.traceline import (
+    digest_of,
+    dump_event,
+    is_common,
+    is_quiet,
+    plain,
+    quiet,
+    shortened,
+    stub,
+    utf8,
+)
 
 __all__ = ["Recorded", "Ring", "Trace", "quiet"]
 
-# Fields that hold names, numbers and hashes of ours. A call that ended well has no others but its payloads,
-# and only those are searched for secrets. (`tool` is a resolved name unless there are findings.)
-_OURS: Final = frozenset(
-    {"ts", "run_id", "step", "event", "tool", "ok", "call_id", "room", "decision", "args_hash", "confidence"}
-    | {"contract", "status", "us", "attempts", "effect", "key", "mode", "repairs", "safe_mode", "occurrence"}
-)
-_COMMON: Final = _OURS | {"arguments", "result"}
 _BUFFER_BYTES: Final = 65_536
 _BUFFER_SECONDS: Final = 1.0
 _DONE: Final[dict[str, Any]] = {}
@@ -205,7 +207,7 @@ class Trace:
         now = event.get("ts")
         if now is None:
             now = event["ts"] = self._clock()
-        recorded = Recorded(self, event, _COMMON.issuperset(event))
+        recorded = Recorded(self, event, is_common(event, self._as_they_are))
         # Copied now: once it waits, another thread may make its line, and that changes it.
         seen = shown(event, common=recorded.common) if self._observers else None
         arguments, result = event.get("arguments", b""), event.get("result", b"")

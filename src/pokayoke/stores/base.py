@@ -36,6 +36,12 @@ class Store(ABC):
     durable: bool = False
     sealed: bool = True
 
+    @property
+    def waits(self) -> bool:
+        """Whether asynchronous callers really wait: False if the plain methods serve them, too."""
+        kind = type(self)
+        return kind.arun is not Store.arun or kind.asettle is not Store.asettle
+
     # -- what a kind of store has to know ----------------------------------------------------------
 
     @abstractmethod

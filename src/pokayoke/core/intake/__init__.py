@@ -1,6 +1,6 @@
 """Intake: the text a model wrote -> arguments and calls, graded by what can be proven."""
 
-from pokayoke.core.intake.arguments import from_value, read_arguments
+from pokayoke.core.intake.arguments import copied, from_value, read_arguments
 from pokayoke.core.intake.calls import read_calls
 from pokayoke.core.intake.reading import (
     CODES,
@@ -22,6 +22,7 @@ __all__ = [
     "Grade",
     "ReadCall",
     "Reading",
+    "copied",
     "finding_for",
     "from_value",
     "is_cut",

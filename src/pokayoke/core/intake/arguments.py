@@ -109,6 +109,29 @@ def from_value(
     return Reading(grade="exact", value=cast(dict[str, Any], copy), canonical=dump)
 
 
+def copied(value: dict[str, Any], max_chars: int, max_depth: int) -> tuple[Any, bytes]:
+    """Copy parsed arguments of the usual kind: `from_value` for those about which there is nothing to say.
+
+    Args:
+        value: a dict.
+        max_chars: longest compact dump, in bytes.
+        max_depth: most lists and objects, however they nest.
+
+    Returns:
+        The copy and its compact dump.
+
+    Raises:
+        ValueError: there may be something to say.
+        TypeError: as above.
+    """
+    if not outgrows(value, max_chars):
+        dump = orjson.dumps(value, option=_PLAIN)
+        copy: Any = orjson.loads(dump)
+        if copy == value and len(dump) <= max_chars and dump.count(b"[") + dump.count(b"{") <= max_depth:
+            return copy, dump
+    raise ValueError("these arguments need a closer look")
+
+
 def _plain_dump(value: Any) -> bytes:
     """Dump a value of unknown origin: orjson stops at a depth of 254 and at cycles, so it goes first."""
     try:
