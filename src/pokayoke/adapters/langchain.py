@@ -12,7 +12,7 @@ chat, tool_node = guarded.bind(model, tools), guarded.tool_node(tools)
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pokayoke.adapters import hosted as engine
 from pokayoke.core.call import Outcome, ToolCall
@@ -34,8 +34,8 @@ except ImportError as error:
     raise MissingExtraError("langchain", "langchain") from error
 
 from pokayoke.adapters.langchain_call import Arrival
+from pokayoke.adapters.langchain_heard import asked_in, listening, stop_of
 from pokayoke.adapters.langchain_loop import Loop, ids_in
-from pokayoke.adapters.langchain_model import asked_in, listening, stop_of
 from pokayoke.adapters.langchain_tool import STEERING, Refused, message_of
 
 if TYPE_CHECKING:
@@ -158,10 +158,9 @@ class GuardMiddleware(AgentMiddleware):
             hosted = self._runs.of(str(thread), part=part, taken=ids_in(messages), **who)
         else:
             hosted = self._unnamed(conf, part, messages, who)
-        loop: Any = hosted.notes.get("loop")
-        if loop is None:
+        if (loop := hosted.notes.get("loop")) is None:
             loop = hosted.notes.setdefault("loop", Loop(hosted, self.window, nested=bool(part)))
-        return loop
+        return cast("Loop", loop)
 
     def _unnamed(self, conf: Mapping[str, Any], part: str, messages: Any, who: Mapping[str, Any]) -> engine.Hosted:
         """The run of an invocation without a thread: its nodes share one control, and so do graphs inside them."""

@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import BaseTool
 
 from pokayoke.adapters.hosted import Asked, Hosted, stand_in
-from pokayoke.adapters.langchain_model import CALL_BLOCKS, Heard, asked_in, stop_of, through
+from pokayoke.adapters.langchain_heard import CALL_BLOCKS, Heard, asked_in, stop_of
+from pokayoke.adapters.langchain_model import through
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.context import History
 from pokayoke.core.definitions import definitions
@@ -52,6 +53,7 @@ class Loop:
         """Begin before the first request."""
         self.hosted, self._nested = hosted, nested
         self._user: str | None = None
+        self._ids: set[str] | None = None
         self._offered: _Offered | None = None
         self._fitting = _Fitting(window) if window is not None else None
 
@@ -67,6 +69,8 @@ class Loop:
         if not self._nested:
             self._heed(request.messages)
         messages = request.messages
+        if self._ids is None:
+            self._ids = {one.id for one in messages if one.id}
         if self._fitting is not None:
             fitted = self._fitting.fitted(messages, request.system_message)
             if fitted is None:
@@ -141,6 +145,10 @@ class Loop:
         if place is None:
             return response
         message = response.result[place]
+        if message.id in (known := self._ids or set()):
+            message.id = None  # LangGraph would put it in the place of the other message of that id
+        elif message.id:
+            known.add(message.id)
         stop = heard.stop or stop_of(message.response_metadata)
         self._count(message)
         # What LangChain has answered by itself: calls by which the model gives a structured response.

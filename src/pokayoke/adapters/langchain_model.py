@@ -1,117 +1,25 @@
-"""What a chat model of LangChain wrote, before LangChain reads it.
+"""A chat model of LangChain, asked so that what it wrote is known before LangChain reads it.
 
 LangChain parses argument texts as it goes: an array ends the run, `null` becomes `{}`, and the pieces of a stream are
-completed to something that parses. So the model is asked through a view of itself that notes down each call as it
-comes over the wire. What no view has heard (another middleware's message, a cache) is read from the message.
+completed to something that parses. So the model is asked through a view of itself, which does all that the model
+does, and notes down each call as it comes over the wire.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, cast
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
+from typing import Any, Self, cast
 
 from langchain_core.language_models import BaseChatModel
 
-from pokayoke.adapters.hosted import Asked, stand_in, written
+from pokayoke.adapters.langchain_heard import Heard, hearing, shield
 from pokayoke.adapters.langchain_views import view
-from pokayoke.core.call import ToolCall
 from pokayoke.core.messages import field, items
-from pokayoke.core.strict import dump_compact
 
-__all__ = ["CALL_BLOCKS", "Heard", "asked_in", "listening", "stop_of", "through"]
+__all__ = ["through"]
 
-CALL_BLOCKS = frozenset({
-    "tool_use", "function_call", "custom_tool_call", "tool_call", "tool_call_chunk", "invalid_tool_call",
-    "input_json_delta",
-})  # fmt: skip
-"""Types of content blocks in which providers repeat what stands in `tool_calls`."""
 _NAMES_ITS_END = frozenset({"BaseChatOpenAI", "ChatAnthropic"})
 """Classes of models whose streams always say why they ended; one that does not has broken off."""
-_STOPS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
-
-
-class Heard:
-    """What one reply consisted of, as it came over the wire.
-
-    Attributes:
-        calls: its calls in order; empty if nothing was noted down.
-        stop: why a stream said it ended, or "incomplete" if it did not say where it always does; else None.
-        streamed: True if it came in pieces, which somebody may have read.
-    """
-
-    __slots__ = ("_open", "calls", "stop", "streamed")
-
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        self.begin(None)
-
-    def begin(self, stop: str | None, *, streamed: bool = False) -> None:
-        """Forget an attempt before this one, such as one that was retried."""
-        self.calls: list[Asked] = []
-        self.stop, self.streamed = stop, streamed
-        self._open: dict[Any, int] = {}
-
-    def whole(self, response: Any) -> None:
-        """Note down a chat completion, and put stand-ins where LangChain could not read the arguments."""
-        self.begin(None)
-        choices = items(field(response, "choices"))
-        message = field(choices[0], "message") if choices else None
-        for call in items(field(message, "tool_calls")):
-            function = field(call, "function")
-            if function is not None:
-                self._function(field(call, "id"), function)
-
-    def item(self, item: Any) -> None:
-        """Note down an item of a response, likewise."""
-        if field(item, "type") == "function_call":
-            self._function(field(item, "call_id"), item)
-
-    def piece(self, piece: Any) -> None:
-        """Note down a piece of a stream."""
-        message = piece.message
-        self.stop = stop_of(piece.generation_info or {}) or stop_of(message.response_metadata) or self.stop
-        for part in getattr(message, "tool_call_chunks", None) or ():
-            self._part(part)
-
-    def _function(self, ident: Any, function: Any) -> None:
-        name, text = field(function, "name") or "", field(function, "arguments")
-        text = text if isinstance(text, str) else "" if text is None else dump_compact(text).decode()
-        self.calls.append(Asked(ident, name, text))
-        if text.strip() and not text.lstrip().startswith("{"):
-            shown = dump_compact(stand_in(ToolCall("", name, text), name=True)).decode()
-            if isinstance(function, dict):
-                function["arguments"] = shown
-            else:
-                function.arguments = shown
-
-    def _part(self, part: Mapping[str, Any]) -> None:
-        at, ident, name = part.get("index"), part.get("id"), part.get("name") or ""
-        place = None if at is None else self._open.get(at)
-        if place is not None and ident and self.calls[place].id not in (None, ident):
-            place = None  # another call under the same number
-        if place is None:
-            self._open[at] = len(self.calls)
-            self.calls.append(Asked(ident, name, part.get("args") or ""))
-            return
-        known = self.calls[place]
-        self.calls[place] = Asked(known.id or ident, known.name + name, f"{known.arguments}{part.get('args') or ''}")
-
-
-_listening: ContextVar[Heard | None] = ContextVar("pokayoke_langchain_heard", default=None)
-
-
-@contextmanager
-def listening() -> Generator[Heard]:
-    """Note down what a model says inside the block, if it is asked through its view."""
-    heard = Heard()
-    token = _listening.set(heard)
-    try:
-        yield heard
-    finally:
-        _listening.reset(token)
 
 
 def through(model: Any) -> Any:
@@ -129,15 +37,18 @@ def _methods(kind: type) -> dict[str, Any]:
         plain = base._create_chat_result  # noqa: SLF001 - the class is extended
 
         def create(self: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
-            if (heard := _listening.get()) is not None:
+            if (heard := hearing()) is not None:
                 heard.whole(response)
             return plain(self, response, *args, **kwargs)
 
         methods["_create_chat_result"] = create
+    for name in ("root_client", "root_async_client"):
+        if name in getattr(kind, "model_fields", {}):
+            methods[name] = _client_of(name)
     if (streamed := base._stream) is not root._stream:  # noqa: SLF001 - as above
 
         def stream(self: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
-            heard = _listening.get()
+            heard = hearing()
             pieces = streamed(self, *args, **kwargs)
             return pieces if heard is None else _noted(heard, pieces, unsaid)
 
@@ -145,7 +56,7 @@ def _methods(kind: type) -> dict[str, Any]:
     if (astreamed := base._astream) is not root._astream:  # noqa: SLF001 - as above
 
         def astream(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            heard = _listening.get()
+            heard = hearing()
             pieces = astreamed(self, *args, **kwargs)
             return pieces if heard is None else _anoted(heard, pieces, unsaid)
 
@@ -167,69 +78,97 @@ async def _anoted(heard: Heard, pieces: AsyncIterator[Any], unsaid: str | None) 
         yield piece
 
 
-def stop_of(metadata: Mapping[str, Any]) -> str | None:
-    """Return why a message ended, as its provider spells it; None if it does not say."""
-    return next((str(stop) for name in _STOPS if (stop := metadata.get(name))), None)
+# -- OpenAI's Responses API: LangChain has no hook between its client and its parser ------------------
 
 
-def asked_in(message: Any, heard: Heard | None = None) -> list[Asked]:
-    """Return the calls of a message in order, their arguments as they came, where that is known.
+def _client_of(name: str) -> property:
+    def client(self: Any) -> Any:
+        plain = self.__dict__.get(name)
+        return plain if plain is None or hearing() is None else _Client(plain)
 
-    Args:
-        message: an `AIMessage`.
-        heard: what was noted down when it came.
-    """
-    found = [_read(call) for call in (*message.tool_calls, *message.invalid_tool_calls)]
-    if not found:
-        old = message.additional_kwargs.get("function_call")  # the former spelling of one call
-        return [Asked(None, field(old, "name") or "", field(old, "arguments") or "")] if old else []
-    if heard is not None and len(heard.calls) == len(found):
-        return _merged(found, heard.calls) or found
-    return _in_order(found, message.content) if isinstance(message.content, list) else found
+    return property(client)
 
 
-def _read(call: Mapping[str, Any]) -> Asked:
-    """What LangChain made of a call; a stand-in is what it stands for."""
-    given = call["args"]
-    if isinstance(given, dict):
-        meant = written(None, call["name"] or "", given)
-        return Asked(call["id"], meant.name, cast("str | dict[str, Any]", meant.arguments))
-    return Asked(call["id"], call["name"] or "", given or "")
+class _Around:
+    """Stands before an object and hands on everything it does not do itself."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
 
-def _merged(found: list[Asked], heard: list[Asked]) -> list[Asked] | None:
-    """The calls that were heard, unless somebody between model and guard has exchanged them."""
-    rest, merged = list(found), list[Asked]()
-    for one in heard:
-        place = next((n for n, other in enumerate(rest) if (other.id, other.name) == (one.id, one.name)), None)
-        if place is None:
-            return None
-        other = rest.pop(place)
-        merged.append(other if _edited(cast("str", one.arguments), other.arguments) else one)
-    return merged
+class _Client(_Around):
+    @property
+    def responses(self) -> Any:
+        return _Responses(self._inner.responses)
 
 
-def _edited(text: str, given: Any) -> bool:
-    """Whether arguments are others than those of a text that leaves no question."""
-    if not isinstance(given, dict):
-        return False
-    try:
-        meant = json.loads(text)
-    except ValueError:
-        return False
-    return isinstance(meant, dict) and meant != given
+class _Responses(_Around):
+    @property
+    def with_raw_response(self) -> Any:
+        return _RawResponses(self._inner.with_raw_response)
+
+    def create(self, **payload: Any) -> Any:
+        return _then(self._inner.create(**payload), _Events)
 
 
-def _in_order(found: list[Asked], content: list[Any]) -> list[Asked]:
-    """The calls in the order of the content blocks, where each has one; some hold the text of the arguments."""
-    blocks = [block for block in content if field(block, "type") in CALL_BLOCKS]
-    by_id = {one.id: one for one in found}
-    names = [field(block, "call_id") or field(block, "id") for block in blocks]
-    if len(by_id) != len(found) or sorted(map(str, names)) != sorted(map(str, by_id)):
-        return found
-    ordered = list[Asked]()
-    for block, ident in zip(blocks, names, strict=True):
-        one, text = by_id[ident], field(block, "arguments")
-        raw = isinstance(text, str) and not _edited(text, one.arguments)
-        ordered.append(one._replace(arguments=text) if raw else one)
-    return ordered
+class _RawResponses(_Around):
+    def create(self, **payload: Any) -> Any:
+        return _then(self._inner.create(**payload), _Raw)
+
+    def parse(self, **payload: Any) -> Any:
+        return _then(self._inner.parse(**payload), _Raw)
+
+
+class _Raw(_Around):
+    """A whole response."""
+
+    def parse(self) -> Any:
+        response = self._inner.parse()
+        if (heard := hearing()) is not None:
+            heard.response(response)
+        return response
+
+
+class _Events(_Around):
+    """A stream of events. Only the last one repeats whole calls."""
+
+    def __enter__(self) -> Self:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> Any:
+        return self._inner.__exit__(*exc)
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> Any:
+        return await self._inner.__aexit__(*exc)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(_shielded, self._inner)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for event in self._inner:
+            yield _shielded(event)
+
+
+def _shielded(event: Any) -> Any:
+    if field(event, "type") in ("response.completed", "response.incomplete"):
+        for item in items(field(field(event, "response"), "output")):
+            if field(item, "type") == "function_call":
+                shield(item)
+    return event
+
+
+def _then(answer: Any, around: type[_Around]) -> Any:
+    """Wrap an answer, or what an awaitable will answer."""
+    return _awaited(answer, around) if hasattr(answer, "__await__") else around(answer)
+
+
+async def _awaited(answer: Awaitable[Any], around: type[_Around]) -> Any:
+    return around(await answer)

@@ -48,9 +48,10 @@ def _class_of_views(kind: type, methods: Methods) -> type:
                 "__qualname__": kind.__qualname__,
                 "__doc__": kind.__doc__,
                 "model_config": {"defer_build": True},  # never validated, so its schema is never needed
-                **methods(kind),
             }
             made = type(kind)(kind.__name__, (kind,), namespace)
-            setattr(made, _MARK, True)
+            # Afterwards: pydantic would take a property with the name of a field for the field's default.
+            for name, does in {**methods(kind), _MARK: True}.items():
+                setattr(made, name, does)
             _made[kind, methods] = made
         return made
