@@ -10,7 +10,7 @@ import httpx
 import pytest
 from judge import Facts, alone, judge
 from model_server import TIRED, ModelServer, Turn
-from runner import cells, conversation, load, played
+from runner import HERE, cells, conversation, load, played
 from scenarios import BY_NAME, SCENARIOS
 
 MODES = {"chat": "sync", "responses": "async", "anthropic": "stream"}
@@ -162,3 +162,9 @@ def play(job):
         time.sleep(60)
     return "alive"
 """
+
+
+def test_the_guide_says_what_is_right():
+    """The guide lists every scenario with the sentence that stands here."""
+    guide = (HERE.parents[1] / "docs" / "guides" / "frameworks.md").read_text(encoding="utf-8")
+    assert [one.name for one in SCENARIOS if f"| {one.name} | {one.right} |\n" not in guide] == []
