@@ -6,12 +6,11 @@ agent = Agent("openai:gpt-5", tools=tools, capabilities=[Guarded(guard)])
 
 from __future__ import annotations
 
-import copy
 import time
 import uuid
 from asyncio import to_thread
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +33,13 @@ from pokayoke.adapters.pydantic_ai_tools import (
     written,
 )
 from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.gate import offered as may_see
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.errors import MissingExtraError, StoreError, UsageError
 
 try:
     from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
-    from pydantic_ai.exceptions import ApprovalRequired, ToolFailed
+    from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed
     from pydantic_ai.messages import (
         ModelMessage,
         ModelRequest,
@@ -56,10 +56,13 @@ except ImportError as error:
     raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
 
 if TYPE_CHECKING:
+    from pokayoke.core.plan import Snapshot
     from pokayoke.runtime.guard import Guard
+    from pokayoke.runtime.run import Run
 
 __all__ = ["Guarded", "calls", "contracts", "definitions", "message"]
 
+_HIDDEN: dict[str, Any] = {}
 Who = Callable[[RunContext[Any]], Mapping[str, Any]]
 
 
@@ -92,9 +95,9 @@ class Guarded(AbstractCapability[Any]):
         """Mark the id of a conversation that was given none; that of a named run is always the same."""
         return _fresh() if _is_fresh(run_id) else str(uuid.uuid5(uuid.NAMESPACE_OID, run_id))
 
-    async def for_run(self, ctx: RunContext[Any]) -> Guarded:
+    async def for_run(self, ctx: RunContext[Any]) -> Guarded:  # noqa: ARG002 - the framework's signature
         """Return what guards one run."""
-        return _GuardedRun(self, ctx)
+        return _GuardedRun(self)
 
 
 class _GuardedRun(Guarded):
@@ -102,11 +105,12 @@ class _GuardedRun(Guarded):
 
     _hosted: Hosted
 
-    def __init__(self, installed: Guarded, ctx: RunContext[Any]) -> None:
-        self.__dict__.update(copy.copy(installed.__dict__))
+    def __init__(self, installed: Guarded) -> None:
+        self.__dict__.update(installed.__dict__)
         self._heard: dict[str, ToolCall] = {}
         self._held: dict[str, Continuation] = {}
-        self._contracted: set[str] = set()
+        self._terms: dict[str, dict[str, Any] | None] = {}
+        self._snapshot: Snapshot | None = None
         self._silent = 0
         self._streaming = False
         self._stream: StreamedResponse | None = None
@@ -120,9 +124,9 @@ class _GuardedRun(Guarded):
         """Open the run, and close it however the framework's ends."""
         ident = ctx.conversation_id or ""
         # The history that is handed in is where a restart finds a fresh id again.
-        durable = not _is_fresh(ident) or any(one.conversation_id == ident for one in ctx.messages)
+        known = not _is_fresh(ident) or any(one.conversation_id == ident for one in ctx.messages)
         who = self._who(ctx) if self._who is not None else {}
-        run = self._guard.run(ident if durable else None, **who)
+        run = self._guard.run(ident if known or not self._guard.store.durable else None, **who)
         self._hosted = Hosted(run, through=THROUGH, taken=_ids(ctx.messages))
         if ctx.prompt is not None:
             run.user(ctx.prompt if isinstance(ctx.prompt, str) else "\n".join(filter(_is_text, ctx.prompt)))
@@ -137,20 +141,23 @@ class _GuardedRun(Guarded):
         for part in node.model_response.tool_calls if results else ():
             if isinstance(denied := results.get(part.tool_call_id), ToolDenied):
                 call = self._written(ctx, part)
+                answers = (node.tool_call_metadata or {}).get(part.tool_call_id)
                 if self._hosted.run.check(call).decision == "ask":
-                    outcome = await self._hosted.acall(call, _never)
-                    answers = (node.tool_call_metadata or {}).get(part.tool_call_id)
-                    await self._decide(outcome, answers, approved=False, reason=denied.message)
+                    with suppress(CallDeferred):
+                        outcome = await self._hosted.acall(call, _elsewhere)
+                        await self._decide(outcome, answers, approved=False, reason=denied.message)
         return node
 
     # -- around a request ---------------------------------------------------------------------------
 
     async def before_model_request(
-        self, ctx: RunContext[Any], request_context: ModelRequestContext
+        self,
+        ctx: RunContext[Any],  # noqa: ARG002 - the framework's signature
+        request_context: ModelRequestContext,
     ) -> ModelRequestContext:
         """Add the instruction to this request, and take its tools away, if that is due."""
         request, parameters = self._hosted.before(), request_context.model_request_parameters
-        self._contracts_for(parameters.function_tools)
+        offered = self._offered(parameters.function_tools)
         self._streaming, self._stream = request_context.streaming, None
         changed: dict[str, Any] = {}
         if request.final:
@@ -158,12 +165,11 @@ class _GuardedRun(Guarded):
             settings = dict(request_context.model_settings or {})
             settings.pop("tool_choice", None)  # it may demand a tool that is gone
             changed["model_settings"] = settings or None
-        elif self._hosted.run.progress.keeps_texts and (pager := self._pager(parameters)):
-            tools = [*parameters.function_tools, pager]
-            changed["model_request_parameters"] = replace(parameters, function_tools=tools)
-        if request.instruction is not None:
-            told = ModelRequest(parts=[UserPromptPart(request.instruction)])
-            changed["messages"] = [*request_context.messages, told]
+        elif offered is not None:
+            changed["model_request_parameters"] = replace(parameters, function_tools=offered)
+        if self._silent or request.instruction is not None:
+            told = [ModelRequest(parts=[UserPromptPart(request.instruction)])] if request.instruction else []
+            changed["messages"] = [*map(_spoken, request_context.messages), *told]
         return replace(request_context, **changed) if changed else request_context
 
     def get_wrapper_model(self, model: Model) -> Model | None:
@@ -215,8 +221,7 @@ class _GuardedRun(Guarded):
 
     def _not_silent(self, response: ModelResponse, parameters: ModelRequestParameters) -> ModelResponse:
         """Answer for a model that says nothing a second time; once, the framework asks again by itself."""
-        silent = all(isinstance(one, ThinkingPart) or _is_blank(one) for one in response.parts)
-        self._silent = self._silent + 1 if silent else 0
+        self._silent = self._silent + 1 if _is_silent(response) else 0
         if self._silent < 2 or not plain_text(parameters):  # noqa: PLR2004 - a second time
             return response
         return replace(response, parts=reworded(response.parts, self._hosted.last_word(None)))
@@ -229,22 +234,26 @@ class _GuardedRun(Guarded):
             if part.tool_name not in tools:
                 tools[part.tool_name] = own_tool(part.tool_name)
 
-    def _contracts_for(self, tools: list[ToolDefinition]) -> None:
+    def _offered(self, tools: list[ToolDefinition]) -> list[ToolDefinition] | None:
+        """Return the tools as the model may see them in this run; None if nothing about them is to be changed."""
+        run = self._hosted.run
+        if run.snapshot is not self._snapshot:
+            self._terms, self._snapshot = {}, run.snapshot
+        terms, changed = self._terms, False
+        offered: list[ToolDefinition] = []
         for tool in tools:
-            if tool.name not in self._contracted and not is_framework_tool(tool):
-                if isinstance(self._hosted.run.snapshot.find(tool.name), Finding):
-                    raise UsageError(
-                        f"the agent offers {tool.name!r}, and the guard has no contract for it: "
-                        "build one with contracts([...]), for an MCP server with contracts(await definitions(server))"
-                    )
-                self._contracted.add(tool.name)
-
-    def _pager(self, parameters: ModelRequestParameters) -> ToolDefinition | None:
-        """The tool that pages through what was too long to show, unless the agent has one of that name."""
+            if tool.name not in terms:
+                terms[tool.name] = _term(tool, run)
+            term = terms[tool.name]
+            if term is not _HIDDEN:
+                offered.append(tool if term is None else replace(tool, parameters_json_schema=term))
+            changed = changed or term is not None
         pager = self._guard.pager
-        if any(tool.name == pager.name for tool in parameters.function_tools):
-            return None
-        return ToolDefinition(name=pager.name, description=pager.description, parameters_json_schema=pager.input_schema)
+        if run.progress.keeps_texts and pager.name not in terms:
+            schema = pager.model_schema
+            tool = ToolDefinition(name=pager.name, description=pager.description, parameters_json_schema=schema)
+            return [*offered, tool]
+        return offered if changed else None
 
     # -- a tool -------------------------------------------------------------------------------------
 
@@ -256,15 +265,16 @@ class _GuardedRun(Guarded):
             return await handler(args)
         asks = self._written(ctx, call)
         if tool_def.defer and not ctx.tool_call_approved:
-            return await self._screened(asks, handler)
+            return await self._screened(asks, handler, elsewhere=tool_def.kind == "external")
         self._held[call.tool_call_id] = Continuation(asks, call, ctx, handler)
         return args if isinstance(args, dict) else {}
 
-    async def _screened(self, call: ToolCall, validate: Handler) -> Any:
+    async def _screened(self, call: ToolCall, validate: Handler, *, elsewhere: bool) -> Any:
         """Judge a call that the framework hands out of the run: to a person, or to a tool elsewhere."""
         verdict = self._hosted.run.check(call)
-        if verdict.decision in ("refuse", "stop"):
-            raise ToolFailed((await self._hosted.acall(call, _never)).text)
+        if not (verdict.ok or (verdict.decision == "ask" and not elsewhere)):
+            with suppress(CallDeferred):
+                raise ToolFailed((await self._hosted.acall(call, _elsewhere)).text)
         return await validate(verdict.arguments or {})
 
     async def wrap_tool_execute(
@@ -337,8 +347,30 @@ class _Watched(WrapperModel):
             yield stream
 
 
-async def _never(arguments: dict[str, Any]) -> Any:  # noqa: ARG001, RUF029 - the signature of a continuation
-    raise AssertionError("a call that is refused or waits does not run")
+def _term(tool: ToolDefinition, run: Run) -> dict[str, Any] | None:
+    """Return the schema to show the model instead of a tool's own; `_HIDDEN` if it may not use the tool.
+
+    Raises:
+        UsageError: there is no contract for it.
+    """
+    if is_framework_tool(tool):
+        return None
+    plan = run.snapshot.find(tool.name)
+    if isinstance(plan, Finding):
+        if plan.code != "unknown_tool":
+            return _HIDDEN
+        raise UsageError(
+            f"the agent offers {tool.name!r}, and the guard has no contract for it: build one with contracts([...]), "
+            "for an MCP server or a wrapped toolset with contracts(await definitions(toolset))"
+        )
+    contract = plan.contract
+    if not may_see(contract, run.snapshot.policy.access, run.principal):
+        return _HIDDEN
+    return None if contract.key_argument is None else contract.model_schema
+
+
+async def _elsewhere(arguments: dict[str, Any]) -> Any:  # noqa: ARG001 - the signature of a continuation
+    raise CallDeferred
 
 
 def _may_defer(ctx: RunContext[Any]) -> bool:
@@ -356,7 +388,13 @@ def _may_defer(ctx: RunContext[Any]) -> bool:
 def _fresh() -> str:
     """An id nobody has given: like the framework's own ordered by time, but of the version that is free to use."""
     random = uuid.uuid4().int & ((1 << 74) - 1)
-    number = (int(time.time() * 1_000) << 80) | (0x8 << 76) | ((random >> 62) << 64) | (0b10 << 62) | random & ((1 << 62) - 1)
+    number = (
+        (int(time.time() * 1_000) << 80)
+        | (0x8 << 76)
+        | ((random >> 62) << 64)
+        | (0b10 << 62)
+        | random & ((1 << 62) - 1)
+    )
     return str(uuid.UUID(int=number))
 
 
@@ -381,5 +419,13 @@ def _is_text(content: Any) -> bool:
     return isinstance(content, str)
 
 
-def _is_blank(part: Any) -> bool:
-    return isinstance(part, TextPart) and not part.content.strip()
+def _is_silent(one: ModelMessage) -> bool:
+    return isinstance(one, ModelResponse) and all(
+        isinstance(part, ThinkingPart) or (isinstance(part, TextPart) and not part.content.strip())
+        for part in one.parts
+    )
+
+
+def _spoken(one: ModelMessage) -> ModelMessage:
+    """The message, but for one without a word: where sides take turns, none may be left out of a request."""
+    return replace(one, parts=[*one.parts, TextPart("(no answer)")]) if _is_silent(one) else one

@@ -98,9 +98,7 @@ def _described(tool: ToolDefinition) -> Described:
 
 def own_tool(name: str) -> ToolsetTool[Any]:
     """Return a stand-in by which the framework hands the calls of a name it does not know to the hooks."""
-    return ToolsetTool(
-        toolset=_NO_TOOLS, tool_def=ToolDefinition(name=name), max_retries=0, args_validator=_ANYTHING
-    )
+    return ToolsetTool(toolset=_NO_TOOLS, tool_def=ToolDefinition(name=name), max_retries=0, args_validator=_ANYTHING)
 
 
 def is_framework_tool(tool_def: ToolDefinition) -> bool:
