@@ -27,12 +27,15 @@ try:
 except ImportError as error:
     raise MissingExtraError("openai-agents", "openai-agents") from error
 
-from pokayoke.adapters.openai_agents_model import GuardedModel, GuardedProvider, Slot, current
-from pokayoke.adapters.openai_agents_tools import guarded_tool, sink, waits
+from pokayoke.adapters.openai_agents_model import GuardedModel, GuardedProvider
+from pokayoke.adapters.openai_agents_run import Slot, current
+from pokayoke.adapters.openai_agents_tools import ListenedServer, finals, guarded_tool, waits
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard import Guard
     from pokayoke.runtime.run import Run
+
+_SLOT = "_pokayoke_slot"
 
 __all__ = ["GuardedModel", "GuardedProvider", "GuardedRunner", "calls", "contracts", "message"]
 
@@ -90,8 +93,6 @@ class GuardedRunner:
         self.guard = guard
         self._runs = Runs(guard)
         self._classes: dict[type, type] = {}
-        # By the SDK's own object of a run, which the state of an interrupted one holds as well.
-        self._slots: weakref.WeakKeyDictionary[Any, Slot] = weakref.WeakKeyDictionary()
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -123,9 +124,7 @@ class GuardedRunner:
         """`run` with events, as `Runner.run_streamed` does. No tool starts before its reply is whole."""
         with self._begun(agent, input, run_id, options) as (slot, guarded):
             result = Runner.run_streamed(guarded, input, **options)
-        self._slots[result.context_wrapper] = slot
-        task = result.run_loop_task
-        if task is not None:
+        if (task := result.run_loop_task) is not None:
             task.add_done_callback(lambda _: self._ended(slot, result))
         return result
 
@@ -142,13 +141,15 @@ class GuardedRunner:
         slot = self._known(state) or self._slot(run_id, {}, ())
         settled = True
         for item in state.get_interruptions():
-            decision = waits.decided(slot.hosted, waits.asked(item.call_id, item.tool_name, item.arguments))
-            if decision == "approved":
-                state.approve(item)
-            elif decision is not None:
-                state.reject(item, rejection_message=f"A person has denied this call of {item.tool_name}.")
-            else:
+            question = waits.question(slot.hosted, waits.asked(item.call_id, item.tool_name, item.arguments))
+            if question is None:
+                continue  # the tool's own wish: whoever wrote it decides
+            if question.status == "waiting":
                 settled = False
+            elif question.status == "approved":
+                state.approve(item)
+            else:
+                state.reject(item, rejection_message=f"A person has denied this call of {item.tool_name}.")
         return settled
 
     # -- agents ------------------------------------------------------------------------------------
@@ -162,14 +163,18 @@ class GuardedRunner:
         return self._guarded(agent, {})
 
     def _guarded(self, agent: Any, done: dict[int, Any]) -> Any:
-        if self._guards(agent):
-            return agent
+        """A clone of an agent and of all that it hands over to, for one run; `done` holds them by their originals."""
         if id(agent) in done:
             return done[id(agent)]
         clone = done[id(agent)] = copy.copy(agent)
+        if self._guards(agent):
+            clone.handoffs = [self._handoff(one, done) for one in agent.handoffs]
+            return clone
         clone.__class__ = self._class_of(type(agent))
-        clone.tools = [*(self.guarded_tool(tool) for tool in agent.tools), sink()]
+        clone.tools = [self.guarded_tool(tool) for tool in agent.tools]
         clone.handoffs = [self._handoff(one, done) for one in agent.handoffs]
+        clone.mcp_servers = [ListenedServer(server) for server in agent.mcp_servers]
+        clone.tool_use_behavior = finals(agent.tool_use_behavior)
         if isinstance(agent.model, Model):
             clone.model = GuardedModel(agent.model)
         return clone
@@ -236,7 +241,14 @@ class GuardedRunner:
         ident = run_id or session or options.get("conversation_id") or config.group_id
         known = self._known(given) if ident is None else None
         slot = known or self._slot(ident, who, _said(given))
-        guarded = self.guarded(agent)
+        clones: dict[int, Any] = {}
+        guarded = self._guarded(agent, clones)
+        for clone in clones.values():
+            clone.__dict__[_SLOT] = slot  # the state of an interrupted run holds its agents, and nothing else of it
+        if isinstance(given, RunState):
+            for item in given.get_interruptions():
+                if _status(given, item) is False:
+                    waits.denied(slot.hosted, waits.asked(item.call_id, item.tool_name, item.arguments))
         token = current.set(slot)
         try:
             yield slot, guarded
@@ -248,14 +260,13 @@ class GuardedRunner:
 
     def _known(self, state: Any) -> Slot | None:
         """The run of a state of this process."""
-        context = state._context if isinstance(state, RunState) else None  # noqa: SLF001 - all that a run's states share
-        return self._slots.get(context) if context is not None else None
+        agent = state._current_agent if isinstance(state, RunState) else None  # noqa: SLF001 - public nowhere
+        return getattr(agent, _SLOT, None)
 
     def _slot(self, ident: str | None, who: dict[str, Any], said: Iterable[str]) -> Slot:
         return Slot(self._runs, ident or uuid.uuid4().hex, durable=ident is not None, who=who, said=said)
 
     def _ended(self, slot: Slot, result: Any) -> Any:
-        self._slots[result.context_wrapper] = slot
         if not result.interruptions:
             self._runs.close(slot.ident)
         return result
@@ -266,6 +277,13 @@ def _configured(given: Any) -> Any:
     config = RunConfig(**given) if isinstance(given, dict) else given or RunConfig()
     model = GuardedModel(config.model) if isinstance(config.model, Model) else config.model
     return replace(config, model=model, model_provider=GuardedProvider(config.model_provider))
+
+
+def _status(state: Any, item: Any) -> bool | None:
+    """How a person has answered an interruption in the state itself: yes, no, or not yet."""
+    context = state._context  # noqa: SLF001 - public nowhere
+    status: bool | None = context.get_approval_status(item.tool_name, item.call_id, current_invocation=item)
+    return status
 
 
 def _said(given: Any) -> list[str]:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
-from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pokayoke.adapters.hosted import Asked, Hosted, stand_in
 from pokayoke.adapters.openai_agents_client import STOPS, listening, overheard
+from pokayoke.adapters.openai_agents_run import SINK, WRAPPED, as_heard, slot_in_use
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.names import wire_name
-from pokayoke.errors import MissingExtraError, UsageError
+from pokayoke.core.steps import NotBegun
+from pokayoke.errors import MissingExtraError
 
 try:
     from agents import FunctionTool, ItemHelpers, Model, ModelProvider
@@ -32,74 +33,14 @@ try:
 except ImportError as error:
     raise MissingExtraError("openai-agents", "openai-agents") from error
 
-if TYPE_CHECKING:
-    from pokayoke.adapters.hosted import Runs
+__all__ = ["GuardedModel", "GuardedProvider"]
 
-__all__ = ["SINK", "WRAPPED", "GuardedModel", "GuardedProvider", "Slot", "current", "slot_in_use"]
-
-SINK = "unread_tool_call"
-"""The tool that answers calls of tools an agent does not have. No model is ever offered it."""
-WRAPPED = f'{{"{SINK}"'
 _OTHER_CALLS = frozenset({
     "apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "mcp_approval_request", "shell_call",
 })  # fmt: skip
 """Calls that are run here, but not by function tools."""
 _SAID = ("message", "reasoning")
 _NO_ID = "__fake_id__"  # the SDK's own mark of an item that no server knows
-
-
-class Slot:
-    """Where the model and the tools of one framework run find their run of the guard.
-
-    Args:
-        runs: the runs of the guard.
-        ident: the framework's id of the run.
-        durable: True if a restart would know that id again.
-        who: session, tenant and principal, as for `Guard.run`.
-        said: what the user says in it; begins a turn.
-    """
-
-    __slots__ = ("_said", "durable", "ident", "runs", "who")
-
-    def __init__(self, runs: Runs, ident: str, *, durable: bool, who: dict[str, Any], said: Iterable[str] = ()) -> None:
-        """Open nothing yet."""
-        self.runs, self.ident, self.durable, self.who = runs, ident, durable, who
-        self._said = list(said)
-
-    @property
-    def hosted(self) -> Hosted:
-        """The run, opened if need be."""
-        return self.runs.of(self.ident, durable=self.durable, **self.who)
-
-    def before(self, history: list[Any]) -> Hosted:
-        """Return the run for a request with that history, told of what the user said first."""
-        # Ids of calls that are in the history already, from before a restart, must not be given again.
-        taken = (str(item.get("call_id")) for item in history if item.get("type") == "function_call")
-        hosted = self.runs.of(self.ident, durable=self.durable, taken=taken, **self.who)
-        said, self._said = self._said, []
-        for text in said:
-            hosted.run.user(text)
-        return hosted
-
-    def inside(self, call_id: str) -> Slot:
-        """Return the slot of an agent that a tool call runs: a run of its own, found again if the call is resumed."""
-        return Slot(self.runs, f"{self.ident}/{call_id}", durable=self.durable, who=self.who)
-
-
-current: ContextVar[Slot | None] = ContextVar("pokayoke_openai_agents_run", default=None)
-"""The run that code is part of; every task the SDK starts for a run inherits it."""
-
-
-def slot_in_use() -> Slot:
-    """Return the run this code is part of.
-
-    Raises:
-        UsageError: a guarded agent was started by something else than its runner.
-    """
-    slot = current.get()
-    if slot is None:
-        raise UsageError("a guarded agent is started by GuardedRunner.run, run_sync or run_streamed, not by Runner")
-    return slot
 
 
 # -- the model ----------------------------------------------------------------------------------------
@@ -113,6 +54,7 @@ class _Turn(NamedTuple):
     tools: frozenset[str]
     handoffs: frozenset[str]
     plain: bool
+    listed: list[Any]
 
 
 class GuardedModel(Model):
@@ -229,34 +171,49 @@ def _turn(  # noqa: PLR0917 - the framework's own arguments, in its order
     tracing: Any,
 ) -> _Turn:
     """Make the request what it has to be."""
-    history = given if isinstance(given, list) else []
-    hosted = slot_in_use().before(history)
+    slot, history = slot_in_use(), given if isinstance(given, list) else []
+    hosted = slot.before(history)
     if history:
         given = _as_written(history)
     request = hosted.before()
     if request.instruction:
         # Beside the history, not in it: a conversation that the server keeps would keep an item for ever.
         system = f"{system}\n\n{request.instruction}" if system else request.instruction
-    offered = [tool for tool in tools if tool.name != SINK]
-    names = frozenset(tool.name for tool in offered if isinstance(tool, FunctionTool))
+    offered = tools
+    slot.tools = [tool.name for tool in tools if isinstance(tool, FunctionTool)]
+    names = frozenset(slot.tools)
     if request.final:
         offered, settings = [], replace(settings, tool_choice=None, parallel_tool_calls=None)
     elif hosted.run.progress.keeps_texts and (pager := hosted.run.guard.pager).name not in names:
-        offered.append(_offer(pager))
+        offered = [*tools, _offer(pager)]
     plain = schema is None or schema.is_plain_text()
     shown = [] if request.final else handoffs
     arguments = (system, given, settings, offered, schema, shown, tracing)
-    return _Turn(hosted, arguments, names, frozenset(handoff.tool_name for handoff in handoffs), plain)
+    return _Turn(hosted, arguments, names, frozenset(handoff.tool_name for handoff in handoffs), plain, tools)
 
 
 def _offer(contract: Any) -> Any:
-    """The definition of a tool the guard itself answers."""
+    """The definition of a tool that the guard itself answers."""
     schema = dict(contract.input_schema)
-    return FunctionTool(contract.name, contract.description, schema, _never, strict_json_schema=False)
+    return FunctionTool(contract.name, contract.description, schema, _answered, strict_json_schema=False)
 
 
-async def _never(_context: Any, _text: str) -> str:
-    raise UsageError("this tool is answered by the guard")
+async def _answered(context: Any, text: str) -> str:
+    """Answer a call that no tool of the agent can take. The guard's own tools are known to it alone."""
+    slot = slot_in_use()
+    hosted, call = slot.hosted, as_heard(context.tool_call_id, SINK, text)
+    plan = hosted.run.snapshot.find(call.name)
+    if isinstance(plan, Finding) or plan.contract is hosted.run.guard.pager:
+        return (await hosted.acall(call)).text
+
+    def missing(_arguments: dict[str, Any]) -> Any:
+        raise NotBegun("it is not among the tools of the agent now", blame="model")
+
+    told = (await hosted.acall(call, missing)).text
+    return f"{plan.contract.name} is not among your tools now. There are: {', '.join(slot.tools) or 'none'}.\n{told}"
+
+
+_SINK = FunctionTool(SINK, "", {"type": "object", "properties": {}}, _answered, strict_json_schema=False)
 
 
 def _as_written(items: list[Any]) -> list[Any]:
@@ -291,6 +248,8 @@ def _judged(turn: _Turn, output: list[Any], stop: Any) -> list[Any]:
         items = [item for item in kept if item.type == "message"]
     for at, call in zip(places, heard, strict=False):
         items[at] = _standing(items[at], call, turn)
+    if any(item.type == "function_call" and item.name == SINK for item in items):
+        turn.listed.append(_SINK)
     if all(item.type in _SAID for item in items):
         _last_word(turn, items)
     return items

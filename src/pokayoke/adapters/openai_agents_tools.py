@@ -6,28 +6,31 @@ import copy
 import inspect
 import json
 from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 from pokayoke.adapters.hosted import Hosted, written
-from pokayoke.adapters.openai_agents_model import SINK, WRAPPED, Slot, current, slot_in_use
+from pokayoke.adapters.openai_agents_run import Slot, as_heard, current, slot_in_use
+from pokayoke.core.admission import Approval
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.steps import NotBegun
 from pokayoke.errors import MissingExtraError
 
 try:
     from agents import (
-        FunctionTool,
         InputGuardrailTripwireTriggered,
         OutputGuardrailTripwireTriggered,
         ToolInputGuardrailTripwireTriggered,
         ToolOutputGuardrailTripwireTriggered,
+        ToolsToFinalOutputResult,
     )
     from agents.agent_tool_state import get_agent_tool_state_scope, peek_agent_tool_run_result
     from agents.exceptions import ModelBehaviorError
 except ImportError as error:
     raise MissingExtraError("openai-agents", "openai-agents") from error
 
-__all__ = ["guarded_tool", "sink", "waits"]
+__all__ = ["ListenedServer", "Told", "finals", "guarded_tool", "waits"]
 
 _TRIPWIRES = (
     InputGuardrailTripwireTriggered,
@@ -36,6 +39,9 @@ _TRIPWIRES = (
     ToolOutputGuardrailTripwireTriggered,
 )
 """What ends a run by the SDK's own rules, also from inside a tool. It proves nothing about what happened before."""
+
+
+_RESULTS: ContextVar[list[Any] | None] = ContextVar("pokayoke_openai_agents_mcp", default=None)
 
 
 def guarded_tool(tool: Any, *, asks: bool) -> Any:
@@ -51,7 +57,7 @@ def guarded_tool(tool: Any, *, asks: bool) -> Any:
 
     async def invoke(context: Any, text: str) -> Any:
         slot = slot_in_use()
-        call = _call(context.tool_call_id, tool.name, text)
+        call = as_heard(context.tool_call_id, tool.name, text)
         run = _Running(bare, context, slot.inside(call.id))
         outcome = await slot.hosted.acall(call, run)
         if outcome.status == "pending" and context.is_tool_approved(tool.name, call.id):
@@ -69,30 +75,29 @@ def guarded_tool(tool: Any, *, asks: bool) -> Any:
     return guarded
 
 
-def sink() -> Any:
-    """Return the tool that answers calls of tools an agent does not have."""
+class ListenedServer:
+    """An MCP server whose results are seen as they come: the SDK keeps the text of a failure, and drops that it is one.
 
-    async def invoke(context: Any, text: str) -> Any:
-        slot = slot_in_use()
-        outcome = await _unowned(slot.hosted, _call(context.tool_call_id, SINK, text))
-        return outcome.text
+    Args:
+        inner: the server.
+    """
 
-    schema: dict[str, Any] = {"type": "object", "properties": {}}
-    return FunctionTool(SINK, "Answers what cannot be run.", schema, invoke, strict_json_schema=False)
+    def __init__(self, inner: Any) -> None:
+        """Keep the server."""
+        self.inner = inner
 
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the server's own."""
+        if name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
 
-async def _unowned(hosted: Hosted, call: ToolCall) -> Outcome:
-    """Answer a call that no tool of the agent can take. The guard's own tools are known to it alone."""
-    run = hosted.run
-    plan = run.snapshot.find(call.name)
-    contract = getattr(plan, "contract", None)
-    if contract is None or contract is run.guard.pager:
-        return await hosted.acall(call)
-
-    def missing(_arguments: dict[str, Any]) -> Any:
-        raise NotBegun(f"{contract.name} is not among the tools you have now", blame="model")
-
-    return await hosted.acall(call, missing)
+    async def call_tool(self, *given: Any, **named: Any) -> Any:
+        """Call a tool."""
+        result = await self.inner.call_tool(*given, **named)
+        if (seen := _RESULTS.get()) is not None:
+            seen.append(result)
+        return result
 
 
 class _Running:
@@ -108,7 +113,8 @@ class _Running:
         context.tool_arguments = text = json.dumps(arguments)
         # What the SDK has prepared is for the text the model wrote.
         context._function_tool_arguments = None  # noqa: SLF001 - public nowhere
-        token = current.set(self._inside)
+        seen: list[Any] = []
+        inside, results = current.set(self._inside), _RESULTS.set(seen)
         try:
             result = await bare.on_invoke_tool(context, text)
         except _TRIPWIRES as steering:
@@ -119,11 +125,12 @@ class _Running:
                 raise NotBegun("the arguments do not fit the tool's own types", blame="model") from refusal
             raise
         finally:
-            current.reset(token)
+            _RESULTS.reset(results)
+            current.reset(inside)
         if bare._is_agent_tool and self._waits():  # noqa: SLF001 - public nowhere
             self.interrupted, self.nested = True, result
             raise NotBegun("an agent waits for a person")
-        return result
+        return seen[-1] if seen else result
 
     def _waits(self) -> bool:
         """Whether the agent behind the tool was interrupted: it is resumed by the same call, and has not ended."""
@@ -132,18 +139,44 @@ class _Running:
         return bool(getattr(nested, "interruptions", None))
 
 
-def _call(ident: str, name: str, text: str) -> ToolCall:
-    """The call as the model wrote it."""
-    if text.startswith(WRAPPED):
-        return written(ident, name, json.loads(text))
-    return ToolCall(ident, name, text)
+class Told(str):
+    """What the model reads of a call, with the outcome behind it."""
+
+    __slots__ = ("outcome",)
+    outcome: Outcome
 
 
 def _shown(outcome: Outcome) -> Any:
     """What the model reads: text, and blocks that are none."""
-    if not outcome.content:
-        return outcome.text
-    return [{"type": "text", "text": outcome.text}, *outcome.content]
+    if outcome.content:
+        return [{"type": "text", "text": outcome.text}, *outcome.content]
+    told = Told(outcome.text)
+    told.outcome = outcome
+    return told
+
+
+def finals(behaviour: Any) -> Any:
+    """Return an agent's `tool_use_behavior` for what guarded tools return: a result that is the run's own last word.
+
+    A call that failed is none: the model is asked again. A function of the user's is shown the plain values.
+    """
+    if behaviour == "run_llm_again":
+        return behaviour
+
+    def final(context: Any, results: list[Any]) -> Any:
+        if callable(behaviour):
+            return behaviour(context, [replace(one, output=_value(one.output)) for one in results])
+        stops = None if isinstance(behaviour, str) else behaviour.get("stop_at_tool_names", ())
+        chosen = results[:1] if stops is None else [one for one in results if one.tool.name in stops][:1]
+        if not chosen or not getattr(getattr(chosen[0].output, "outcome", None), "ok", True):
+            return ToolsToFinalOutputResult(is_final_output=False)
+        return ToolsToFinalOutputResult(is_final_output=True, final_output=_value(chosen[0].output))
+
+    return final
+
+
+def _value(output: Any) -> Any:
+    return output.outcome.value if isinstance(output, Told) and output.outcome.ok else output
 
 
 # -- approvals ----------------------------------------------------------------------------------------
@@ -155,24 +188,29 @@ class waits:  # noqa: N801 - a name for three functions that belong together
     @staticmethod
     def asked(ident: str | None, name: str | None, arguments: str | None) -> ToolCall:
         """Return the call of an interruption."""
-        return _call(ident or "", name or "", arguments or "")
+        return as_heard(ident or "", name or "", arguments or "")
 
     @staticmethod
-    def decided(hosted: Hosted, call: ToolCall) -> str | None:
-        """Return how a person has decided on a call: approved, denied, expired, or None."""
+    def question(hosted: Hosted, call: ToolCall) -> Approval | None:
+        """Return the question about a call, answered or not; None if there is none, or nothing to ask."""
         verdict = hosted.run.check(call)
         if verdict.decision != "ask":
             return None
-        return next(
-            (
-                known.status
-                for known in hosted.run.guard.approvals.list(waiting=False)
-                if known.status != "waiting"
-                and (known.run_id, known.contract) == (hosted.run.id, verdict.contract)
-                and known.arguments == verdict.arguments
-            ),
-            None,
-        )
+        about = (hosted.run.id, verdict.contract, verdict.arguments)
+        known = hosted.run.guard.approvals.list(waiting=False)
+        return next((one for one in known if (one.run_id, one.contract, one.arguments) == about), None)
+
+    @staticmethod
+    def denied(hosted: Hosted, call: ToolCall) -> None:
+        """Take a person's no to a call, which the SDK will not hand on."""
+        question = waits.question(hosted, call)
+        if question is not None and question.status == "waiting":
+            hosted.run.guard.approvals.deny(question.id, by="RunState.reject")
+            hosted.call(call, _unwanted)  # so that the run knows what was not done
+
+
+def _unwanted(_arguments: dict[str, Any]) -> Any:
+    raise NotBegun("a person has denied it")
 
 
 async def _wanted(own: Any, *given: Any) -> bool:
@@ -188,7 +226,9 @@ def _asking(name: str, own: Any) -> Callable[[Any, dict[str, Any], str], Any]:
         if await _wanted(own, context, arguments, call_id):
             return True
         hosted, call = slot_in_use().hosted, written(call_id, name, arguments)
-        if hosted.run.check(call).decision != "ask" or waits.decided(hosted, call) is not None:
+        if hosted.run.check(call).decision != "ask":
+            return False
+        if (question := waits.question(hosted, call)) is not None and question.status != "waiting":
             return False
         # So that the question stands where others look for it, too.
         ticket = await hosted.run.abegin(call)

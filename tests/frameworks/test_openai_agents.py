@@ -1,0 +1,655 @@
+"""What is special about the OpenAI Agents SDK: interruptions, handoffs, nested agents, sessions, streams."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("agents", reason="run by make frameworks")
+
+from agents import (
+    Agent,
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    InputGuardrailTripwireTriggered,
+    MaxTurnsExceeded,
+    ModelProvider,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    RunConfig,
+    Runner,
+    RunState,
+    SQLiteSession,
+    Usage,
+    UserError,
+    function_tool,
+    handoff,
+)
+from agents.mcp import MCPServer
+from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+from mcp.types import CallToolResult, TextContent
+from mcp.types import Tool as Listed
+from model_server import ModelServer, Turn
+from openai import AsyncOpenAI
+from pydantic import BaseModel
+
+import pokayoke
+from pokayoke.adapters.openai_agents import GuardedRunner, calls, contracts, message
+
+QUIET = RunConfig(tracing_disabled=True)
+REFUND = ("refund", '{"order": "A1"}')
+
+
+def ask(name, arguments="{}", call_id="call_1"):
+    """A reply that calls a tool."""
+    return function_call(name, arguments, call_id=call_id)
+
+
+def made(log, **options):
+    """Two tools over a log: a write and a read."""
+
+    @function_tool(**options)
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        log.append(order)
+        return f"refunded {order}"
+
+    @function_tool
+    async def find(order: str) -> str:
+        """Find an order."""
+        return f"{order} is open"
+
+    return [refund, find]
+
+
+def agent_of(model, tools, **options):
+    """An agent with a scripted model; replies are lists of items."""
+    model = ScriptedModel(model) if isinstance(model, list) else model
+    return Agent(name=options.pop("name", "shop"), model=model, tools=tools, **options)
+
+
+def guard_of(tools, config=None, store=None, **options):
+    """A guard over the tools of an agent."""
+    fields = {tool.name: {"output_schema": "text"} for tool in tools}
+    return pokayoke.Guard(
+        contracts(tools, reads={"find"} & {*fields}, fields=fields), config=config, store=store, **options
+    )
+
+
+ASKING = {"approvals": {"tools": ["refund"]}}
+SCRIPT = [[ask(*REFUND)], [assistant_message("Done.")]]
+
+
+# -- approvals ----------------------------------------------------------------------------------------
+
+
+async def test_a_call_that_needs_approval_interrupts_the_run_and_runs_once_approved():
+    """The SDK's own yes is the guard's yes: the tool runs once, and the question is answered in the store too."""
+    log = []
+    tools = made(log)
+    guard = guard_of(tools, ASKING)
+    runner, agent = GuardedRunner(guard), agent_of(SCRIPT, tools)
+    result = await runner.run(agent, "Refund A1.", run_config=QUIET)
+    assert [item.tool_name for item in result.interruptions] == ["refund"]
+    assert not log
+    assert [known.status for known in guard.approvals.list()] == ["waiting"]
+    state = result.to_state()
+    state.approve(state.get_interruptions()[0])
+    result = await runner.run(agent, state, run_config=QUIET)
+    assert (result.final_output, log) == ("Done.", ["A1"])
+    assert [(known.status, known.by) for known in guard.approvals.list(waiting=False)] == [
+        ("approved", "RunState.approve")
+    ]
+
+
+async def test_a_call_that_the_person_rejects_does_not_run():
+    """The SDK's own no is the guard's no: the tool does not run, and the user reads that."""
+    log = []
+    tools = made(log)
+    guard = guard_of(tools, ASKING)
+    agent, runner = agent_of(SCRIPT, tools), GuardedRunner(guard)
+    state = (await runner.run(agent, "Refund A1.", run_config=QUIET)).to_state()
+    state.reject(state.get_interruptions()[0])
+    result = await runner.run(agent, state, run_config=QUIET)
+    assert result.final_output == "Done.\n\n[Not done: refund (approval_denied).]"
+    assert not log
+    assert [(known.status, known.by) for known in guard.approvals.list(waiting=False)] == [
+        ("denied", "RunState.reject")
+    ]
+
+
+@pytest.mark.parametrize("yes", [True, False])
+async def test_an_answer_in_the_guards_own_approvals_is_put_into_the_state(yes):
+    """`decide` knows what was said elsewhere, says whether all is said, and then the run goes on accordingly."""
+    log = []
+    tools = made(log)
+    guard = guard_of(tools, ASKING)
+    agent, runner = agent_of(SCRIPT, tools), GuardedRunner(guard)
+    state = (await runner.run(agent, "Refund A1.", run_config=QUIET)).to_state()
+    assert not runner.decide(state)
+    question = guard.approvals.list()[0].id
+    (guard.approvals.approve if yes else guard.approvals.deny)(question, by="bob")
+    assert runner.decide(state)
+    result = await runner.run(agent, state, run_config=QUIET)
+    assert result.final_output.startswith("Done.")
+    assert log == (["A1"] if yes else [])
+
+
+async def test_a_state_that_went_through_json_goes_on_in_another_guard_with_an_unknown_call_beside_it(tmp_path):
+    """Another process approves: the write happens once, and the call of an unknown tool keeps its answer."""
+    store = f"sqlite:///{tmp_path / 'ledger.db'}"
+    pokayoke.open_store(store, create=True).close()
+    log = []
+    tools = made(log)
+    both = [[ask(*REFUND), ask("invent", "{}", "call_2")], [assistant_message("Done.")]]
+    guard = guard_of(tools, ASKING, store)
+    first = await GuardedRunner(guard).run(agent_of(both, tools), "Refund A1.", run_id="order-1", run_config=QUIET)
+    kept = json.dumps(first.to_state().to_json())
+    guard.close()
+
+    guard = guard_of(tools, ASKING, store)
+    model = ScriptedModel(both[1:])
+    agent, runner = agent_of(model, tools), GuardedRunner(guard)
+    state = await RunState.from_json(runner.guarded(agent), json.loads(kept))
+    state.approve(state.get_interruptions()[0])
+    result = await runner.run(agent, state, run_id="order-1", run_config=QUIET)
+    assert (result.final_output, log) == ("Done.", ["A1"])
+    answers = {item["call_id"]: item["output"] for item in model.calls[0].input if "output" in item}
+    assert "refunded A1" in answers["call_1"]
+    assert "find" in answers["call_2"]
+    guard.close()
+
+
+async def test_a_state_of_an_agent_that_is_not_guarded_is_refused():
+    """Its tools would run past the guard."""
+    log = []
+    tools = made(log)
+    agent, runner = agent_of(SCRIPT, tools), GuardedRunner(guard_of(tools, ASKING))
+    state = (await runner.run(agent, "Refund A1.", run_config=QUIET)).to_state()
+    stranger = await RunState.from_json(agent, state.to_json())
+    with pytest.raises(pokayoke.errors.UsageError, match="from_json"):
+        await runner.run(agent, stranger, run_config=QUIET)
+
+
+async def test_a_tools_own_wish_for_approval_stays():
+    """`needs_approval` of a tool interrupts although the guard asks nobody."""
+    log = []
+    tools = made(log, needs_approval=True)
+    agent, runner = agent_of(SCRIPT, tools), GuardedRunner(guard_of(tools))
+    state = (await runner.run(agent, "Refund A1.", run_config=QUIET)).to_state()
+    assert not log
+    state.approve(state.get_interruptions()[0])
+    assert (await runner.run(agent, state, run_config=QUIET)).final_output == "Done."
+    assert log == ["A1"]
+
+
+# -- agents behind agents -----------------------------------------------------------------------------
+
+
+async def test_agents_that_are_handed_over_to_are_guarded_too():
+    """Handoffs in a circle, named by the agent or built with `handoff`: every agent's calls go through the guard."""
+    log = []
+    tools = made(log)
+    desk = agent_of([[ask("transfer_to_cashier")], [assistant_message("never")]], [], name="desk")
+    cashier = agent_of(
+        [[ask("refund", "{'order': 'A1',}", "c1")], [ask(*REFUND, "c2")], [assistant_message("Done.")]],
+        tools,
+        name="cashier",
+        handoffs=[handoff(desk)],
+    )
+    desk.handoffs = [cashier]
+    result = await GuardedRunner(guard_of(tools)).run(desk, "Refund A1.", run_config=QUIET)
+    assert (result.final_output, log) == ("Done.", ["A1"])
+    assert result.last_agent.name == "cashier"
+
+
+async def test_a_guarded_agent_as_a_tool_has_a_run_of_its_own_and_can_be_interrupted():
+    """The inner agent asks for approval, the outer run is interrupted, and after the yes both end; it runs once."""
+    log = []
+    tools = made(log)
+    inner = agent_of(SCRIPT, tools, name="cashier")
+    guard = guard_of(tools, ASKING)
+    helper = inner.as_tool("cashier", "Refunds.")
+    guard.replace([*guard.tools, *contracts([helper], fields={"cashier": {"output_schema": "text"}})])
+    runner = GuardedRunner(guard)
+    helper = runner.guarded(inner).as_tool("cashier", "Refunds.", run_config=QUIET)
+    outer = agent_of([[ask("cashier", '{"input": "A1"}', "o1")], [assistant_message("All done.")]], [helper])
+    result = await runner.run(outer, "Refund A1.", run_config=QUIET)
+    assert [item.tool_name for item in result.interruptions] == ["refund"]
+    state = result.to_state()
+    state.approve(state.get_interruptions()[0])
+    result = await runner.run(outer, state, run_config=QUIET)
+    assert (result.final_output, log) == ("All done.", ["A1"])
+
+
+# -- what the SDK does itself ---------------------------------------------------------------------------
+
+
+async def test_a_tripwire_ends_the_run():
+    """A guardrail of the SDK's goes through."""
+
+    async def no(context, agent, given):
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    tools = made([])
+    agent = agent_of(SCRIPT, tools, input_guardrails=[InputGuardrail(no)])
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await GuardedRunner(guard_of(tools)).run(agent, "Refund A1.", run_config=QUIET)
+
+
+async def test_the_limit_of_turns_ends_the_run():
+    """MaxTurnsExceeded goes through."""
+    tools = made([])
+    replies = [[ask("find", json.dumps({"order": str(number)}), f"c{number}")] for number in range(9)]
+    with pytest.raises(MaxTurnsExceeded):
+        await GuardedRunner(guard_of(tools)).run(agent_of(replies, tools), "Find.", max_turns=3, run_config=QUIET)
+
+
+async def test_a_tool_that_is_switched_off_is_answered_with_what_there_is():
+    """A disabled tool is not run, and no reason to crash."""
+    log = []
+    tools = made(log, is_enabled=False)
+    model = ScriptedModel(SCRIPT)
+    result = await GuardedRunner(guard_of(tools)).run(agent_of(model, tools), "Refund A1.", run_config=QUIET)
+    assert result.final_output.startswith("Done.")
+    assert not log
+    assert "not among your tools now. There are: find." in model.calls[1].input[-1]["output"]
+
+
+async def test_the_model_reads_the_name_that_it_wrote():
+    """The history of the next request has the unknown name and the arguments as they were."""
+    model = ScriptedModel([[ask("invent", '{"a": 1}')], [assistant_message("Done.")]])
+    tools = made([])
+    result = await GuardedRunner(guard_of(tools)).run(agent_of(model, tools), "Go.", run_config=QUIET)
+    asked = [item for item in model.calls[1].input if item.get("type") == "function_call"]
+    assert [(item["name"], item["arguments"]) for item in asked] == [("invent", '{"a": 1}')]
+    assert result.final_output == "Done."
+
+
+async def test_a_typed_answer_is_left_alone():
+    """A note beside the JSON of an `output_type` would break it."""
+
+    class Answer(BaseModel):
+        done: bool
+
+    @function_tool
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        raise RuntimeError("no")
+
+    model = [[ask(*REFUND)], [assistant_message('{"done": false}')]]
+    agent = agent_of(model, [refund], output_type=Answer)
+    result = await GuardedRunner(guard_of([refund])).run(agent, "Refund A1.", run_config=QUIET)
+    assert result.final_output == Answer(done=False)
+
+
+async def test_what_is_not_known_to_have_happened_is_said_beside_the_last_word():
+    """The model claims a refund that nobody knows of; the user reads that."""
+
+    @function_tool
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        raise RuntimeError("connection lost")
+
+    agent = agent_of(SCRIPT, [refund])
+    result = await GuardedRunner(guard_of([refund])).run(agent, "Refund A1.", run_config=QUIET)
+    assert result.final_output == "Done.\n\n[Not done: refund (in_doubt).]"
+
+
+async def test_a_first_result_that_ends_the_run_is_the_plain_value_and_a_failure_ends_nothing():
+    """`stop_on_first_tool`: the user gets the value, not what the model would read; after a refusal it goes on."""
+    log = []
+    tools = made(log)
+    replies = [[ask("refund", '{"order": }')], [ask(*REFUND, "call_2")]]
+    agent = agent_of(replies, tools, tool_use_behavior="stop_on_first_tool")
+    result = await GuardedRunner(guard_of(tools)).run(agent, "Refund A1.", run_config=QUIET)
+    assert (result.final_output, log) == ("refunded A1", ["A1"])
+
+
+async def test_a_result_that_was_too_long_can_be_read_on():
+    """The tool that pages is offered from then on, and answered by the guard."""
+
+    @function_tool
+    async def find(order: str) -> str:
+        """Find an order."""
+        return "x" * 60_000
+
+    more = json.dumps({"handle": "out-1", "offset": 50_000})
+    model = ScriptedModel([[ask("find", '{"order": "A"}')], [ask("read_more", more, "c2")], [assistant_message("Ok.")]])
+    await GuardedRunner(guard_of([find])).run(agent_of(model, [find]), "Find.", run_config=QUIET)
+    assert [tool.name for tool in model.calls[1].tools] == ["find", "read_more"]
+    assert "characters 50000 to" in model.calls[2].input[-1]["output"]
+
+
+async def test_a_tools_time_limit_is_the_contracts():
+    """`timeout_seconds` of a tool becomes its contract's timeout, and a write that is over time is in doubt."""
+
+    @function_tool(timeout=0.1)
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        await asyncio.sleep(5)
+
+    assert contracts([refund])[0].timeout == 0.1
+    model = ScriptedModel(SCRIPT)
+    result = await GuardedRunner(guard_of([refund])).run(agent_of(model, [refund]), "Refund A1.", run_config=QUIET)
+    assert "in_doubt" in result.final_output
+
+
+def test_a_parameter_with_a_default_may_be_left_out():
+    """Strict mode requires it of the provider; the function does not."""
+
+    @function_tool
+    def find(order: str, page: int = 1) -> str:
+        """Find an order."""
+
+    assert contracts([find])[0].input_schema["required"] == ["order"]
+
+
+# -- MCP ------------------------------------------------------------------------------------------------
+
+
+async def test_tools_of_mcp_servers_are_guarded_and_their_failures_are_failures():
+    """An MCP tool that says `isError` has failed, although the SDK hands on a text like any other."""
+
+    class Shop(MCPServer):
+        name = "shop"
+
+        async def connect(self):
+            pass
+
+        async def cleanup(self):
+            pass
+
+        async def list_tools(self, *args, **kwargs):
+            schema = {"type": "object", "properties": {"order": {"type": "string"}}, "required": ["order"]}
+            return [Listed(name="find", description="Find.", **{schema_field: schema})]
+
+        async def call_tool(self, name, arguments, *args, **kwargs):
+            text = TextContent(type="text", text=f"no {arguments['order']}: secret")
+            return CallToolResult(content=[text], **{error_field: arguments["order"] == "B2"})
+
+        async def list_prompts(self):
+            raise NotImplementedError
+
+        async def get_prompt(self, name, arguments=None):
+            raise NotImplementedError
+
+    schema_field = "input_schema" if "input_schema" in Listed.model_fields else "inputSchema"
+    error_field = "is_error" if "is_error" in CallToolResult.model_fields else "isError"
+    server = Shop()
+    find = made([])[1]
+    guard = guard_of([find])
+    replies = [
+        [ask("find", "{'order': 'A1'}", "c1"), ask("find", '{"order": "B2"}', "c2")],
+        [assistant_message("Done.")],
+    ]
+    model = ScriptedModel(replies)
+    agent = Agent(name="shop", model=model, mcp_servers=[server])
+    await GuardedRunner(guard).run(agent, "Find.", run_config=QUIET)
+    first, second = [item["output"] for item in model.calls[1].input if "output" in item]
+    assert "no A1" in str(first)
+    assert "reports a failure" in str(second)
+    guard.replace([])
+    with pytest.raises(pokayoke.errors.UsageError, match="find has no contract"):
+        await GuardedRunner(guard).run(Agent(name="a", model=ScriptedModel(replies), mcp_servers=[server]), "Find.")
+
+
+# -- building -------------------------------------------------------------------------------------------
+
+
+async def test_a_tool_without_a_contract_is_said_before_anything_runs():
+    """It is the programmer's mistake."""
+    tools = made([])
+    with pytest.raises(pokayoke.errors.UsageError, match="refund has no contract"):
+        await GuardedRunner(guard_of(tools[1:])).run(agent_of(SCRIPT, tools), "Go.", run_config=QUIET)
+
+
+async def test_a_guarded_agent_that_something_else_starts_is_refused():
+    """Its calls would belong to no run."""
+    log = []
+    tools = made(log)
+    agent = GuardedRunner(guard_of(tools)).guarded(agent_of(SCRIPT, tools))
+    with pytest.raises((pokayoke.errors.UsageError, UserError), match=r"GuardedRunner\.run"):
+        await Runner.run(agent, "Go.", run_config=QUIET)
+    assert not log
+
+
+async def test_models_that_are_named_are_guarded():
+    """Agents with a model's name keep it: the provider of the run's configuration is guarded, and so is its model."""
+    log = []
+    tools = made(log)
+
+    class Provider(ModelProvider):
+        def get_model(self, model_name):
+            assert model_name == "small"
+            return model
+
+    for config, name in (
+        ({"model_provider": Provider()}, "small"),
+        (RunConfig(model_provider=Provider(), tracing_disabled=True, model="small"), None),
+        (RunConfig(model=ScriptedModel([[ask("invent")], *SCRIPT]), tracing_disabled=True), "other"),
+    ):
+        model = ScriptedModel([[ask("invent")], *SCRIPT])
+        log.clear()
+        agent = Agent(name="a", model=name, tools=tools)
+        result = await GuardedRunner(guard_of(tools)).run(agent, "Go.", run_config=config)
+        assert (result.final_output, log) == ("Done.", ["A1"])
+
+
+def test_without_the_sdk_the_extra_is_named():
+    """A missing extra is said in words that can be acted on."""
+    code = (
+        "import sys; sys.modules['agents'] = None\n"
+        "try:\n    import pokayoke.adapters.openai_agents\n"
+        "except pokayoke.errors.MissingExtraError as error:\n    print(error)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", f"import pokayoke.errors\n{code}"], capture_output=True, text=True, check=False
+    )
+    assert "pokayoke[openai-agents]" in told.stdout
+
+
+async def test_calls_and_message_are_for_loops_of_ones_own():
+    """A reply's calls go through a run by hand, and the outcome becomes an input item."""
+    tools = made([])
+    reply = ModelStep(output=[ask("find", "{'order': 'A1'}")])
+    with guard_of(tools).run() as run:
+        outcome = run.call(calls(reply, run)[0], invoke=lambda arguments: "open")
+    assert message(outcome)["call_id"] == "call_1"
+    assert message(outcome)["type"] == "function_call_output"
+
+
+# -- runs ------------------------------------------------------------------------------------------------
+
+
+async def test_runs_side_by_side_do_not_mix():
+    """Twenty runs with the same ids and arguments: each refunds once, and no stuck one stops another."""
+    log = []
+    tools = made(log)
+    runner = GuardedRunner(guard_of(tools))
+
+    def replies(number):
+        return [[ask("invent")], [ask("invent", "{}", "c2")]] * 2 if number % 2 else SCRIPT
+
+    ended = await asyncio.gather(
+        *(runner.run(agent_of(replies(number), tools), "Go.", run_config=QUIET) for number in range(20))
+    )
+    assert log == ["A1"] * 10
+    assert [("could not finish" in one.final_output) for one in ended] == [bool(number % 2) for number in range(20)]
+
+
+async def test_a_session_is_one_run_and_each_input_a_turn(tmp_path):
+    """The second input's equal write is the same effect, its bad rounds are counted anew, and nothing of ours is kept."""
+    store = f"sqlite:///{tmp_path / 'ledger.db'}"
+    pokayoke.open_store(store, create=True).close()
+    log = []
+    tools = made(log)
+    guard = guard_of(tools, store=store)
+    session = SQLiteSession("thread-7")
+    stuck = [[ask("invent")], [ask("invent", "{}", "c2")], [assistant_message("No.")]]
+    for number, replies in enumerate((stuck, SCRIPT, SCRIPT)):
+        model = ScriptedModel(replies)
+        agent = agent_of(model, tools, instructions="Be brief.")
+        result = await GuardedRunner(guard).run(agent, "Refund A1.", session=session, run_config=QUIET)
+        assert result.final_output == ("Done." if number else "No.")
+        if not number:
+            assert not model.calls[-1].tools
+            assert model.calls[-1].system_instructions.startswith("Be brief.\n\nIn the last 2 rounds")
+    assert log == ["A1"]
+    items = await session.get_items()
+    ids = [item["call_id"] for item in items if item.get("type") == "function_call"]
+    assert len(ids) == len(set(ids)) == 4
+    assert "Tools are off" not in json.dumps(items)
+    guard.close()
+
+
+async def test_without_an_id_a_durable_ledger_refuses_writes(tmp_path):
+    """A restart could not know the run again."""
+    store = f"sqlite:///{tmp_path / 'ledger.db'}"
+    pokayoke.open_store(store, create=True).close()
+    log = []
+    tools = made(log)
+    guard = guard_of(tools, store=store)
+    await GuardedRunner(guard).run(agent_of(SCRIPT, tools), "Refund A1.", run_config=QUIET)
+    assert not log
+    guard.close()
+
+
+async def test_tokens_are_reported():
+    """What the reply counts is what a budget counts."""
+    tools = made([])
+    used = Usage(requests=1, input_tokens=900, output_tokens=100, total_tokens=1_000)
+    replies = [ModelStep(output=[ask("find", '{"order": "A"}')], usage=used), ModelStep(output=SCRIPT[1], usage=used)]
+    guard = guard_of(tools, {"budgets": {"tokens": 500}})
+    model = ScriptedModel(replies)
+    await GuardedRunner(guard).run(agent_of(model, tools), "Find.", run_config=QUIET)
+    assert "budget" in model.calls[1].input[-1]["output"].lower()
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from agents import Agent, RunConfig, function_tool
+from agents.testing import ScriptedModel, function_call
+import pokayoke
+from pokayoke.adapters.openai_agents import GuardedRunner, contracts
+
+@function_tool
+async def refund(order: str) -> str:
+    with open(sys.argv[2], "a") as log:
+        log.write(order)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+guard = pokayoke.Guard(contracts([refund], fields={"refund": {"output_schema": "text"}}), store=sys.argv[1])
+model = ScriptedModel([[function_call("refund", '{"order": "A1"}', call_id="call_1")]])
+config = RunConfig(tracing_disabled=True, group_id="thread-1")
+asyncio.run(GuardedRunner(guard).run(Agent(name="shop", model=model, tools=[refund]), "Refund A1.", run_config=config))
+"""
+
+
+def test_a_process_that_is_killed_in_mid_write_does_not_write_again(tmp_path):
+    """Another process asks for the same write in the same thread: it is in doubt, and the effect exists once."""
+    store, log, program = f"sqlite:///{tmp_path / 'ledger.db'}", tmp_path / "log", tmp_path / "program.py"
+    pokayoke.open_store(store, create=True).close()
+    program.write_text(KILLED, encoding="utf-8")
+    killed = subprocess.run([sys.executable, program, store, log], capture_output=True, check=False, timeout=55)
+    assert (killed.returncode, log.read_text(encoding="utf-8")) == (-signal.SIGKILL, "A1")
+
+    happened = []
+    tools = made(happened)
+    guard = guard_of(tools, store=store)
+    config = RunConfig(tracing_disabled=True, group_id="thread-1")
+    result = GuardedRunner(guard).run_sync(agent_of(SCRIPT, tools), "Refund A1.", run_config=config)
+    assert result.final_output == "Done.\n\n[Not done: refund (in_doubt).]"
+    assert not happened
+    guard.close()
+
+
+# -- streams ---------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def served(turns, wire="chat"):
+    """A scripted server, and the SDK's own model at it."""
+    with ModelServer(turns) as server:
+        async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="k", max_retries=0, timeout=30) as client:
+            yield server, {"chat": OpenAIChatCompletionsModel, "responses": OpenAIResponsesModel}[wire]("m", client)
+
+
+async def listened(runner, agent):
+    """The result of a streamed run, and the texts as they came."""
+    result = runner.run_streamed(agent, "Refund A1.", run_config=QUIET)
+    pieces = [
+        event.data.delta
+        async for event in result.stream_events()
+        if event.type == "raw_response_event" and event.data.type == "response.output_text.delta"
+    ]
+    return result, pieces
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+async def test_text_streams_as_it_comes_and_a_note_comes_last(wire):
+    """Pieces are passed on, and the note about a write that is not known to have happened is the last of them."""
+
+    @function_tool
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        raise RuntimeError("connection lost")
+
+    turns = [Turn(calls=(("call_1", *REFUND),)), Turn("I refunded the order.")]
+    async with served(turns, wire) as (_, model):
+        result, pieces = await listened(GuardedRunner(guard_of([refund])), agent_of(model, [refund]))
+    assert result.final_output == "".join(pieces)
+    assert len(pieces) > 3
+    assert pieces[-1] == "\n\n[Not done: refund (in_doubt).]"
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+@pytest.mark.parametrize("mode", ["stream", "async"])
+async def test_a_cut_text_without_a_word_is_answered_honestly(wire, mode):
+    """An empty message that was cut does not crash the run."""
+    tools = made([])
+    async with served([Turn(stop="length")], wire) as (_, model):
+        agent, runner = agent_of(model, tools), GuardedRunner(guard_of(tools))
+        if mode == "stream":
+            result, _ = await listened(runner, agent)
+        else:
+            result = await runner.run(agent, "Go.", run_config=QUIET)
+    assert "could not finish" in result.final_output
+
+
+async def test_a_chat_stream_that_breaks_off_runs_none_of_its_calls():
+    """A stream that ends without a reason ended too early, although what came of the call may parse."""
+    log = []
+    tools = made(log)
+    calls_ = Turn(calls=(("call_1", "refund", '{"order": "A1"}'),), breaks=7)
+    async with served([calls_, Turn("Done.")]) as (server, model):
+        result, _ = await listened(GuardedRunner(guard_of(tools)), agent_of(model, tools))
+        answers = [one["content"] for one in server.bodies[-1]["messages"] if one["role"] == "tool"]
+    assert not log
+    assert "cut" in answers[0]
+    assert result.final_output.startswith("Done.")
+
+
+@pytest.mark.parametrize("mode", ["stream", "async"])
+async def test_a_cut_message_hands_nobody_over(mode):
+    """A handoff of a message that was cut is refused like its other calls."""
+    tools = made([])
+    other = agent_of([[assistant_message("never")]], [], name="cashier")
+    cut = Turn(calls=(("call_1", "transfer_to_cashier", "{}"),), stop="length")
+    async with served([cut, Turn("Done.")]) as (server, model):
+        agent, runner = agent_of(model, tools, handoffs=[other]), GuardedRunner(guard_of(tools))
+        if mode == "stream":
+            result, _ = await listened(runner, agent)
+        else:
+            result = await runner.run(agent, "Go.", run_config=QUIET)
+        answers = [one["content"] for one in server.bodies[-1]["messages"] if one["role"] == "tool"]
+        names = [
+            call["function"]["name"] for one in server.bodies[-1]["messages"] for call in one.get("tool_calls", ())
+        ]
+    assert result.last_agent.name == "shop"
+    assert "cut" in answers[0]
+    assert names == ["transfer_to_cashier"]
