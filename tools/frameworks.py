@@ -67,17 +67,23 @@ class Report:
         """Scenarios that this framework makes impossible, and why."""
         return self.about.get("impossible", {})
 
+    def excused(self, one: dict[str, Any]) -> list[str]:
+        """The entries that say why a conversation is impossible, at most one if the host is sound."""
+        scenario, wire, mode = one["scenario"], one["wire"], one["mode"]
+        return [
+            key for key in (scenario, f"{scenario} @{wire}", f"{scenario} @{wire}/{mode}") if key in self.impossible
+        ]
+
     @property
     def wrong(self) -> list[dict[str, Any]]:
         """Conversations that went wrong although they need not."""
-        return [one for one in self.guarded if not one["ok"] and one["scenario"] not in self.impossible]
+        return [one for one in self.guarded if not one["ok"] and not self.excused(one)]
 
     @property
     def outdated(self) -> list[str]:
-        """Scenarios that are said to be impossible and are right in every way they were played."""
-        played = {one["scenario"] for one in self.guarded}
-        failing = {one["scenario"] for one in self.guarded if not one["ok"]}
-        return [name for name in self.impossible if name in played - failing]
+        """Entries about what is impossible that no conversation needs, of those that were had."""
+        had = {key for one in self.guarded for key in self.excused(one)}
+        return sorted(had - {key for one in self.guarded if not one["ok"] for key in self.excused(one)})
 
     def cell(self, scenario: str) -> str:
         """What the table says of a scenario."""
@@ -86,7 +92,7 @@ class Report:
             return "-"
         if all(one["ok"] for one in mine):
             return "ok"
-        return "impossible" if scenario in self.impossible else "WRONG"
+        return "impossible" if all(one["ok"] or self.excused(one) for one in mine) else "WRONG"
 
     def by_itself(self, scenario: str) -> str:
         """What the table says of the framework alone: each thing that happened, over all its modes."""
@@ -153,7 +159,7 @@ class Work:
                 continue
             done += 1
             (report.guarded if one["guarded"] else report.alone).append(one)
-            if one["guarded"] and not one["ok"] and one["scenario"] not in report.impossible:
+            if one["guarded"] and not one["ok"] and not report.excused(one):
                 self.say(report.name, _wrong(one))
             if time.monotonic() - told > PATIENCE:
                 told = time.monotonic()
@@ -265,11 +271,9 @@ def _width(column: list[str]) -> int:
 
 def _block(columns: list[list[str]]) -> str:
     widths = [_width(column) - 3 for column in columns]
-    rows = [
-        " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-        for row in zip(*columns, strict=True)
-    ]
-    return "\n".join([rows[0], "-|-".join("-" * width for width in widths), *rows[1:]])
+    rows = [[text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in zip(*columns, strict=True)]
+    head, *rest = [" | ".join(row).rstrip() for row in rows]
+    return "\n".join([head, "-|-".join("-" * width for width in widths), *rest])
 
 
 def summary(reports: list[Report]) -> str:

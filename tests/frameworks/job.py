@@ -6,7 +6,8 @@ A host is a module `tests/frameworks/hosts/<name>.py` with
     PACKAGE: str               distribution whose version is printed
     MODES: tuple[str, ...]     of "sync", "async", "stream" (streams are asynchronous unless there is no such API)
     WIRES: tuple[str, ...]     of "chat", "responses", "anthropic": the first is the one of the table
-    IMPOSSIBLE: dict[str, str] scenario name -> why this framework makes it impossible (tried by two routes)
+    IMPOSSIBLE: dict[str, str] why this framework makes a scenario impossible (tried by two routes), by its name;
+                               `name @wire` or `name @wire/mode` if it does so only there
 
     def play(job: Job) -> str:
         '''Have the conversation and return the text the user gets to read. What it raises is a crash.'''
