@@ -22,10 +22,11 @@ TITLE = "Pydantic AI"
 PACKAGE = "pydantic-ai-slim"
 MODES = ("sync", "async", "stream")
 WIRES = ("chat", "responses", "anthropic")
-IMPOSSIBLE = {
-    "null id": "The framework's client class validates a whole chat completion before any hook, and raises: neither "
-    "`on_model_request_error` nor a wrapped model ever holds the reply. In streams, and in the other wires, it is right.",
-}
+NULL = (
+    "The framework's client class validates a whole chat completion before any hook, and raises: neither "
+    "`on_model_request_error` nor a wrapped model ever holds the reply."
+)
+IMPOSSIBLE = {"null id @chat/sync": NULL, "null id @chat/async": NULL}
 
 warnings.filterwarnings("ignore", module=r"pydantic_ai\.")
 
