@@ -36,7 +36,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("google-adk", "google-adk") from error
 
-from pokayoke.adapters.google_adk_litellm import GuardClient, guarding
+from pokayoke.adapters.google_adk_litellm import GuardClient, aside, taken_up
 from pokayoke.adapters.google_adk_tools import (
     Pager,
     Paused,
@@ -118,7 +118,7 @@ class GuardPlugin(BasePlugin):
 
     async def after_run_callback(self, *, invocation_context: Any) -> None:  # noqa: ARG002 - ADK passes it by name
         """Write the trace out."""
-        guarding.set(False)
+        aside.set(None)
         self.guard.trace.flush()
 
     # -- around a request ----------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class GuardPlugin(BasePlugin):
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> Any:
         """Take the tools away where only an answer is allowed. A run that was stopped asks nobody."""
         hosted = self._run_of(callback_context)
-        self._require_contracts(hosted, llm_request.tools_dict.values())
+        self._require_contracts(hosted, llm_request.tools_dict)
         request = hosted.before()
         if hosted.run.mode == "stopped":
             return LlmResponse(content=_text(hosted.last_word(None)))
@@ -137,7 +137,7 @@ class GuardPlugin(BasePlugin):
             llm_request.tools_dict.clear()
         elif (pager := _pager(hosted)) is not None:
             llm_request.append_tools([Pager(pager)])
-        guarding.set(True)
+        aside.set({})
         return None
 
     async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> Any:
@@ -151,7 +151,7 @@ class GuardPlugin(BasePlugin):
         asked = list(_asked(llm_response))
         if hosted.final or not asked:
             return _ended(hosted, callback_context, llm_response, called=bool(asked))
-        said = [written(one.id, one.name or "", one.args) for one in asked]
+        said = [taken_up(one) for one in asked]
         cut = next((one.stop_reason for one in said if is_cut(one.stop_reason)), llm_response.finish_reason)
         # ADK numbers calls without an id across all branches, and knows such ids by how they begin.
         heard = hosted.heard([
@@ -180,15 +180,20 @@ class GuardPlugin(BasePlugin):
             pages = not isinstance(plan, Finding) and plan.contract is self.guard.pager
             return response(await hosted.acall(call, None if pages else absent))
         if isinstance(plan, Finding):
-            self._require_contracts(hosted, [tool])
+            self._require_contracts(hosted, {tool.name: tool})
             return await own(tool, tool_args, hosted, call)
-        verdict = hosted.run.check(call)
-        if verdict.arguments is None or not (verdict.ok or verdict.decision == "ask"):
-            return response(await hosted.acall(call, changed))
-        # What follows (callbacks of the agent, ADK's own confirmation) is about the arguments the tool will get.
-        tool_args.clear()
-        tool_args.update(copy.deepcopy(verdict.arguments))
-        waiting.set(Waiting(tool_context, hosted, call, verdict.arguments))
+        if plan.contract.name != tool.name:  # only a history that somebody has changed says two things
+            return response(await hosted.acall(call, absent))
+        expected = tool_args
+        if _watched(tool, tool_context):
+            # Callbacks of the agent and ADK's own confirmation see the arguments that the tool will get.
+            verdict = hosted.run.check(call)
+            if verdict.arguments is None or not (verdict.ok or verdict.decision == "ask"):
+                return response(await hosted.acall(call, changed))
+            tool_args.clear()
+            tool_args.update(copy.deepcopy(verdict.arguments))
+            expected = verdict.arguments
+        waiting.set(Waiting(tool_context, hosted, call, expected))
         intercept(tool)
         return None
 
@@ -204,15 +209,19 @@ class GuardPlugin(BasePlugin):
         taken = (call.id for event in session.events for call in event.get_function_calls() if call.id)
         return self._runs.of(ident, part=context.branch or "", taken=taken, principal=session.user_id)
 
-    def _require_contracts(self, hosted: Hosted, tools: Iterable[Any]) -> None:
-        for tool in tools:
-            if not isinstance(hosted.run.snapshot.find(tool.name), Finding):
-                continue
-            if tool.name not in self._unguarded and not _origin(tool).startswith(_OWN):
+    def _require_contracts(self, hosted: Hosted, tools: Mapping[str, Any]) -> None:
+        snapshot = hosted.run.snapshot
+        known: tuple[Any, set[str]] = hosted.notes.get("known", (None, set()))
+        if known[0] is not snapshot:
+            known = hosted.notes["known"] = (snapshot, set())
+        for name in tools.keys() - known[1]:
+            strange = isinstance(snapshot.find(name), Finding)
+            if strange and name not in self._unguarded and not _origin(tools[name]).startswith(_OWN):
                 raise UsageError(
-                    f"the tool {tool.name!r} has no contract: hand it to contracts(...), or name it in "
+                    f"the tool {name!r} has no contract: hand it to contracts(...), or name it in "
                     f"GuardPlugin(unguarded=...) to let ADK run it as it is"
                 )
+            known[1].add(name)
 
 
 def contracts(
@@ -298,8 +307,18 @@ def _ended(hosted: Hosted, context: Any, reply: Any, *, called: bool) -> Any:
     return reply.model_copy(update={"content": types.Content(role="model", parts=[*thoughts, types.Part(text=word)])})
 
 
+def _watched(tool: Any, context: Any) -> bool:
+    """True if anybody looks at a call between the plugin and the tool."""
+    within = context._invocation_context  # noqa: SLF001 - the public way to it copies all of it
+    if getattr(within.agent, "before_tool_callback", None) or len(within.plugin_manager.plugins) > 1:
+        return True
+    return bool(getattr(tool, "_require_confirmation", True))
+
+
 def _pager(hosted: Hosted) -> Contract | None:
     """The contract by which the model reads on, once an output was too long to show."""
+    if not hosted.run.progress.keeps_texts:
+        return None
     pager = hosted.run.guard.pager
     plan = hosted.run.snapshot.find(pager.name)
     return pager if not isinstance(plan, Finding) and plan.contract is pager else None

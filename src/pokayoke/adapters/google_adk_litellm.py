@@ -1,17 +1,16 @@
 """What LiteLLM answers an ADK agent, kept whole until the guard has read it.
 
 ADK parses argument texts by itself: it drops calls it cannot parse, and ends the run when a message was cut.
-So each such text is wrapped before ADK sees it, as an object that its parser takes and the plugin unwraps.
+So each such text is put aside before ADK sees it, under a key that its parser takes and no model can guess.
 """
 
 from __future__ import annotations
 
-import json
+import uuid
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from typing import Any
 
-from pokayoke.adapters.hosted import stand_in
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.reading import is_cut
@@ -23,10 +22,12 @@ try:
 except ImportError as error:
     raise MissingExtraError("google-adk", "google-adk") from error
 
-__all__ = ["GuardClient", "guarding"]
+__all__ = ["GuardClient", "PutAside", "aside", "taken_up"]
 
-guarding: ContextVar[bool] = ContextVar("pokayoke_adk_guarding", default=False)
-"""True where a plugin will unwrap what the client wraps. A wrapped text must not reach an unguarded tool."""
+PutAside = dict[str, ToolCall]
+aside: ContextVar[PutAside | None] = ContextVar("pokayoke_adk_aside", default=None)
+"""Where the client puts what a model wrote in answer to this request. None: there is no plugin to take it up."""
+_KEY = "put_aside"
 
 
 class GuardClient(LiteLLMClient):
@@ -43,16 +44,17 @@ class GuardClient(LiteLLMClient):
     async def acompletion(self, model: Any, messages: Any, tools: Any, **options: Any) -> Any:
         """Ask the model. What the client raises goes through."""
         answer = await self._inner.acompletion(model=model, messages=messages, tools=tools, **options)
-        if not guarding.get():
+        calls = aside.get()
+        if calls is None:
             return answer
         if options.get("stream"):
-            return _whole_calls(answer)
+            return _whole_calls(answer, calls)
         for choice in answer.choices:
             asked = getattr(choice.message, "tool_calls", None)
             if not asked:
                 continue
             for call in asked:
-                _keep(call.function, choice.finish_reason)
+                _put_aside(call.function, choice.finish_reason, calls)
             # The calls carry the proof of a cut now. ADK would end the run over it, and nobody would be answered.
             choice.finish_reason = "tool_calls"
         return answer
@@ -62,7 +64,7 @@ class GuardClient(LiteLLMClient):
         return self._inner.completion(model=model, messages=messages, tools=tools, stream=stream, **options)
 
 
-async def _whole_calls(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
+async def _whole_calls(stream: AsyncIterator[Any], calls: PutAside) -> AsyncIterator[Any]:
     """Hand text on as it comes and calls once they are whole, with a stop reason that keeps the run going."""
     whole = ChatStream()
     last: Any = None
@@ -79,14 +81,14 @@ async def _whole_calls(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
         if choice is not None and ends and last is not None:
             if parts:  # the end came with a piece of a call
                 yield chunk
-            yield _calls_of(whole, last)
+            yield _calls_of(whole, last, calls)
             last = None
             if parts:
                 continue
             choice.finish_reason = "tool_calls"
         yield chunk
     if last is not None:  # the stream broke off: no stop reason ever came
-        yield _calls_of(whole, last)
+        yield _calls_of(whole, last, calls)
 
 
 def _strip(parts: list[Any]) -> None:
@@ -96,7 +98,7 @@ def _strip(parts: list[Any]) -> None:
             part.function.name, part.function.arguments = None, ""
 
 
-def _calls_of(whole: ChatStream, chunk: Any) -> Any:
+def _calls_of(whole: ChatStream, chunk: Any, calls: PutAside) -> Any:
     """Make of a chunk the one that holds all calls, and ends the reply."""
     from litellm.types.utils import ChatCompletionDeltaToolCall, Function  # noqa: PLC0415 - heavy; here it is loaded
 
@@ -105,18 +107,28 @@ def _calls_of(whole: ChatStream, chunk: Any) -> Any:
     made: list[Any] = []
     for place, call in enumerate(said["message"]["tool_calls"]):
         function = Function(name=call["function"]["name"], arguments=call["function"]["arguments"])
-        _keep(function, said["finish_reason"] or CUT)
+        _put_aside(function, said["finish_reason"] or CUT, calls)
         made.append(ChatCompletionDeltaToolCall(id=call["id"], type="function", index=place, function=function))
     choice.delta.content, choice.delta.tool_calls = None, made
     choice.finish_reason = "tool_calls"
     return chunk
 
 
-def _keep(function: Any, stop_reason: Any) -> None:
-    """Wrap the arguments of a call unless ADK's parser reads in them what the guard reads."""
+def _put_aside(function: Any, stop_reason: Any, calls: PutAside) -> None:
+    """Put the text of a call aside unless ADK's parser reads in it what the guard reads."""
     text = function.arguments if isinstance(function.arguments, str) else ""
     cut = is_cut(stop_reason)
     if not cut and read_arguments(text).grade == "exact":
         return
-    call = ToolCall("", function.name or "", text, "length" if cut else None)
-    function.arguments = json.dumps(stand_in(call, name=True))
+    key = uuid.uuid4().hex
+    calls[key] = ToolCall("", function.name or "", text, "length" if cut else None)
+    function.arguments = f'{{"{_KEY}": "{key}"}}'
+
+
+def taken_up(asked: Any) -> ToolCall:
+    """Return a call as the model wrote it, from what ADK made of it."""
+    calls, given = aside.get() or {}, asked.args or {}
+    found = calls.pop(key, None) if isinstance(key := given.get(_KEY), str) else None
+    if found is None:
+        return ToolCall(asked.id or "", asked.name or "", given)
+    return ToolCall(asked.id or "", found.name, found.arguments, found.stop_reason)
