@@ -1,0 +1,208 @@
+"""CrewAI: the agent's language model and its tools, each wrapped; no global hook is registered.
+
+guard = pokayoke.Guard(contracts(tools, reads=["find_order"]))
+llm, tools = guarded(guard, LLM(model="..."), tools)
+agent = Agent(role=..., goal=..., backstory=..., llm=llm, tools=tools)
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Self
+
+try:
+    from crewai import BaseLLM
+    from crewai.context import get_current_task_id
+    from crewai.execution import get_execution_uuid
+    from crewai.hooks.dispatch import HookAborted
+    from crewai.tools.tool_failure import ToolExecutionFailedError
+except ImportError as error:
+    from pokayoke.errors import MissingExtraError
+
+    raise MissingExtraError("crewai", "crewai") from error
+
+from pokayoke.adapters import hosted as host
+from pokayoke.adapters.crewai_calls import Heard, Known, Record, Turn, asked_of
+from pokayoke.adapters.crewai_tools import GuardedTool, contracts, name_of
+from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.errors import UsageError
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.guard import Guard
+    from pokayoke.runtime.run import Run
+
+__all__ = ["calls", "contracts", "guarded", "message"]
+
+Who = Callable[[Any, Any], Mapping[str, Any]]
+
+
+def guarded(
+    guard: Guard,
+    llm: Any,
+    tools: Iterable[Any],
+    *,
+    run_id: str | Callable[[], str] | None = None,
+    who: Who | None = None,
+) -> tuple[Any, list[Any]]:
+    """Return a language model and tools for agents: `Agent(llm=llm, tools=tools)`.
+
+    Args:
+        guard: the guard; its contracts are those of the tools, see `contracts`.
+        llm: the model, of any of CrewAI's classes or of your own; it stays as it is.
+        tools: the tools. One more comes back: it answers calls of tools that do not exist, and the model is never
+            offered it.
+        run_id: your own id of the kickoff, or a function that returns it, so that a restart knows its writes again.
+            Each task is a run of its own below it.
+        who: called with task and agent (None if there is none); returns `tenant` and `principal` as for `Guard.run`.
+
+    Raises:
+        UsageError: it is no model of CrewAI.
+    """
+    if not isinstance(llm, BaseLLM):
+        raise UsageError(f"{type(llm).__name__} is no BaseLLM of CrewAI: hand over LLM(model=...) and not its name")
+    shared = _Shared(guard, run_id, who)
+    return _twin(llm, shared), [GuardedTool.around(tool, shared.taken) for tool in (*tools, None)]
+
+
+def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
+    """Return the tool calls of what `LLM.call` returned, in order; it does not say whether the message was cut."""
+    found = map(asked_of, reply if isinstance(reply, list) else ())
+    return [ToolCall(one.id or "", one.name, one.arguments) for one in found]
+
+
+def message(outcome: Outcome) -> dict[str, Any]:
+    """Return the message that answers a call."""
+    return {"role": "tool", "tool_call_id": outcome.call_id, "name": name_of(outcome.tool), "content": outcome.text}
+
+
+class _Shared:
+    """What the model and the tools know of each other."""
+
+    def __init__(self, guard: Guard, run_id: str | Callable[[], str] | None, who: Who | None) -> None:
+        self._run_id, self._who = run_id, who
+        self._runs = host.Runs(guard, through=(HookAborted, ToolExecutionFailedError))
+        self._records: Known[str, Record] = Known()
+        self._latest: Known[str, Record] = Known()
+        self.heard: Known[str, Heard] = Known()
+
+    def record(self, task: Any, agent: Any) -> Record:
+        """Return what is known of the run that a request belongs to: one task, however often it is attempted."""
+        who = dict(self._who(task, agent)) if self._who is not None else {}
+        named = self._run_id() if callable(self._run_id) else self._run_id
+        if named is None:
+            part = getattr(task, "id", None) or getattr(agent, "id", "")
+            # Without a kickoff there is nothing that two requests have in common.
+            ident, durable = f"{get_execution_uuid() or uuid.uuid4().hex}/{part}", False
+        else:
+            # Ids of tasks and agents are made anew in each process; what they are about is not.
+            ident, durable = f"{named}/{getattr(task, 'key', None) or getattr(agent, 'key', '')}", True
+            who.setdefault("session", named)
+        record = self._records.get(ident)
+        if record is None:
+            record = Record(self._runs.of(ident, durable=durable, **who))
+            self._records.put(ident, record)
+        if task is not None:
+            self._latest.put(str(task.id), record)
+        self._latest.put("", record)
+        return record
+
+    def taken(self, token: str | None, name: str, arguments: dict[str, Any]) -> tuple[host.Hosted, ToolCall]:
+        """Return the call behind what a tool was run with, and its run."""
+        heard = self.heard.pop(token) if token is not None else None
+        if heard is not None:
+            # A hook of the user may have changed what stood there.
+            unchanged = arguments == heard.stand_in
+            return heard.hosted, heard.call if unchanged else ToolCall(heard.call.id, name, arguments)
+        record = self._latest.get(get_current_task_id() or "") or self._latest.get("")
+        if record is None:
+            record = self.record(None, None)
+        if (call := record.written) is not None:
+            record.written = None
+            return record.hosted, call
+        return record.hosted, host.written(uuid.uuid4().hex, name, arguments)
+
+
+class _Guarded:
+    """Before a class of CrewAI's models: what goes to the model and what comes back passes the run."""
+
+    _pokayoke: _Shared
+
+    def call(self, messages: Any, tools: Any = None, *rest: Any, **more: Any) -> Any:
+        """Ask the model once."""
+        turn = self._turn(messages, tools, more)
+        if turn is None:
+            return super().call(messages, tools, *rest, **more)  # type: ignore[misc]  # the class this stands before
+        with _Ending() as ending:
+            reply = super().call(turn.messages, turn.tools, *rest, **more)  # type: ignore[misc]  # as above
+        return turn.took(reply, ending.stop_reason, ending.tokens)
+
+    async def acall(self, messages: Any, tools: Any = None, *rest: Any, **more: Any) -> Any:
+        """Ask the model once."""
+        turn = self._turn(messages, tools, more)
+        if turn is None:
+            return await super().acall(messages, tools, *rest, **more)  # type: ignore[misc]  # as above
+        with _Ending() as ending:
+            reply = await super().acall(turn.messages, turn.tools, *rest, **more)  # type: ignore[misc]  # as above
+        return turn.took(reply, ending.stop_reason, ending.tokens)
+
+    # The model's own call has the retries for its rate limit already.
+    call._crewai_rate_limit_wrapped = True  # type: ignore[attr-defined]  # noqa: SLF001 - its mark for that
+    acall._crewai_rate_limit_wrapped = True  # type: ignore[attr-defined]  # noqa: SLF001 - as above
+
+    def _turn(self, messages: Any, tools: Any, more: Mapping[str, Any]) -> Turn | None:
+        """Return what becomes of a request; None for one that is no part of an agent's loop, such as a summary."""
+        task, agent = more.get("from_task"), more.get("from_agent")
+        shared = self._pokayoke
+        if not isinstance(messages, list) or more.get("available_functions"):
+            return None
+        if tools:
+            return Turn(shared.record(task, agent), messages, tools, shared.heard)
+        writes_calls_down = agent is not None and not self.supports_function_calling()  # type: ignore[attr-defined]  # as above
+        return Turn(shared.record(task, agent), messages, None, shared.heard) if writes_calls_down else None
+
+    def _emit_call_completed_event(self, *args: Any, **more: Any) -> None:
+        """Take why the message ended, which `call` does not return, from what the model's class tells others."""
+        if (ending := _ending.get()) is not None:
+            ending.take(more.get("finish_reason"), more.get("usage"))
+        super()._emit_call_completed_event(*args, **more)  # type: ignore[misc]  # as above
+
+
+class _Ending:
+    """How a reply ended and what it cost, as far as its class tells."""
+
+    def __init__(self) -> None:
+        self.stop_reason: Any = None
+        self.tokens: int | None = None
+
+    def take(self, stop_reason: Any, usage: Any) -> None:
+        self.stop_reason = stop_reason
+        if isinstance(usage, dict) and isinstance(total := usage.get("total_tokens"), int):
+            self.tokens = total
+
+    def __enter__(self) -> Self:
+        self._token = _ending.set(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _ending.reset(self._token)
+
+
+_ending: ContextVar[_Ending | None] = ContextVar("pokayoke_crewai_ending", default=None)
+
+
+def _twin(llm: Any, shared: _Shared) -> Any:
+    """Return a copy of a model whose calls are guarded; client, settings and counters are those of the model."""
+    twin = copy.copy(llm)
+    kind: Any = type(llm)
+    object.__setattr__(twin, "__class__", _class_before(kind))
+    object.__setattr__(twin, "_pokayoke", shared)
+    return twin
+
+
+@functools.cache
+def _class_before(kind: Any) -> Any:
+    return type(kind)(f"Guarded{kind.__name__}", (_Guarded, kind), {"__module__": __name__})

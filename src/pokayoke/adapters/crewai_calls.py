@@ -1,0 +1,240 @@
+"""One request of a CrewAI agent to its model: what is asked, and how the calls of the reply get to their tools.
+
+CrewAI parses the reply and runs tools where no id and no text of the model is left. So each call goes on with a
+token among its arguments, and the history gets back what the model wrote before the model sees it again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from crewai.agents.constants import ACTION_INPUT_REGEX, FINAL_ANSWER_ACTION
+
+from pokayoke.adapters import hosted as host
+from pokayoke.adapters.crewai_tools import NOBODY, TOKEN, name_of
+from pokayoke.core.call import Finding, ToolCall
+from pokayoke.core.definitions import definitions
+from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.names import wire_name
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_KEPT = 1_000
+
+
+class Known(Generic[K, V]):
+    """The latest things of a kind, by their keys. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._kept: OrderedDict[K, V] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def put(self, key: K, value: V) -> None:
+        """Keep one; the oldest goes."""
+        with self._lock:
+            self._kept[key] = value
+            self._kept.move_to_end(key)
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+
+    def get(self, key: K) -> V | None:
+        """Return one, or None."""
+        return self._kept.get(key)
+
+    def pop(self, key: K) -> V | None:
+        """Return one and forget it."""
+        with self._lock:
+            return self._kept.pop(key, None)
+
+
+class Record:
+    """What is known of one run beside the run itself.
+
+    Attributes:
+        hosted: the run.
+        answered: True if the model's latest reply was an answer: what it is asked next begins a turn.
+        written: the call that stood in the text of the latest reply, for models without tool calls of their own.
+        restored: what the history gets back, by token.
+    """
+
+    def __init__(self, hosted: host.Hosted) -> None:
+        """Begin before the first request."""
+        self.hosted = hosted
+        self.answered = True
+        self.written: ToolCall | None = None
+        self.restored: Known[str, dict[str, Any]] = Known()
+
+
+class Heard(NamedTuple):
+    """A call on its way to its tool."""
+
+    hosted: host.Hosted
+    call: ToolCall
+    stand_in: dict[str, Any]
+
+
+class Turn:
+    """One request and its reply.
+
+    Args:
+        record: of the run.
+        messages: the history, as CrewAI keeps it.
+        tools: definitions that CrewAI offers; None if the model writes its calls down in text.
+        heard: where calls wait for their tools.
+    """
+
+    def __init__(
+        self, record: Record, messages: list[Any], tools: list[dict[str, Any]] | None, heard: Known[str, Heard]
+    ) -> None:
+        """Shape the request."""
+        self._record, self._hosted, self._heard = record, record.hosted, heard
+        _restore(record, messages)
+        if record.answered:
+            self._hosted.run.user(_asked(messages))
+            record.answered = False
+        asked = self._hosted.before()
+        self._final, self._texts = asked.final, tools is None
+        self._offered = {tool["function"]["name"] for tool in tools or ()}
+        self.tools = None if tools is None or asked.final else self._offer(tools)
+        self.messages = messages
+        if asked.instruction is not None:
+            self.messages = [*messages, {"role": "system", "content": asked.instruction}]
+
+    def _offer(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        shown = [tool for tool in tools if tool["function"]["name"] != NOBODY]
+        run = self._hosted.run
+        return [*shown, *definitions([run.guard.pager], format="openai")] if run.progress.keeps_texts else shown
+
+    def took(self, reply: Any, stop_reason: Any, tokens: int | None) -> Any:
+        """Take the reply; returns what CrewAI goes on with."""
+        if tokens is not None:
+            self._hosted.run.usage(tokens)
+        if isinstance(reply, list):
+            return self._called(reply, stop_reason) if reply and not self._final else self._answer(None)
+        if reply is not None and not isinstance(reply, str):
+            return reply  # an object that the caller asked for
+        return self._written(reply or "", stop_reason) if self._texts else self._answer(reply)
+
+    def _answer(self, text: str | None) -> str:
+        self._record.answered = True
+        return self._hosted.last_word(text)
+
+    # -- calls of a provider -------------------------------------------------------------------------
+
+    def _called(self, reply: list[Any], stop_reason: Any) -> list[Any]:
+        calls = self._hosted.heard(map(asked_of, reply), stop_reason)
+        made = [self._sent(call) for call in calls]
+        if reply and all(type(one).__qualname__ == "Part" for one in reply) and made:
+            # Gemini has to see its own parts again: they are signed.
+            self._record.restored.put("parts", {"ids": [one["id"] for one in made], "parts": list(reply)})
+        return made
+
+    def _sent(self, call: ToolCall) -> dict[str, Any]:
+        """Return a call as CrewAI takes it to a tool."""
+        name = self._target(call)
+        text = _text(call)
+        if name is None:
+            # A tool of CrewAI's own: nothing of it is known here, but a cut message runs nothing of it either.
+            return _openai(call.id, name_of(call.name), text if _is_object(text) and not _cut(call) else f"!{text}")
+        token = uuid.uuid4().hex
+        stand_in = host.stand_in(call)
+        self._heard.put(token, Heard(self._hosted, call, stand_in))
+        kept = text if _is_object(text) else json.dumps(stand_in)
+        self._record.restored.put(token, {"name": wire_name(call.name, "openai") or "unnamed", "arguments": kept})
+        return _openai(call.id, name, json.dumps({**stand_in, TOKEN: token}))
+
+    def _target(self, call: ToolCall) -> str | None:
+        """Return the tool that answers a call; None if CrewAI has one that is not guarded."""
+        run, name = self._hosted.run, name_of(call.name)
+        found = run.snapshot.find(call.name)
+        if not isinstance(found, Finding) and found.contract.name in self._offered:
+            return found.contract.name
+        own = name in self._offered or NOBODY not in self._offered
+        return None if own else NOBODY
+
+    # -- calls in a text -----------------------------------------------------------------------------
+
+    def _written(self, text: str, stop_reason: Any) -> str:
+        """Take a reply in CrewAI's own notation for models without tool calls."""
+        found = None if FINAL_ANSWER_ACTION in text else ACTION_INPUT_REGEX.search(text)
+        if found is None or self._final:
+            head, mark, said = text.rpartition(FINAL_ANSWER_ACTION)
+            if not mark and found is None and text.strip() and not self._final:
+                return text  # not in the notation: CrewAI explains it to the model
+            return f"{head}{FINAL_ANSWER_ACTION} {self._answer(said.strip() if mark else None)}"
+        name = found.group(1).strip().strip("*").strip()
+        (call,) = self._hosted.heard([host.Asked(None, name, found.group(2).strip())], stop_reason)
+        self._record.written = call
+        return text
+
+
+def asked_of(one: Any) -> host.Asked:
+    """Return a call in any of the shapes that CrewAI's models return."""
+    inner = _field(one, "function") or _field(one, "function_call") or one
+    arguments = next((given for key in ("arguments", "args", "input") if (given := _field(inner, key)) is not None), "")
+    ident = _field(one, "call_id") or _field(one, "id") or _field(one, "toolUseId")
+    text = (
+        arguments if isinstance(arguments, str) else dict(arguments) if hasattr(arguments, "keys") else repr(arguments)
+    )
+    return host.Asked(ident or None, _field(inner, "name") or "", text)
+
+
+def _field(holder: Any, name: str) -> Any:
+    return holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)
+
+
+def _openai(ident: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": ident, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _text(call: ToolCall) -> str:
+    given = call.arguments
+    return given if isinstance(given, str) else json.dumps(given, default=str)
+
+
+def _cut(call: ToolCall) -> bool:
+    return is_cut(call.stop_reason)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _asked(messages: list[Any]) -> str:
+    """Return what the agent is asked: the latest message of the user's."""
+    content = next((one.get("content") for one in reversed(messages) if one.get("role") == "user"), None)
+    return content if isinstance(content, str) else ""
+
+
+def _restore(record: Record, messages: list[Any]) -> None:
+    """Give the history back what the model wrote, from the end to where that was done before."""
+    names: dict[str, str] = {}
+    for said in reversed(messages):
+        written = said.get("tool_calls")
+        if not written:
+            continue
+        found = [one["function"] for one in written if TOKEN in one["function"]["arguments"]]
+        if not found:
+            break
+        for one, function in ((one, one["function"]) for one in written if one["function"] in found):
+            arguments = json.loads(function["arguments"])
+            kept = record.restored.get(arguments.pop(TOKEN, ""))
+            function.update(kept or {"arguments": json.dumps(arguments)})
+            names[one["id"]] = function["name"]
+        parts = record.restored.get("parts")
+        if parts is not None and parts["ids"] == [one["id"] for one in written]:
+            said["raw_tool_call_parts"] = parts["parts"]
+    if names:
+        for said in messages:
+            if said.get("role") == "tool" and said.get("tool_call_id") in names:
+                said["name"] = names[said["tool_call_id"]]

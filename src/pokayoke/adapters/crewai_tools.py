@@ -1,0 +1,152 @@
+"""A CrewAI tool whose calls go through the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from crewai.tools import BaseTool
+from crewai.tools.tool_failure import ToolFailure, ToolFailureReason
+from crewai.utilities.string_utils import sanitize_tool_name
+from pydantic import BaseModel, PrivateAttr, ValidationError
+
+from pokayoke.adapters import hosted as host
+from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.contract import Contract
+from pokayoke.errors import ToolError
+
+TOKEN = "pokayoke_call"  # noqa: S105 - a name of an argument, no secret
+"""The argument that tells which call it is."""
+NOBODY = "pokayoke_no_such_tool"
+"""Name of the tool that answers calls of tools that do not exist."""
+
+Taken = Callable[[str | None, str, dict[str, Any]], tuple[host.Hosted, ToolCall]]
+
+
+class ToolNotStartedError(Exception):
+    """CrewAI turned a call away before its tool began."""
+
+
+def contracts(
+    tools: Iterable[Any],
+    *,
+    reads: Collection[str] = (),
+    destructive: Collection[str] = (),
+    fields: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Contract]:
+    """Build the contracts of tools, under the names by which CrewAI offers them: `Find Order` is `find_order`.
+
+    Args:
+        tools: CrewAI's tools, such as functions decorated with `@tool`.
+        reads: names of those that change nothing.
+        destructive: names of those whose effect cannot be undone.
+        fields: further fields of the contracts, by tool name.
+
+    Raises:
+        UsageError: a tool is named that does not exist.
+        ContractError: a field contradicts another or its schema.
+    """
+    found = [host.Described(name_of(one.name), one.description, one.args_schema.model_json_schema()) for one in tools]
+    return host.contracts(found, reads=reads, destructive=destructive, fields=fields, through=(ToolNotStartedError,))
+
+
+def name_of(name: str) -> str:
+    """Return the name by which CrewAI knows a tool."""
+    return str(sanitize_tool_name(name)) if name else ""
+
+
+class _Nothing(BaseModel):
+    """Arguments of a tool that has none."""
+
+
+class GuardedTool(BaseTool):
+    """Stands before a tool of the user's."""
+
+    _inner: Any = PrivateAttr(default=None)
+    _taken: Any = PrivateAttr(default=None)
+
+    @classmethod
+    def around(cls, tool: Any, taken: Taken) -> GuardedTool:
+        """Return the guarded tool.
+
+        Args:
+            tool: a tool, or None for the one that answers calls of tools that do not exist.
+            taken: returns the call behind a token, or behind name and arguments, and its run.
+        """
+        if tool is None:
+            made = cls(name=NOBODY, description="Do not use this.", args_schema=_Nothing)
+        else:
+            # How often it may run, the tool itself counts; and what it answered before, the ledger knows.
+            made = cls(
+                name=tool.name,
+                description=tool.description,
+                args_schema=tool.args_schema,
+                result_as_answer=tool.result_as_answer,
+                tool_failure_policy=tool.tool_failure_policy,
+                cache_function=_never,
+            )
+        made._inner, made._taken = tool, taken
+        return made
+
+    def run(self, *args: Any, **given: Any) -> Any:
+        """Take a call to its outcome; returns the text for the agent, as a failure if there is no result."""
+        del args
+        hosted, call = self._taken(given.pop(TOKEN, None), name_of(self.name), given)
+        outcome = hosted.call(call, self._invoke(hosted, call))
+        if outcome.ok or outcome.status == "degraded":
+            return outcome.text
+        return ToolFailure(message=outcome.text, reason=_reason(outcome))
+
+    def _run(self, *args: Any, **given: Any) -> Any:
+        """Do the same where CrewAI has parsed the call out of a text."""
+        answer = self.run(*args, **given)
+        return answer.message if isinstance(answer, ToolFailure) else answer
+
+    def format_output_for_agent(self, raw_result: Any) -> str:
+        """Return what the agent reads: what the guard said."""
+        return raw_result.message if isinstance(raw_result, ToolFailure) else str(raw_result)
+
+    def _invoke(self, hosted: host.Hosted, call: ToolCall) -> Any:
+        """Return how the call runs: by the tool, or by the guard's own handler."""
+        if self._inner is not None:
+            return self._started
+        plan = hosted.run.snapshot.find(call.name)
+        own = not isinstance(plan, Finding) and (
+            plan.contract.handler is not None or plan.contract is hosted.run.guard.pager
+        )
+        return None if own else _missing
+
+    def _started(self, arguments: dict[str, Any]) -> Any:
+        tool = self._inner
+        try:
+            tool.args_schema.model_validate(arguments)
+        except ValidationError as error:
+            raise ToolNotStartedError(f"{tool.name} does not take these arguments") from error
+        result = tool.run(**arguments)
+        if isinstance(result, ToolFailure):
+            if result.reason is ToolFailureReason.USAGE_LIMIT:
+                raise ToolNotStartedError(result.message)
+            raise ToolError(result.as_agent_message())
+        if type(tool).format_output_for_agent is not BaseTool.format_output_for_agent:
+            # What its author shows the agent is its result.
+            return tool.format_output_for_agent(result)
+        return result
+
+
+def _missing(_: dict[str, Any]) -> Any:
+    raise ToolNotStartedError("the agent does not have this tool")
+
+
+def _never(_arguments: Any = None, _result: Any = None) -> bool:
+    """Keep nothing in CrewAI's own cache of results."""
+    return False
+
+
+def _reason(outcome: Outcome) -> ToolFailureReason:
+    if any(one.code == "unknown_tool" for one in outcome.findings):
+        return ToolFailureReason.UNKNOWN_TOOL
+    return (
+        ToolFailureReason.INVALID_INPUT
+        if outcome.stop_reason == "invalid_arguments"
+        else ToolFailureReason.TOOL_REPORTED
+    )
