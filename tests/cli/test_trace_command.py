@@ -69,7 +69,7 @@ def test_the_report_counts_failures_and_turns_saved(shell, file):
         "events": 6, "runs": 2, "runs_at_least": False, "from": 1.0, "to": 3.0,
         "calls": {"get": 1, "pay": 3},
         "failures": {"html_instead_of_data": {"get": 1}, "refuse": {"pay": 1}},
-        "stops": {"invalid_tool_output": 1},
+        "stops": {"invalid_tool_output": 1}, "versions": {}, "shadows": {},
         "turns_saved": {"repaired_or_corrected": 1, "replayed": 1},
         "broken_lines": 0,
     }  # fmt: skip
@@ -229,3 +229,64 @@ def test_a_trace_of_the_library_is_read_back(shell, tmp_path):
     done = shell("trace", path, "--json")
     assert json.loads(done.stdout)["arguments"] == {"password": "[redacted]"}
     assert shell("trace", path).stdout.count("\n") == 1
+
+
+def versioned(**fields):
+    """An event of a call of one version."""
+    return {"ts": 1.0, "run_id": "r", "step": 1, "tool": "get", "ok": True, **fields}
+
+
+VERSIONS = [
+    versioned(event="tool_result", contract="get@1", decision="allow", status="ok"),
+    versioned(event="tool_result", contract="get@2", decision="allow", status="degraded", ok=False),
+    versioned(event="tool_call", contract="get@2", decision="refuse", ok=False),
+    versioned(event="tool_call", contract="get@2", decision="allow"),
+    versioned(event="tool_result", contract="get@2", status="in_doubt", ok=False),
+    versioned(event="shadow", contract="get@1", candidate="get@2"),
+    versioned(
+        event="shadow", contract="get@1", candidate="get@2", differs=["output"], ok=False, reason="output: valid -> x"
+    ),
+    versioned(event="shadow", contract="get@1", candidate="get@2", differs=["call", "\x1b[2J"], ok=False),
+]
+
+
+def test_the_report_tells_versions_apart(shell, tmp_path):
+    """Each version has its own figures, shadows are counted by what differs, and a difference is no failure."""
+    file = tmp_path / "v.jsonl"
+    file.write_text("".join(json.dumps(event) + "\n" for event in VERSIONS))
+    report = json.loads(shell("trace", "report", file, "--json").stdout)
+    assert report["versions"] == {
+        "get@1": {"calls": 1, "valid": 1},
+        "get@2": {"calls": 3, "failed": 1, "invalid": 1, "refused": 1},
+    }
+    assert report["shadows"] == {"get@1 -> get@2": {"call": 1, "differ": 2, "judged": 3, "other": 1, "output": 1}}
+    assert "shadow" not in report["failures"]
+    text = shell("trace", "report", file).stdout
+    assert "  3      1        0      1        1       get@2\n" in text
+    assert "  3       2       1     0          1       0      0       get@1 -> get@2\n" in text
+
+
+def test_one_version_is_not_told_apart(shell, tmp_path):
+    """Where every tool has one version, the report has no table of versions."""
+    file = tmp_path / "v.jsonl"
+    file.write_text(json.dumps(VERSIONS[0]) + "\n")
+    assert "versions" not in shell("trace", "report", file).stdout
+
+
+def test_names_of_versions_are_bounded():
+    """Memory does not grow with the names a trace invents."""
+    events = [
+        versioned(event=kind, contract=f"get@{number}", candidate="x", decision="allow")
+        for number in range(1_500)
+        for kind in ("tool_result", "shadow")
+    ]
+    report = Report(iter(events))
+    assert len(report.versions) <= 1_001
+    assert len(report.shadows) <= 1_001
+    assert report.versions.total() == report.shadows.total() == 1_500
+
+
+def test_a_shadow_is_shown_as_what_it_is():
+    """One line says which versions were compared and whether they differ."""
+    assert "get@1 != get@2 (output: valid -> x)" in describe(VERSIONS[6])
+    assert describe(VERSIONS[5]).endswith("shadow get get@1 = get@2")

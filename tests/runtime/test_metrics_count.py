@@ -96,10 +96,30 @@ def test_what_an_event_counts_for(event, expected):
     assert short(Counting().samples(event)) == expected
 
 
+def test_versions_are_counted_apart_once_there_are_several():
+    """A tool with one version has no second count; from its second version on, each call counts for its own."""
+    counting = Counting()
+    one, two = result(), {**result(), "contract": "get@2"}
+    assert [short(counting.samples(event))[1:2] for event in (one, two, one)] == [
+        ["tool_seconds{get}=0.0025"],
+        ["version_calls_total{get@2,ok}"],
+        ["version_calls_total{get@1,ok}"],
+    ]
+    refused = {**call(findings=("c",)), "contract": "get@2"}
+    assert short(counting.samples(refused))[1] == "version_calls_total{get@2,refused}"
+
+
+def test_shadows_are_counted_by_what_differs():
+    """A shadow that agrees and one that does not are told apart, by its own name."""
+    seen = {"event": "shadow", "tool": "get", "contract": "get@1", "candidate": "get@2"}
+    assert short(Counting().samples(seen)) == ["shadow_total{get@2,nothing}"]
+    assert short(Counting().samples({**seen, "differs": ("output",)})) == ["shadow_total{get@2,output}"]
+
+
 def test_every_instrument_has_a_row_of_its_own_labels():
     """Every sample of the table above fits its instrument; names are unique and spelt as Prometheus wants them."""
     labels = {one.name: len(one.labels) for one in INSTRUMENTS}
-    assert len(labels) == len(INSTRUMENTS) == 11
+    assert len(labels) == len(INSTRUMENTS) == 13
     for event in (result("degraded"), result(corrections=("r",)), call(findings=("c",)), call("replay")):
         assert all(len(sample.labels) == labels[sample.name] for sample in Counting().samples(event))
     assert all(one.name.endswith("_total") is (one.kind == "counter") for one in INSTRUMENTS)

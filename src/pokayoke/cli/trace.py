@@ -24,6 +24,11 @@ _TOO_LONG: Final = b"(too long)"
 _MOST_NAMES: Final = 1_000
 _MOST_RUNS: Final = 100_000
 _OTHERS: Final = "(others)"
+_ENDINGS: Final = {
+    "ok": "valid", "degraded": "invalid", "invalid_output": "invalid", "failed": "failed", "in_doubt": "failed",
+}  # fmt: skip
+_DIFFERENCES: Final = ("call", "arguments", "output", "value", "broken")
+_MOST_DIFFERENCES: Final = 8
 _POLL_SECONDS: Final = 0.2
 _PROGRESS_FROM: Final = 20_000_000
 
@@ -219,7 +224,9 @@ def describe(event: Event) -> str:
     """Return one event as one line for people, escaped."""
     words = [_clock(event.get("ts")), event.get("run_id", "-"), f"#{event.get('step', '-')}", event["event"]]
     words += [event[key] for key in ("tool", "decision", "status") if event.get(key)]
-    if event.get("ok") is False:
+    if event["event"] == "shadow":
+        words.append(f"{event.get('contract')} {'!=' if event.get('differs') else '='} {event.get('candidate')}")
+    elif event.get("ok") is False:
         words.append(event.get("error") or "FAILED")
     if event.get("reason"):
         words.append(f"({event['reason']})")
@@ -258,6 +265,8 @@ class Report:
         self.calls: Counter[str] = Counter()
         self.failures: Counter[tuple[str, str]] = Counter()
         self.stops: Counter[str] = Counter()
+        self.versions: Counter[tuple[str, str]] = Counter()
+        self.shadows: Counter[tuple[str, str]] = Counter()
         self.fixed = 0
         self.replayed = 0
         self.first: Any = None
@@ -284,6 +293,8 @@ class Report:
             "calls": dict(sorted(self.calls.items())),
             "failures": failures,
             "stops": dict(sorted(self.stops.items())),
+            "versions": _nested(self.versions),
+            "shadows": _nested(self.shadows),
             "turns_saved": {"repaired_or_corrected": self.fixed, "replayed": self.replayed},
         }
 
@@ -302,6 +313,10 @@ class Report:
                 self.replayed += 1
             elif event.get("decision") == "allow" and (event.get("repairs") or event.get("corrections")):
                 self.fixed += 1
+        if event["event"] == "shadow":
+            self._add_shadow(event)
+            return  # a difference is no failure: nothing was decided by it
+        self._add_version(event)
         if event["event"] == "stop":
             self.stops[_bounded(str(event.get("reason")), self.stops)] += 1
         elif event.get("ok") is False:
@@ -309,6 +324,36 @@ class Report:
             self.failures[
                 pair if pair in self.failures or len(self.failures) < _MOST_NAMES else (_OTHERS, _OTHERS)
             ] += 1
+
+    def _add_version(self, event: Event) -> None:
+        """Count a call by the version of its tool: once where it was decided, and again by how it ended."""
+        contract = event.get("contract")
+        if not isinstance(contract, str):
+            return
+        name = contract if (contract, "calls") in self.versions or len(self.versions) < _MOST_NAMES else _OTHERS
+        if event["event"] == "tool_call" or "decision" in event:
+            self.versions[name, "calls"] += 1
+            if event.get("decision") in ("refuse", "stop"):
+                self.versions[name, "refused"] += 1
+        if (ended := _ENDINGS.get(str(event.get("status")))) is not None:
+            self.versions[name, ended] += 1
+
+    def _add_shadow(self, event: Event) -> None:
+        pair = f"{event.get('contract')} -> {event.get('candidate')}"
+        name = pair if (pair, "judged") in self.shadows or len(self.shadows) < _MOST_NAMES else _OTHERS
+        self.shadows[name, "judged"] += 1
+        differs = event.get("differs")
+        if is_array(differs) and differs:
+            self.shadows[name, "differ"] += 1
+            for what in differs[:_MOST_DIFFERENCES]:
+                self.shadows[name, what if what in _DIFFERENCES else "other"] += 1
+
+
+def _nested(counted: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for (name, what), count in sorted(counted.items()):
+        found.setdefault(name, {})[what] = count
+    return found
 
 
 def _bounded(name: str, counted: Counter[str]) -> str:
@@ -334,6 +379,15 @@ def _print_report(report: Report, broken: Broken, *, json: bool) -> None:
     _section("failures", [(count, kind, tool) for (kind, tool), count in report.failures.most_common()])
     _section("stops", [(count, reason) for reason, count in report.stops.most_common()])
     _section("calls", [(count, tool) for tool, count in report.calls.most_common()])
+    names = [contract.rpartition("@")[0] for contract in _nested(report.versions)]
+    if len(names) > len(set(names)):
+        _section("versions", _rows(report.versions, ("calls", "refused", "valid", "invalid", "failed"), "tool"))
+    _section("shadows", _rows(report.shadows, ("judged", "differ", *_DIFFERENCES), "stable -> candidate"))
+
+
+def _rows(counted: Counter[tuple[str, str]], columns: tuple[str, ...], last: str) -> list[tuple[Any, ...]]:
+    rows = [(*(found.get(column, 0) for column in columns), name) for name, found in _nested(counted).items()]
+    return [(*columns, last), *rows] if rows else []
 
 
 def _section(title: str, rows: list[tuple[Any, ...]]) -> None:

@@ -61,6 +61,12 @@ INSTRUMENTS: Final = (
     Instrument("pokayoke_replays_total", "counter", ("tool",), "Writes answered from the ledger."),
     Instrument("pokayoke_corrections_total", "counter", ("tool", "rule"), "Changed argument values by rule."),
     Instrument("pokayoke_kill_switch_open", "gauge", ("scope",), "1 while writes are refused, else 0."),
+    Instrument(
+        "pokayoke_version_calls_total", "counter", ("version", "status"), "Tool calls of tools in several versions."
+    ),
+    Instrument(
+        "pokayoke_shadow_total", "counter", ("version", "differs"), "Calls judged by a shadow, by what differs first."
+    ),
     Instrument("pokayoke_late_effects_total", "counter", ("tool",), "Tools that answered after their deadline."),
 )
 """Every instrument, by its Prometheus name. OpenTelemetry spells them with dots and without `_total`."""
@@ -80,8 +86,16 @@ class Counting:
         """Begin with nothing known."""
         self._most = most
         self._lock = threading.Lock()
-        self._names: dict[str, set[str]] = {"tool": set(), "reason": set(), "rule": set(), "scope": set()}
+        self._names: dict[str, set[str]] = {
+            "tool": set(),
+            "reason": set(),
+            "rule": set(),
+            "scope": set(),
+            "version": set(),
+        }
         self._windows: dict[str, Window] = {}
+        self._versions: dict[str, str] = {}
+        self._several: set[str] = set()
 
     def name(self, kind: str, given: object) -> str:
         """Return what stands for a name in a label: itself, or `(other)`."""
@@ -106,6 +120,9 @@ class Counting:
             return self._ended(event, self.tool(event))
         if kind == "tool_call":
             return self._decided(event, self.tool(event))
+        if kind == "shadow":
+            version = self.name("version", event.get("candidate"))
+            return [Sample("pokayoke_shadow_total", (version, (event.get("differs") or ("nothing",))[0]), 1)]
         if kind == "late_effect":
             return [Sample("pokayoke_late_effects_total", (self.tool(event),), 1)]
         if kind == "switch":
@@ -139,6 +156,7 @@ class Counting:
             code = (event.get("findings") or ("",))[0]
             status = "pending" if decision == "ask" else _ENDINGS.get(code, "refused")
             samples.append(Sample("pokayoke_tool_calls_total", (tool, status), 1))
+            samples += self._version(event, status)
             if status == "in_doubt":
                 samples.append(Sample("pokayoke_in_doubt_total", (tool,), 1))
             if decision != "ask":
@@ -147,7 +165,7 @@ class Counting:
 
     def _ended(self, event: dict[str, Any], tool: str) -> list[Sample]:
         status = event["status"]
-        samples = [Sample("pokayoke_tool_calls_total", (tool, status), 1)]
+        samples = [Sample("pokayoke_tool_calls_total", (tool, status), 1), *self._version(event, status)]
         if event["attempts"]:
             samples.append(Sample("pokayoke_tool_seconds", (tool,), event["us"] / 1e6))
         valid = output_of(event)
@@ -163,6 +181,17 @@ class Counting:
         if status == "in_doubt":
             samples.append(Sample("pokayoke_in_doubt_total", (tool,), 1))
         return samples + self._corrected(event, tool) if "corrections" in event else samples
+
+    def _version(self, event: dict[str, Any], status: str) -> list[Sample]:
+        """A second count by `tool@version`, once a tool has been seen in two versions."""
+        tool, contract = event.get("tool"), event.get("contract")
+        if tool not in self._names["tool"] or contract is None:
+            return []
+        seen = self._versions.setdefault(str(tool), contract)
+        if seen == contract and tool not in self._several:
+            return []
+        self._several.add(str(tool))
+        return [Sample("pokayoke_version_calls_total", (self.name("version", contract), status), 1)]
 
     def _corrected(self, event: dict[str, Any], tool: str) -> list[Sample]:
         rules = event.get("corrections", ())

@@ -33,6 +33,8 @@ _ATTRIBUTES: Final = {
     "reason": "pokayoke.reason",
     "rule": "pokayoke.rule",
     "scope": "pokayoke.scope",
+    "version": "pokayoke.contract",
+    "differs": "pokayoke.differs",
 }
 _LABELS: Final = {one.name: tuple(_ATTRIBUTES[label] for label in one.labels) for one in INSTRUMENTS}
 _CALL_ID: Final = re.compile(r"[\w.:@-]{1,128}", re.ASCII)  # what is no plain id may be anything, also a secret
