@@ -298,16 +298,16 @@ def summary(reports: list[Report]) -> str:
 
 def costs(reports: list[Report]) -> str:
     """Return what a tool turn costs, per framework."""
-    rows = [("per tool turn", "alone", "empty hooks", "guarded", "added", "over empty hooks", "bound")]
+    rows = [("per tool turn", "alone", "empty hooks", "guarded", "added", "over empty hooks", "quartiles", "bound")]
     for one in reports:
         if not one.cost:
             continue
         turn, bound = one.cost["turn"], one.cost["bound"]
         added = turn["guarded"] - turn["empty"]
         figures = tuple(f"{value * 1e6:,.0f} µs" for value in (turn["none"], turn["empty"], turn["guarded"], added))
-        rows.append((
-            _title(one), *figures, f"{_percent(one):.1f} %", "none" if bound is None else f"{bound:.0f} %"
-        ))  # fmt: skip
+        spread = " to ".join(f"{100 * (ratio - 1):.1f}" for ratio in one.cost["quartiles"])
+        limit = "none" if bound is None else f"{bound:.0f} %"
+        rows.append((_title(one), *figures, f"{_percent(one):.1f} %", f"{spread} %", limit))
     return _block([list(column) for column in zip(*rows, strict=True)])
 
 

@@ -55,14 +55,11 @@ def main() -> None:
     host = load(given.host)
     found = slopes(host, given.rounds)
     turn = {hooks: statistics.median(values) for hooks, values in found.items()}
-    # Rounds are compared with themselves, so that a slow one does not count for one way only.
-    ratios = sorted(
-        guarded / empty for guarded, empty in zip(found["guarded"], found["empty"], strict=True) if empty > 0
-    )
+    # Rounds are compared with themselves: a slow one slows all three. Where their quartiles are wide, measure again.
+    pairs = zip(found["guarded"], found["empty"], strict=True)
+    lower, _, upper = statistics.quantiles(guarded / empty for guarded, empty in pairs)
     about = {"host": given.host, "title": host.TITLE, "version": importlib.metadata.version(host.PACKAGE)}
-    quarter = len(ratios) // 4
-    spread = [ratios[quarter], statistics.median(ratios), ratios[-quarter - 1]] if ratios else []
-    print(json.dumps({**about, "turn": turn, "ratios": spread, "rounds": given.rounds}))
+    print(json.dumps({**about, "turn": turn, "quartiles": [lower, upper], "rounds": given.rounds}))
 
 
 if __name__ == "__main__":

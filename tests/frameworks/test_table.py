@@ -82,9 +82,10 @@ def test_a_failing_test_or_guide_is_an_error():
 def test_the_cost_is_held_against_its_bound(bound, code):
     """What a guarded turn adds counts over one with empty hooks."""
     turn = {"none": 1e-3, "empty": 2e-3, "guarded": 2.2e-3}
-    one = report(cost={"turn": turn, "bound": bound})
+    one = report(cost={"turn": turn, "bound": bound, "quartiles": [1.08, 1.12]})
     assert "200 µs" in costs([one])
     assert "10.0 %" in costs([one])
+    assert "8.0 to 12.0 %" in costs([one])
     assert verdict([one]) == code
 
 

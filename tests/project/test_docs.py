@@ -19,8 +19,9 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch, need):
         need(f"{name(page)} needs {lacking[0]}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    renew = "make docs" if where is None else f'make frameworks ARGS="{where} --write"'
     for block, printed in outputs(page, tmp_path):
-        assert printed.strip() == block.text.strip(), f"{name(page)} line {block.line}: run `make docs`"
+        assert printed.strip() == block.text.strip(), f"{name(page)} line {block.line}: run `{renew}`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
