@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 
@@ -75,7 +76,8 @@ async def lived(spec):
     """Run the agent once; the process may be killed at any moment."""
     folder = Path(spec["folder"])
     ledger = folder / "ledger.db"
-    store = pokayoke.open_store(f"sqlite:///{ledger}", create=not ledger.exists())
+    url = spec.get("store", f"sqlite:///{ledger}")
+    store = pokayoke.open_store(url, create=not ledger.exists()) if url else pokayoke.open_store(None)
     pay = tool(folder, spec.get("dies"))
     made = contracts([pay], fields={"pay": {"output_schema": {"type": "object"}, **_fields(spec["contract"], folder)}})
     guard = pokayoke.Guard(made, store=store, config=spec.get("config"))
@@ -138,6 +140,9 @@ def _keep(file, messages):
 
 
 def _mother():
+    # What is imported when it is needed is needed by all: once, here.
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(lived({"folder": folder, "contract": "human", "conversation": "warm", "store": None}))
     for line in sys.stdin:
         if (child := os.fork()) == 0:
             code = 1

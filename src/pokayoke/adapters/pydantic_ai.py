@@ -6,8 +6,6 @@ agent = Agent("openai:gpt-5", tools=tools, capabilities=[Guarded(guard)])
 
 from __future__ import annotations
 
-import time
-import uuid
 from asyncio import to_thread
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -16,53 +14,57 @@ from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters.hosted import Hosted
 from pokayoke.adapters.pydantic_ai_invoke import THROUGH, Continuation, Handler
-from pokayoke.adapters.pydantic_ai_tools import (
+from pokayoke.adapters.pydantic_ai_messages import (
     asked,
+    call_ids,
     calls,
-    contracts,
-    definitions,
-    is_framework_tool,
+    fresh_id,
+    holds,
+    is_fresh,
+    is_silent,
     message,
-    own_tool,
+    named_by,
     plain_text,
+    prompt_text,
     put_together,
     refused,
     reworded,
     said,
+    spoken,
     stop_reason,
     written,
 )
+from pokayoke.adapters.pydantic_ai_tools import (
+    HIDDEN,
+    contracts,
+    definitions,
+    is_framework_tool,
+    is_stranger,
+    may_defer,
+    own_tool,
+    schema_for,
+)
 from pokayoke.core.call import Finding, Outcome, ToolCall
-from pokayoke.core.gate import offered as may_see
 from pokayoke.core.intake.arguments import read_arguments
-from pokayoke.errors import MissingExtraError, StoreError, UsageError
+from pokayoke.core.steps import NotBegun
+from pokayoke.errors import MissingExtraError, StoreError
 
 try:
     from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
     from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed
-    from pydantic_ai.messages import (
-        ModelMessage,
-        ModelRequest,
-        ModelResponse,
-        TextPart,
-        ThinkingPart,
-        ToolCallPart,
-        UserPromptPart,
-    )
+    from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, UserPromptPart
     from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, StreamedResponse
     from pydantic_ai.models.wrapper import WrapperModel
-    from pydantic_ai.tools import DeferredToolRequests, RunContext, ToolDefinition, ToolDenied
+    from pydantic_ai.tools import RunContext, ToolDefinition, ToolDenied
 except ImportError as error:
     raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
 
 if TYPE_CHECKING:
     from pokayoke.core.plan import Snapshot
     from pokayoke.runtime.guard import Guard
-    from pokayoke.runtime.run import Run
 
 __all__ = ["Guarded", "calls", "contracts", "definitions", "message"]
 
-_HIDDEN: dict[str, Any] = {}
 Who = Callable[[RunContext[Any]], Mapping[str, Any]]
 
 
@@ -89,11 +91,11 @@ class Guarded(AbstractCapability[Any]):
 
     def get_default_run_id(self) -> str:
         """Mark the id of a run that was given none."""
-        return _fresh()
+        return fresh_id()
 
     def get_default_conversation_id(self, run_id: str) -> str:
         """Mark the id of a conversation that was given none; that of a named run is always the same."""
-        return _fresh() if _is_fresh(run_id) else str(uuid.uuid5(uuid.NAMESPACE_OID, run_id))
+        return fresh_id() if is_fresh(run_id) else named_by(run_id)
 
     async def for_run(self, ctx: RunContext[Any]) -> Guarded:  # noqa: ARG002 - the framework's signature
         """Return what guards one run."""
@@ -111,6 +113,7 @@ class _GuardedRun(Guarded):
         self._held: dict[str, Continuation] = {}
         self._terms: dict[str, dict[str, Any] | None] = {}
         self._snapshot: Snapshot | None = None
+        self._response: ModelResponse | None = None
         self._silent = 0
         self._streaming = False
         self._stream: StreamedResponse | None = None
@@ -124,28 +127,34 @@ class _GuardedRun(Guarded):
         """Open the run, and close it however the framework's ends."""
         ident = ctx.conversation_id or ""
         # The history that is handed in is where a restart finds a fresh id again.
-        known = not _is_fresh(ident) or any(one.conversation_id == ident for one in ctx.messages)
+        known = not is_fresh(ident) or any(one.conversation_id == ident for one in ctx.messages)
         who = self._who(ctx) if self._who is not None else {}
-        run = self._guard.run(ident if known or not self._guard.store.durable else None, **who)
-        self._hosted = Hosted(run, through=THROUGH, taken=_ids(ctx.messages))
+        durable = self._guard.store.durable
+        name = ident if known or not durable else None
+        run = await to_thread(self._guard.run, name, **who) if durable else self._guard.run(name, **who)
+        self._hosted = Hosted(run, through=THROUGH, taken=call_ids(ctx.messages))
         if ctx.prompt is not None:
-            run.user(ctx.prompt if isinstance(ctx.prompt, str) else "\n".join(filter(_is_text, ctx.prompt)))
+            run.user(prompt_text(ctx.prompt))
         try:
             return await handler()
         finally:
             run.close()
 
     async def before_node_run(self, ctx: RunContext[Any], *, node: Any) -> Any:
-        """Pass on what people have denied; such calls are answered without a tool."""
-        results = getattr(node, "tool_call_results", None)
-        for part in node.model_response.tool_calls if results else ():
-            if isinstance(denied := results.get(part.tool_call_id), ToolDenied):
-                call = self._written(ctx, part)
-                answers = (node.tool_call_metadata or {}).get(part.tool_call_id)
-                if self._hosted.run.check(call).decision == "ask":
-                    with suppress(CallDeferred):
-                        outcome = await self._hosted.acall(call, _elsewhere)
-                        await self._decide(outcome, answers, approved=False, reason=denied.message)
+        """Take the calls of a history that a run goes on from, and pass on what people have denied."""
+        response: Any = getattr(node, "model_response", None)
+        if response is None or response is self._response:
+            return node
+        for part, name in zip(response.tool_calls, self._let_in(ctx, response.tool_calls), strict=True):
+            part.tool_name = name
+        results: dict[str, Any] = node.tool_call_results or {}
+        metadata: dict[str, Any] = node.tool_call_metadata or {}
+        for part in response.tool_calls if results else ():
+            denied: Any = results.get(part.tool_call_id)
+            if isinstance(denied, ToolDenied) and self._hosted.run.check(self._written(ctx, part)).decision == "ask":
+                with suppress(CallDeferred):
+                    outcome = await self._hosted.acall(self._written(ctx, part), _elsewhere)
+                    await self._decide(outcome, metadata.get(part.tool_call_id), approved=False, reason=denied.message)
         return node
 
     # -- around a request ---------------------------------------------------------------------------
@@ -169,7 +178,7 @@ class _GuardedRun(Guarded):
             changed["model_request_parameters"] = replace(parameters, function_tools=offered)
         if self._silent or request.instruction is not None:
             told = [ModelRequest(parts=[UserPromptPart(request.instruction)])] if request.instruction else []
-            changed["messages"] = [*map(_spoken, request_context.messages), *told]
+            changed["messages"] = [*map(spoken, request_context.messages), *told]
         return replace(request_context, **changed) if changed else request_context
 
     def get_wrapper_model(self, model: Model) -> Model | None:
@@ -197,15 +206,15 @@ class _GuardedRun(Guarded):
             return self._not_silent(response, parameters)
         self._silent = 0
         heard = self._hosted.heard(map(asked, parts), self._end_of(response))
-        renamed: dict[int, ToolCallPart] = {}
-        for part, call in zip(parts, heard, strict=True):
-            self._heard[call.id] = call
-            if call.id != part.tool_call_id:
-                renamed[id(part)] = replace(part, tool_call_id=call.id)
-        self._let_in(ctx, parts)
-        if not renamed:
-            return response
-        return replace(response, parts=[renamed.get(id(part), part) for part in response.parts])
+        self._heard.update((call.id, call) for call in heard)
+        changed: dict[int, ToolCallPart] = {}
+        for part, call, name in zip(parts, heard, self._let_in(ctx, parts), strict=True):
+            if (call.id, name) != (part.tool_call_id, part.tool_name):
+                changed[id(part)] = replace(part, tool_call_id=call.id, tool_name=name)
+        if changed:
+            response = replace(response, parts=[changed.get(id(part), part) for part in response.parts])
+        self._response = response
+        return response
 
     def _last_word(
         self, response: ModelResponse, parts: list[ToolCallPart], parameters: ModelRequestParameters
@@ -221,18 +230,27 @@ class _GuardedRun(Guarded):
 
     def _not_silent(self, response: ModelResponse, parameters: ModelRequestParameters) -> ModelResponse:
         """Answer for a model that says nothing a second time; once, the framework asks again by itself."""
-        self._silent = self._silent + 1 if _is_silent(response) else 0
+        self._silent = self._silent + 1 if is_silent(response) else 0
         if self._silent < 2 or not plain_text(parameters):  # noqa: PLR2004 - a second time
             return response
         return replace(response, parts=reworded(response.parts, self._hosted.last_word(None)))
 
-    def _let_in(self, ctx: RunContext[Any], parts: list[ToolCallPart]) -> None:
-        """Have unknown names come to the hooks, or the framework would answer, and charge for it."""
-        if ctx.tool_manager is None or (tools := ctx.tool_manager.tools) is None:
-            return
-        for part in parts:
-            if part.tool_name not in tools:
-                tools[part.tool_name] = own_tool(part.tool_name)
+    def _let_in(self, ctx: RunContext[Any], parts: list[ToolCallPart]) -> list[str]:
+        """Return the names by which the framework shall know the calls.
+
+        A name that means one of its tools becomes that tool's. Any other is made known for this step: the calls have
+        to come to the hooks, or the framework would answer by itself, and charge for it.
+        """
+        tools: dict[str, Any] = (ctx.tool_manager.tools if ctx.tool_manager is not None else None) or {}
+        names = [part.tool_name for part in parts]
+        for place, name in enumerate(names):
+            if name not in tools:
+                plan = self._hosted.run.snapshot.find(name)
+                if not isinstance(plan, Finding) and plan.contract.name in tools:
+                    names[place] = plan.contract.name
+                else:
+                    tools[name] = own_tool(name)
+        return names
 
     def _offered(self, tools: list[ToolDefinition]) -> list[ToolDefinition] | None:
         """Return the tools as the model may see them in this run; None if nothing about them is to be changed."""
@@ -243,9 +261,9 @@ class _GuardedRun(Guarded):
         offered: list[ToolDefinition] = []
         for tool in tools:
             if tool.name not in terms:
-                terms[tool.name] = _term(tool, run)
+                terms[tool.name] = schema_for(tool, run)
             term = terms[tool.name]
-            if term is not _HIDDEN:
+            if term is not HIDDEN:
                 offered.append(tool if term is None else replace(tool, parameters_json_schema=term))
             changed = changed or term is not None
         pager = self._guard.pager
@@ -284,14 +302,16 @@ class _GuardedRun(Guarded):
         if is_framework_tool(tool_def):
             return await handler(args)
         going = self._held.pop(call.tool_call_id, None) or Continuation(self._written(ctx, call), call, ctx, None)
-        plan = self._hosted.run.snapshot.find(going.call.name)
-        known = not isinstance(plan, Finding) and plan.contract is not self._guard.pager
+        plan, known = self._hosted.run.snapshot.find(going.call.name), not is_stranger(tool_def)
         going.execute, going.reads = handler, not isinstance(plan, Finding) and plan.contract.effect == "read"
-        outcome = await self._hosted.acall(going.call, going if known else None)
+        invoke: Handler | None = going if known else _absent
+        if not known and (isinstance(plan, Finding) or plan.contract is self._guard.pager):
+            invoke = None
+        outcome = await self._hosted.acall(going.call, invoke)
         if ctx.tool_call_approved and outcome.status == "pending":
             await self._decide(outcome, ctx.tool_call_metadata, approved=True)
             outcome = await self._hosted.acall(going.call, going)
-        if outcome.status == "pending" and (_may_defer(ctx) if self._defer is None else self._defer):
+        if outcome.status == "pending" and (may_defer(ctx) if self._defer is None else self._defer):
             raise ApprovalRequired({"approval": outcome.approval, "message": outcome.message})
         return self._answer(outcome, going, known=known)
 
@@ -323,9 +343,9 @@ class _GuardedRun(Guarded):
         heard = self._heard.pop(part.tool_call_id, None)
         if heard is not None and heard.arguments == asked(part).arguments:
             return heard
-        if self._stream is not None and _holds(now := self._stream.get(), part):
+        if self._stream is not None and holds(now := self._stream.get(), part):
             return written(part, self._end_of(now))
-        found = next((one for one in reversed(ctx.messages) if _holds(one, part)), None)
+        found = next((one for one in reversed(ctx.messages) if holds(one, part)), None)
         return written(part, stop_reason(found) if found is not None else None)
 
     def _end_of(self, response: ModelResponse) -> str | None:
@@ -347,85 +367,9 @@ class _Watched(WrapperModel):
             yield stream
 
 
-def _term(tool: ToolDefinition, run: Run) -> dict[str, Any] | None:
-    """Return the schema to show the model instead of a tool's own; `_HIDDEN` if it may not use the tool.
-
-    Raises:
-        UsageError: there is no contract for it.
-    """
-    if is_framework_tool(tool):
-        return None
-    plan = run.snapshot.find(tool.name)
-    if isinstance(plan, Finding):
-        if plan.code != "unknown_tool":
-            return _HIDDEN
-        raise UsageError(
-            f"the agent offers {tool.name!r}, and the guard has no contract for it: build one with contracts([...]), "
-            "for an MCP server or a wrapped toolset with contracts(await definitions(toolset))"
-        )
-    contract = plan.contract
-    if not may_see(contract, run.snapshot.policy.access, run.principal):
-        return _HIDDEN
-    return None if contract.key_argument is None else contract.model_schema
+async def _absent(arguments: dict[str, Any]) -> Any:  # noqa: ARG001 - as below
+    raise NotBegun("the agent has no such tool now", blame="tool")
 
 
 async def _elsewhere(arguments: dict[str, Any]) -> Any:  # noqa: ARG001 - the signature of a continuation
     raise CallDeferred
-
-
-def _may_defer(ctx: RunContext[Any]) -> bool:
-    """True if the framework takes a call that waits for a person out of the run."""
-    output = getattr(ctx.agent, "output_type", None)
-    if DeferredToolRequests in (output if isinstance(output, (list, tuple)) else [output]):
-        return True
-    others: list[Any] = []
-    if ctx.root_capability is not None:
-        ctx.root_capability.apply(others.append)
-    base = AbstractCapability.handle_deferred_tool_calls
-    return any(type(one).handle_deferred_tool_calls is not base for one in others)
-
-
-def _fresh() -> str:
-    """An id nobody has given: like the framework's own ordered by time, but of the version that is free to use."""
-    random = uuid.uuid4().int & ((1 << 74) - 1)
-    number = (
-        (int(time.time() * 1_000) << 80)
-        | (0x8 << 76)
-        | ((random >> 62) << 64)
-        | (0b10 << 62)
-        | random & ((1 << 62) - 1)
-    )
-    return str(uuid.UUID(int=number))
-
-
-def _is_fresh(ident: str) -> bool:
-    try:
-        return uuid.UUID(ident).version == 8  # noqa: PLR2004 - RFC 9562: for whoever makes it
-    except ValueError:
-        return False
-
-
-def _ids(messages: list[ModelMessage]) -> frozenset[str]:
-    return frozenset(part.tool_call_id for one in messages for part in one.parts if isinstance(part, ToolCallPart))
-
-
-def _holds(one: ModelMessage, part: ToolCallPart) -> bool:
-    return isinstance(one, ModelResponse) and any(
-        isinstance(other, ToolCallPart) and other.tool_call_id == part.tool_call_id for other in one.parts
-    )
-
-
-def _is_text(content: Any) -> bool:
-    return isinstance(content, str)
-
-
-def _is_silent(one: ModelMessage) -> bool:
-    return isinstance(one, ModelResponse) and all(
-        isinstance(part, ThinkingPart) or (isinstance(part, TextPart) and not part.content.strip())
-        for part in one.parts
-    )
-
-
-def _spoken(one: ModelMessage) -> ModelMessage:
-    """The message, but for one without a word: where sides take turns, none may be left out of a request."""
-    return replace(one, parts=[*one.parts, TextPart("(no answer)")]) if _is_silent(one) else one

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pokayoke.adapters.pydantic_ai_tools import from_server, refused, taken_apart
+from pokayoke.adapters.pydantic_ai_messages import refused, taken_apart
+from pokayoke.adapters.pydantic_ai_tools import from_server
 from pokayoke.core.call import ToolCall
 from pokayoke.core.steps import NotBegun
 from pokayoke.errors import MissingExtraError
@@ -93,7 +94,7 @@ class Continuation:
             raise self._once_more(wrong.message) from wrong
         except Exception as other:
             # The framework wraps a deferral by an argument validator into an exception of its own.
-            deferral = getattr(other, "deferral", None)
+            deferral: Any = getattr(other, "deferral", None)
             if isinstance(deferral, THROUGH):
                 raise deferral from other
             raise
@@ -127,7 +128,8 @@ class Continuation:
 
 
 def _words(error: ToolFailed | ToolFailedError) -> str:
-    return error.message if isinstance(error, ToolFailed) else error.tool_failed.model_response_str(wrap_if_error=False)
+    said = error.message if isinstance(error, ToolFailed) else error.tool_failed.model_response_str(wrap_if_error=False)
+    return str(said)
 
 
 def _failure(text: str) -> dict[str, Any]:

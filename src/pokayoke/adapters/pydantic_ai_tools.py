@@ -1,38 +1,36 @@
-"""Pydantic AI's tools, replies and results in our terms, and back; for `pokayoke.adapters.pydantic_ai`."""
+"""Pydantic AI's tools in our terms; for `pokayoke.adapters.pydantic_ai`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters import hosted
-from pokayoke.adapters.hosted import Asked, Described
-from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.adapters.hosted import Described
+from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
-from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.replies import Ids
+from pokayoke.core.gate import offered
 from pokayoke.errors import MissingExtraError, UsageError
 
 try:
-    import pydantic_core
     from pydantic import TypeAdapter
-    from pydantic_ai.exceptions import ToolRetryError
-    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturn, ToolReturnPart
-    from pydantic_ai.messages import is_multi_modal_content as is_file
-    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.models.test import TestModel
-    from pydantic_ai.tools import RunContext, Tool, ToolDefinition
+    from pydantic_ai.tools import DeferredToolRequests, RunContext, Tool, ToolDefinition
     from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
     from pydantic_ai.usage import RunUsage
 except ImportError as error:
     raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
 
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
+
 _MCP = "pydantic_ai.mcp"
+HIDDEN: dict[str, Any] = {}
+"""The schema of a tool that a run may not use."""
+_STRANGER = {"pokayoke": "stranger"}
 _NO_TOOLS: AbstractToolset[Any] = FunctionToolset()
 _ANYTHING = TypeAdapter(Any).validator
-
-
-# -- tools --------------------------------------------------------------------------------------------
 
 
 def contracts(
@@ -98,7 +96,13 @@ def _described(tool: ToolDefinition) -> Described:
 
 def own_tool(name: str) -> ToolsetTool[Any]:
     """Return a stand-in by which the framework hands the calls of a name it does not know to the hooks."""
-    return ToolsetTool(toolset=_NO_TOOLS, tool_def=ToolDefinition(name=name), max_retries=0, args_validator=_ANYTHING)
+    stranger = ToolDefinition(name=name, metadata=_STRANGER)
+    return ToolsetTool(toolset=_NO_TOOLS, tool_def=stranger, max_retries=0, args_validator=_ANYTHING)
+
+
+def is_stranger(tool_def: ToolDefinition) -> bool:
+    """True for such a stand-in: the agent has no tool of that name."""
+    return tool_def.metadata is _STRANGER
 
 
 def is_framework_tool(tool_def: ToolDefinition) -> bool:
@@ -111,106 +115,35 @@ def from_server(tool: ToolsetTool[Any] | None) -> bool:
     return tool is not None and any(kind.__module__ == _MCP for kind in type(tool.toolset).__mro__)
 
 
-# -- replies ------------------------------------------------------------------------------------------
+def schema_for(tool: ToolDefinition, run: Run) -> dict[str, Any] | None:
+    """Return the schema to show the model instead of a tool's own; `HIDDEN` if it may not use the tool.
 
-
-def stop_reason(response: ModelResponse) -> str | None:
-    """Return why a message ended; a word that proves a cut, wherever the framework keeps it, comes first."""
-    if response.state in ("incomplete", "interrupted"):
-        return "incomplete"
-    raw = (response.provider_details or {}).get("finish_reason")
-    return raw if is_cut(raw) else response.finish_reason
-
-
-def asked(part: ToolCallPart) -> Asked:
-    """Return a call as it stands in a reply."""
-    return Asked(part.tool_call_id, part.tool_name, part.args if part.args is not None else "")
-
-
-def written(part: ToolCallPart, reason: str | None) -> ToolCall:
-    """Return the call that stands in a message, with that message's end."""
-    return ToolCall(part.tool_call_id, part.tool_name, asked(part).arguments, "length" if is_cut(reason) else None)
-
-
-def calls(reply: ModelResponse, run: Any = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
-    """Return the tool calls of a reply, in order, argument texts as they came.
-
-    Args:
-        reply: what `pydantic_ai.direct.model_request` or a model's `request` returned.
-        run: the run they are for.
+    Raises:
+        UsageError: there is no contract for it.
     """
-    ids, reason = Ids(), stop_reason(reply)
-    return [
-        ToolCall(ids.of(part.tool_call_id), part.tool_name, asked(part).arguments, reason)
-        for part in reply.parts
-        if isinstance(part, ToolCallPart)
-    ]
+    if is_framework_tool(tool):
+        return None
+    plan = run.snapshot.find(tool.name)
+    if isinstance(plan, Finding):
+        if plan.code != "unknown_tool":
+            return HIDDEN
+        raise UsageError(
+            f"the agent offers {tool.name!r}, and the guard has no contract for it: build one with contracts([...]), "
+            "for an MCP server or a wrapped toolset with contracts(await definitions(toolset))"
+        )
+    contract = plan.contract
+    if not offered(contract, run.snapshot.policy.access, run.principal):
+        return HIDDEN
+    return None if contract.key_argument is None else contract.model_schema
 
 
-def plain_text(parameters: ModelRequestParameters) -> bool:
-    """True if the user may be answered with words of any kind, not with a structure."""
-    return bool(parameters.allow_text_output) and parameters.output_mode in ("text", "tool", "tool_or_text")
-
-
-def said(response: ModelResponse) -> str:
-    """Return the text of a reply."""
-    return "".join(part.content for part in response.parts if isinstance(part, TextPart))
-
-
-def reworded(parts: Iterable[Any], text: str) -> list[Any]:
-    """Return the parts of a reply with one text in place of its own."""
-    return [*(part for part in parts if not isinstance(part, TextPart)), TextPart(text)]
-
-
-# -- results ------------------------------------------------------------------------------------------
-
-
-def message(outcome: Outcome) -> ToolReturnPart:
-    """Return the message part that answers a call."""
-    return ToolReturnPart(
-        tool_name=outcome.tool,
-        content=outcome.text,
-        tool_call_id=outcome.call_id,
-        outcome="success" if outcome.ok else "retried",
-    )
-
-
-class Returned(NamedTuple):
-    """What a tool returned, taken apart."""
-
-    value: Any
-    """For the guard."""
-    more: ToolReturn[Any] | None
-    """What the tool has to say beside its value."""
-
-
-def taken_apart(result: Any) -> Returned:
-    """Take a tool's return value apart: files become blocks that nobody reads, all else is data."""
-    more = result if isinstance(result, ToolReturn) else None
-    value = result if more is None else more.return_value
-    items = value if isinstance(value, (list, tuple)) else [value]
-    if any(map(is_file, items)):
-        value = {"content": [_block(item) for item in items]}
-    return Returned(value, more)
-
-
-def _block(item: Any) -> dict[str, Any]:
-    if is_file(item):
-        return {"type": "file", "file": item}
-    return {"type": "text", "text": item if isinstance(item, str) else pydantic_core.to_json(item).decode()}
-
-
-def put_together(outcome: Outcome, more: ToolReturn[Any] | None) -> Any:
-    """Return what the framework puts into its history for a call that ended well."""
-    files = [block["file"] for block in outcome.content if isinstance(block, dict) and is_file(block.get("file"))]
-    value = [outcome.text, *files] if files else outcome.text
-    if more is None:
-        return value
-    return ToolReturn(return_value=value, content=more.content, metadata=more.metadata, tools=more.tools)
-
-
-def refused(part: ToolCallPart, text: Any) -> ToolRetryError:
-    """Return what makes the framework answer a call with an error, without a charge to its budget of retries."""
-    return ToolRetryError(
-        ToolReturnPart(tool_name=part.tool_name, content=text, tool_call_id=part.tool_call_id, outcome="retried")
-    )
+def may_defer(ctx: RunContext[Any]) -> bool:
+    """True if the framework takes a call that waits for a person out of the run."""
+    output = getattr(ctx.agent, "output_type", None)
+    if DeferredToolRequests in (output if isinstance(output, (list, tuple)) else [output]):
+        return True
+    others: list[Any] = []
+    if ctx.root_capability is not None:
+        ctx.root_capability.apply(others.append)
+    base = AbstractCapability.handle_deferred_tool_calls
+    return any(type(one).handle_deferred_tool_calls is not base for one in others)

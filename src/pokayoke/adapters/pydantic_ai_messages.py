@@ -1,0 +1,199 @@
+"""Pydantic AI's messages in our terms, and back; for `pokayoke.adapters.pydantic_ai`."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from pokayoke.adapters.hosted import Asked
+from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.replies import Ids
+from pokayoke.errors import MissingExtraError
+
+try:
+    import pydantic_core
+    from pydantic_ai.exceptions import ToolRetryError
+    from pydantic_ai.messages import (
+        ModelMessage,
+        ModelResponse,
+        TextPart,
+        ThinkingPart,
+        ToolCallPart,
+        ToolReturn,
+        ToolReturnPart,
+    )
+    from pydantic_ai.messages import is_multi_modal_content as is_file
+    from pydantic_ai.models import ModelRequestParameters
+except ImportError as error:
+    raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
+
+# -- replies ------------------------------------------------------------------------------------------
+
+
+def stop_reason(response: ModelResponse) -> str | None:
+    """Return why a message ended; a word that proves a cut, wherever the framework keeps it, comes first."""
+    if response.state in ("incomplete", "interrupted"):
+        return "incomplete"
+    raw = (response.provider_details or {}).get("finish_reason")
+    return raw if is_cut(raw) else response.finish_reason
+
+
+def asked(part: ToolCallPart) -> Asked:
+    """Return a call as it stands in a reply."""
+    return Asked(part.tool_call_id, part.tool_name, part.args if part.args is not None else "")
+
+
+def written(part: ToolCallPart, reason: str | None) -> ToolCall:
+    """Return the call that stands in a message, with that message's end."""
+    return ToolCall(part.tool_call_id, part.tool_name, asked(part).arguments, "length" if is_cut(reason) else None)
+
+
+def calls(reply: ModelResponse, run: Any = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
+    """Return the tool calls of a reply, in order, argument texts as they came.
+
+    Args:
+        reply: what `pydantic_ai.direct.model_request` or a model's `request` returned.
+        run: the run they are for.
+    """
+    ids, reason = Ids(), stop_reason(reply)
+    return [
+        ToolCall(ids.of(part.tool_call_id), part.tool_name, asked(part).arguments, reason)
+        for part in reply.parts
+        if isinstance(part, ToolCallPart)
+    ]
+
+
+def plain_text(parameters: ModelRequestParameters) -> bool:
+    """True if the user may be answered with words of any kind, not with a structure."""
+    return bool(parameters.allow_text_output) and parameters.output_mode in ("text", "tool", "tool_or_text")
+
+
+def said(response: ModelResponse) -> str:
+    """Return the text of a reply."""
+    return "".join(part.content for part in response.parts if isinstance(part, TextPart))
+
+
+def prompt_text(prompt: Any) -> str:
+    """Return the words of what a user sent."""
+    parts = [prompt] if isinstance(prompt, str) else prompt
+    words = (part if isinstance(part, str) else getattr(part, "content", None) for part in parts)
+    return "\n".join(word for word in words if isinstance(word, str))
+
+
+def reworded(parts: Iterable[Any], text: str) -> list[Any]:
+    """Return the parts of a reply with one text in place of its own."""
+    return [*(part for part in parts if not isinstance(part, TextPart)), TextPart(text)]
+
+
+# -- results ------------------------------------------------------------------------------------------
+
+
+def message(outcome: Outcome) -> ToolReturnPart:
+    """Return the message part that answers a call."""
+    return ToolReturnPart(
+        tool_name=outcome.tool,
+        content=outcome.text,
+        tool_call_id=outcome.call_id,
+        outcome="success" if outcome.ok else "retried",
+    )
+
+
+class Returned(NamedTuple):
+    """What a tool returned, taken apart."""
+
+    value: Any
+    """For the guard."""
+    more: ToolReturn[Any] | None
+    """What the tool has to say beside its value."""
+
+
+def taken_apart(result: Any) -> Returned:
+    """Take a tool's return value apart: files become blocks that nobody reads, all else is data."""
+    more = result if isinstance(result, ToolReturn) else None
+    value = result if more is None else more.return_value
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if any(map(is_file, items)):
+        value = {"content": [_block(item) for item in items]}
+    return Returned(value, more)
+
+
+def _block(item: Any) -> dict[str, Any]:
+    if is_file(item):
+        return {"type": "file", "file": item}
+    return {"type": "text", "text": item if isinstance(item, str) else pydantic_core.to_json(item).decode()}
+
+
+def put_together(outcome: Outcome, more: ToolReturn[Any] | None) -> Any:
+    """Return what the framework puts into its history for a call that ended well."""
+    files = [block["file"] for block in outcome.content if isinstance(block, dict) and is_file(block.get("file"))]
+    value = [outcome.text, *files] if files else outcome.text
+    if more is None:
+        return value
+    return ToolReturn(return_value=value, content=more.content, metadata=more.metadata, tools=more.tools)
+
+
+def refused(part: ToolCallPart, text: Any) -> ToolRetryError:
+    """Return what makes the framework answer a call with an error, without a charge to its budget of retries."""
+    return ToolRetryError(
+        ToolReturnPart(tool_name=part.tool_name, content=text, tool_call_id=part.tool_call_id, outcome="retried")
+    )
+
+
+# -- a history ----------------------------------------------------------------------------------------
+
+
+def call_ids(messages: list[ModelMessage]) -> frozenset[str]:
+    """Return the ids that calls of a history have."""
+    return frozenset(part.tool_call_id for one in messages for part in one.parts if isinstance(part, ToolCallPart))
+
+
+def holds(one: ModelMessage, part: ToolCallPart) -> bool:
+    """True if a message is the reply in which a call stands."""
+    return isinstance(one, ModelResponse) and any(
+        isinstance(other, ToolCallPart) and other.tool_call_id == part.tool_call_id for other in one.parts
+    )
+
+
+def is_silent(one: ModelMessage) -> bool:
+    """True for a reply without a word and without a call."""
+    return isinstance(one, ModelResponse) and all(
+        isinstance(part, ThinkingPart) or (isinstance(part, TextPart) and not part.content.strip())
+        for part in one.parts
+    )
+
+
+def spoken(one: ModelMessage) -> ModelMessage:
+    """The message, but for one without a word: where sides take turns, none may be left out of a request."""
+    return replace(one, parts=[*one.parts, TextPart("(no answer)")]) if is_silent(one) else one
+
+
+# -- ids ----------------------------------------------------------------------------------------------
+
+_OURS = 8
+"""The version of an UUID that RFC 9562 leaves to whoever makes it."""
+
+
+def fresh_id() -> str:
+    """Return an id for a run or a conversation that was given none. Like the framework's own it sorts by time."""
+    made = bytearray(int(time.time() * 1_000).to_bytes(6, "big") + os.urandom(10))
+    made[6] = _OURS << 4 | made[6] & 0x0F
+    made[8] = 0x80 | made[8] & 0x3F
+    return str(uuid.UUID(bytes=bytes(made)))
+
+
+def is_fresh(ident: str) -> bool:
+    """True if an id came from here, so that no restart can know it unless it finds it in a history."""
+    try:
+        return uuid.UUID(ident).version == _OURS
+    except ValueError:
+        return False
+
+
+def named_by(run_id: str) -> str:
+    """Return the id of the conversation of a run that was given a name: always the same."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, run_id))
