@@ -153,7 +153,7 @@ class GuardMiddleware(Middleware):
     async def _answer(self, outcome: Outcome, context: Any, result: Any) -> Any:
         """What the client gets: the text for a model, and the value for a program."""
         content = [TextContent(type="text", text=outcome.text), *outcome.content]
-        if not outcome.ok and outcome.status != "degraded":
+        if _failed(outcome):
             return ToolResult(content=content, is_error=True)
         wrapped = await self._wraps(outcome.tool, context, result)
         value = outcome.value
@@ -326,7 +326,12 @@ def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001
 def message(outcome: Outcome) -> Any:
     """Return the result that answers a call."""
     content = [TextContent(type="text", text=outcome.text), *outcome.content]
-    return ToolResult(content=content, is_error=not outcome.ok and outcome.status != "degraded")
+    return ToolResult(content=content, is_error=_failed(outcome))
+
+
+def _failed(outcome: Outcome) -> bool:
+    """A result of another time is one; its text says so."""
+    return not outcome.ok and (outcome.status != "degraded" or outcome.value is None)
 
 
 def _listed(server: Any) -> list[Any]:

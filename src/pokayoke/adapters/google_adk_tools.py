@@ -120,8 +120,8 @@ def intercept(tool: Any) -> None:
 
 def response(outcome: Outcome) -> dict[str, Any]:
     """Return what ADK tells the model of a call: `result`, or `error` if it brought none."""
-    key = "result" if outcome.ok or outcome.status == "degraded" else "error"
-    told: dict[str, Any] = {key: outcome.text}
+    brought = outcome.ok or (outcome.status == "degraded" and outcome.value is not None)
+    told: dict[str, Any] = {"result" if brought else "error": outcome.text}
     for place, block in enumerate(outcome.content, 1):
         told[f"content_{place}"] = _part(block)
     return told
