@@ -6,6 +6,7 @@ where they still exist: at the client below the SDK's own models.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
@@ -13,7 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pokayoke.adapters.hosted import Asked, Hosted, stand_in
-from pokayoke.adapters.openai_agents_client import STOPS, listening, overheard
+from pokayoke.adapters.listening import STOPS, listened, overheard, worst
 from pokayoke.adapters.openai_agents_run import SINK, WRAPPED, as_heard, slot_in_use
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
@@ -22,7 +23,7 @@ from pokayoke.core.steps import NotBegun
 from pokayoke.errors import MissingExtraError
 
 try:
-    from agents import FunctionTool, ItemHelpers, Model, ModelProvider
+    from agents import FunctionTool, ItemHelpers, Model, ModelProvider, OpenAIChatCompletionsModel, OpenAIResponsesModel
     from openai.types.responses import (
         ResponseCompletedEvent,
         ResponseFunctionToolCall,
@@ -67,7 +68,7 @@ class GuardedModel(Model):
     def __init__(self, inner: Any) -> None:
         """Listen below the model, where that is possible."""
         self.inner: Any = inner.inner if isinstance(inner, GuardedModel) else inner
-        self._heard = listening(self.inner)
+        self._heard = _listening(self.inner)
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is the model's own."""
@@ -95,7 +96,7 @@ class GuardedModel(Model):
         finally:
             STOPS.reset(token)
         _note_usage(turn.hosted, reply.usage)
-        reply.output = _judged(turn, reply.output, _worst(stops))
+        reply.output = _judged(turn, reply.output, worst(stops))
         return reply
 
     async def stream_response(  # noqa: PLR0917 - as above
@@ -117,7 +118,7 @@ class GuardedModel(Model):
             async for event in events:
                 kind = getattr(event, "type", None)
                 if kind in ("response.completed", "response.incomplete"):
-                    for last in _concluded(turn, event, done, _worst(stops)):
+                    for last in _concluded(turn, event, done, worst(stops)):
                         yield last
                     return
                 if kind == "response.output_item.done":
@@ -156,6 +157,17 @@ class GuardedProvider(ModelProvider):
     async def aclose(self) -> None:
         """Close the provider."""
         await self.inner.aclose()
+
+
+def _listening(model: Any) -> Any:
+    """The model over a client that is listened to; the model itself if it has none that we know."""
+    client = getattr(model, "_client", None)
+    known = isinstance(model, (OpenAIChatCompletionsModel, OpenAIResponsesModel))
+    if not known or (heard := listened(client)) is client:
+        return model
+    model = copy.copy(model)
+    model._client = heard  # noqa: SLF001 - the only place where a model holds its client
+    return model
 
 
 # -- what is asked ------------------------------------------------------------------------------------
@@ -334,11 +346,6 @@ def _concluded(turn: _Turn, event: Any, done: list[Any], stop: Any) -> Iterable[
             sequence_number=event.sequence_number, type="response.output_text.delta",
         )  # fmt: skip
     yield ResponseCompletedEvent(response=response, sequence_number=event.sequence_number, type="response.completed")
-
-
-def _worst(stops: list[Any]) -> Any:
-    """The reason that counts: one that proves a cut, if there is one."""
-    return next((stop for stop in stops if is_cut(stop)), stops[-1] if stops else None)
 
 
 def _text_of(items: Iterable[Any]) -> str:

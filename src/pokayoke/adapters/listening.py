@@ -1,0 +1,166 @@
+"""Listens at an OpenAI client for why a reply ended, on behalf of frameworks that do not keep it.
+
+A framework's own model takes a client; it gets one that is the same, but for the methods that ask the model: they
+look at what comes back. While nobody listens, nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextvars import ContextVar
+from typing import Any
+
+from pokayoke.core.intake.reading import is_cut
+
+__all__ = ["STOPS", "listened", "overheard", "worst"]
+
+STOPS: ContextVar[list[Any] | None] = ContextVar("pokayoke_stops", default=None)
+"""Where the reasons go that are heard during a request; None if nobody listens."""
+_BROKEN = "incomplete"
+
+
+def listened(client: Any) -> Any:
+    """Return a client of the OpenAI SDK that is listened to; anything else stays what it is."""
+    known = type(client).__module__.partition(".")[0] == "openai"
+    return _Client(client) if known else client
+
+
+async def overheard(events: Any, stops: list[Any]) -> AsyncGenerator[Any]:
+    """Pass events on. The request is made with the first of them, and only then is somebody listening."""
+    source = aiter(events)
+    try:
+        token = STOPS.set(stops)
+        try:
+            first = await anext(source, None)
+        finally:
+            STOPS.reset(token)
+        if first is not None:
+            yield first
+            async for event in source:
+                yield event
+    finally:
+        if hasattr(source, "aclose"):
+            await source.aclose()
+
+
+def worst(stops: list[Any]) -> Any:
+    """Return the reason that counts: one that proves a cut, if there is one, else the last."""
+    return next((stop for stop in stops if is_cut(stop)), stops[-1] if stops else None)
+
+
+class _Around:
+    """Something of the client's, with everything it has."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_inner":  # not yet there, as while it is copied
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+
+class _Client(_Around):
+    @property
+    def chat(self) -> _Chat:
+        return _Chat(self._inner.chat)
+
+    @property
+    def beta(self) -> _Beta:
+        return _Beta(self._inner.beta)
+
+    @property
+    def responses(self) -> _Responses:
+        return _Responses(self._inner.responses)
+
+    def with_options(self, **options: Any) -> _Client:
+        """Frameworks turn the client's own retries off with this."""
+        return _Client(self._inner.with_options(**options))
+
+
+class _Beta(_Around):
+    @property
+    def chat(self) -> _Chat:
+        return _Chat(self._inner.chat)
+
+
+class _Chat(_Around):
+    @property
+    def completions(self) -> _Completions:
+        return _Completions(self._inner.completions)
+
+
+class _Completions(_Around):
+    async def create(self, **asked: Any) -> Any:
+        reply = await self._inner.create(**asked)
+        stops = STOPS.get()
+        if stops is None:
+            return reply
+        return _heard(reply, stops) if hasattr(reply, "choices") else _Chunks(reply, stops)
+
+    async def parse(self, **asked: Any) -> Any:
+        stops = STOPS.get()
+        try:
+            reply = await self._inner.parse(**asked)
+        except Exception as error:
+            # The SDK raises at a reply that was cut, and keeps the reply inside the exception.
+            reply = getattr(error, "completion", None)
+            if stops is None or reply is None:
+                raise
+        return reply if stops is None else _heard(reply, stops)
+
+
+class _Responses(_Around):
+    async def create(self, **asked: Any) -> Any:
+        reply = await self._inner.create(**asked)
+        stops = STOPS.get()
+        if stops is not None and getattr(reply, "status", None) == "incomplete":
+            stops.append(getattr(reply.incomplete_details, "reason", None) or _BROKEN)
+            reply.status = "completed"  # a framework would raise; the guard answers the calls instead
+        return reply
+
+
+class _Chunks(_Around):
+    """A stream of chunks; one that ends without a reason broke off."""
+
+    def __init__(self, inner: Any, stops: list[Any]) -> None:
+        super().__init__(inner)
+        self._stops, self._ended, self._calls, self._text = stops, False, False, False
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            chunk = await anext(self._inner)
+        except StopAsyncIteration:
+            if not self._ended:
+                self._ended = True
+                self._stops.append(_BROKEN)
+            raise
+        for choice in (chunk.choices or ())[:1]:
+            self._calls = self._calls or bool(choice.delta and choice.delta.tool_calls)
+            self._text = self._text or bool(choice.delta and choice.delta.content)
+            if choice.finish_reason is not None:
+                self._ended = True
+                _note(choice, self._stops, calls=self._calls, text=self._text)
+        return chunk
+
+
+def _heard(reply: Any, stops: list[Any]) -> Any:
+    """Note why a whole reply ended, and make its calls something that no framework's types refuse."""
+    for choice in reply.choices[:1]:
+        said = choice.message
+        _note(choice, stops, calls=bool(said.tool_calls), text=bool(said.content))
+        for call in said.tool_calls or ():
+            call.id = call.id or ""
+            if (function := getattr(call, "function", None)) is not None:
+                function.name, function.arguments = function.name or "", function.arguments or ""
+    return reply
+
+
+def _note(choice: Any, stops: list[Any], *, calls: bool, text: bool) -> None:
+    """Keep the reason, and put one that frameworks neither raise nor warn at in the place of a cut."""
+    stops.append(choice.finish_reason)
+    if choice.finish_reason == "length" and (calls or not text):
+        choice.finish_reason = "tool_calls" if calls else "stop"
