@@ -26,7 +26,7 @@ except ImportError as error:
     raise MissingExtraError("crewai", "crewai") from error
 
 from pokayoke.adapters import hosted as host
-from pokayoke.adapters.crewai_calls import Heard, Known, Record, Turn, asked_of
+from pokayoke.adapters.crewai_calls import Heard, Known, Record, Turn, asked_of, in_text
 from pokayoke.adapters.crewai_tools import GuardedTool, contracts, name_of
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.errors import UsageError
@@ -65,7 +65,9 @@ def guarded(
     if not isinstance(llm, BaseLLM):
         raise UsageError(f"{type(llm).__name__} is no BaseLLM of CrewAI: hand over LLM(model=...) and not its name")
     shared = _Shared(guard, run_id, who)
-    return _twin(llm, shared), [GuardedTool.around(tool, shared.taken) for tool in (*tools, None)]
+    made = [GuardedTool.around(tool, shared.taken, shared.tools) for tool in (*tools, None)]
+    shared.tools.update({name_of(tool.name): tool for tool in made[:-1]})
+    return _twin(llm, shared), list(made)
 
 
 def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
@@ -88,6 +90,15 @@ class _Shared:
         self._records: Known[str, Record] = Known()
         self._latest: Known[str, Record] = Known()
         self.heard: Known[str, Heard] = Known()
+        self.tools: dict[str, GuardedTool] = {}
+
+    def turn(self, messages: list[Any], tools: Any, task: Any, agent: Any) -> Turn:
+        """Begin a request."""
+        return Turn(self.record(task, agent), messages, tools or None, self.heard, self._ends)
+
+    def _ends(self, call: ToolCall) -> bool:
+        tool = self.tools.get(name_of(call.name))
+        return tool is not None and bool(tool.result_as_answer)
 
     def record(self, task: Any, agent: Any) -> Record:
         """Return what is known of the run that a request belongs to: one task, however often it is attempted."""
@@ -156,13 +167,11 @@ class _Guarded:
     def _turn(self, messages: Any, tools: Any, more: Mapping[str, Any]) -> Turn | None:
         """Return what becomes of a request; None for one that is no part of an agent's loop, such as a summary."""
         task, agent = more.get("from_task"), more.get("from_agent")
-        shared = self._pokayoke
         if not isinstance(messages, list) or more.get("available_functions"):
             return None
-        if tools:
-            return Turn(shared.record(task, agent), messages, tools, shared.heard)
-        writes_calls_down = agent is not None and not self.supports_function_calling()  # type: ignore[attr-defined]  # as above
-        return Turn(shared.record(task, agent), messages, None, shared.heard) if writes_calls_down else None
+        if not tools and (agent is None or not in_text(messages)):
+            return None
+        return self._pokayoke.turn(messages, tools, task, agent)
 
     def _emit_call_completed_event(self, *args: Any, **more: Any) -> None:
         """Take why the message ended, which `call` does not return, from what the model's class tells others."""

@@ -7,10 +7,11 @@ token among its arguments, and the history gets back what the model wrote before
 from __future__ import annotations
 
 import json
+import re
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from crewai.agents.constants import ACTION_INPUT_REGEX, FINAL_ANSWER_ACTION
@@ -26,6 +27,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _KEPT = 1_000
+_TOKENS = re.compile(rf'"{TOKEN}": "([0-9a-f]+)"')
 
 
 class Known(Generic[K, V]):
@@ -88,13 +90,19 @@ class Turn:
         messages: the history, as CrewAI keeps it.
         tools: definitions that CrewAI offers; None if the model writes its calls down in text.
         heard: where calls wait for their tools.
+        ends: tells whether the result of a call is to be the answer.
     """
 
     def __init__(
-        self, record: Record, messages: list[Any], tools: list[dict[str, Any]] | None, heard: Known[str, Heard]
+        self,
+        record: Record,
+        messages: list[Any],
+        tools: list[dict[str, Any]] | None,
+        heard: Known[str, Heard],
+        ends: Callable[[ToolCall], bool],
     ) -> None:
         """Shape the request."""
-        self._record, self._hosted, self._heard = record, record.hosted, heard
+        self._record, self._hosted, self._heard, self._ends = record, record.hosted, heard, ends
         _restore(record, messages)
         if record.answered:
             self._hosted.run.user(_asked(messages))
@@ -169,10 +177,24 @@ class Turn:
             if not mark and found is None and text.strip() and not self._final:
                 return text  # not in the notation: CrewAI explains it to the model
             return f"{head}{FINAL_ANSWER_ACTION} {self._answer(said.strip() if mark else None)}"
+        # A model that does not stop after its call goes on with a result of its own.
+        raw = found.group(2).partition("\nObservation")[0].strip()
         name = found.group(1).strip().strip("*").strip()
-        (call,) = self._hosted.heard([host.Asked(None, name, found.group(2).strip())], stop_reason)
-        self._record.written = call
-        return text
+        (call,) = self._hosted.heard([host.Asked(None, name, raw)], stop_reason)
+        if self._ends(call):
+            self._record.written = call
+            return text
+        token = uuid.uuid4().hex
+        self._heard.put(token, Heard(self._hosted, call, {}))
+        between = text[found.end(1) : found.start(2)]
+        sent = f"{text[: found.start(1)]}{NOBODY}{between}{json.dumps({TOKEN: token})}"
+        self._record.restored.put(token, {"sent": sent, "text": text})
+        return sent
+
+
+def in_text(messages: list[Any]) -> bool:
+    """True if the model was told to write its calls down, in CrewAI's own notation."""
+    return any("Action Input:" in content for one in messages if isinstance(content := one.get("content"), str))
 
 
 def asked_of(one: Any) -> host.Asked:
@@ -220,21 +242,38 @@ def _restore(record: Record, messages: list[Any]) -> None:
     """Give the history back what the model wrote, from the end to where that was done before."""
     names: dict[str, str] = {}
     for said in reversed(messages):
-        written = said.get("tool_calls")
-        if not written:
-            continue
-        found = [one["function"] for one in written if TOKEN in one["function"]["arguments"]]
-        if not found:
+        if not said.get("tool_calls"):
+            _restore_text(record, said)
+        elif (found := _restore_calls(record, said)) is not None:
+            names.update(found)
+        else:
             break
-        for one, function in ((one, one["function"]) for one in written if one["function"] in found):
+    for said in messages if names else ():
+        if said.get("role") == "tool" and said.get("tool_call_id") in names:
+            said["name"] = names[said["tool_call_id"]]
+
+
+def _restore_text(record: Record, said: dict[str, Any]) -> None:
+    content = said.get("content")
+    if said.get("role") != "assistant" or not isinstance(content, str) or TOKEN not in content:
+        return
+    for token in _TOKENS.findall(content):
+        if (kept := record.restored.get(token)) is not None:
+            content = content.replace(kept["sent"], kept["text"])
+    said["content"] = content
+
+
+def _restore_calls(record: Record, said: dict[str, Any]) -> dict[str, str] | None:
+    """Restore the calls of a message; returns names by id, or None if there was nothing to restore."""
+    names: dict[str, str] = {}
+    for one in said["tool_calls"]:
+        function = one["function"]
+        if TOKEN in function["arguments"]:
             arguments = json.loads(function["arguments"])
             kept = record.restored.get(arguments.pop(TOKEN, ""))
             function.update(kept or {"arguments": json.dumps(arguments)})
             names[one["id"]] = function["name"]
-        parts = record.restored.get("parts")
-        if parts is not None and parts["ids"] == [one["id"] for one in written]:
-            said["raw_tool_call_parts"] = parts["parts"]
-    if names:
-        for said in messages:
-            if said.get("role") == "tool" and said.get("tool_call_id") in names:
-                said["name"] = names[said["tool_call_id"]]
+    parts = record.restored.get("parts")
+    if names and parts is not None and parts["ids"] == [one["id"] for one in said["tool_calls"]]:
+        said["raw_tool_call_parts"] = parts["parts"]
+    return names or None

@@ -55,8 +55,10 @@ def name_of(name: str) -> str:
     return str(sanitize_tool_name(name)) if name else ""
 
 
-class _Nothing(BaseModel):
-    """Arguments of a tool that has none."""
+class _Token(BaseModel):
+    """What the tool without a name is run with."""
+
+    pokayoke_call: str = ""
 
 
 class GuardedTool(BaseTool):
@@ -64,17 +66,20 @@ class GuardedTool(BaseTool):
 
     _inner: Any = PrivateAttr(default=None)
     _taken: Any = PrivateAttr(default=None)
+    _all: Any = PrivateAttr(default=None)
 
     @classmethod
-    def around(cls, tool: Any, taken: Taken) -> GuardedTool:
+    def around(cls, tool: Any, taken: Taken, every: Mapping[str, GuardedTool]) -> GuardedTool:
         """Return the guarded tool.
 
         Args:
-            tool: a tool, or None for the one that answers calls of tools that do not exist.
+            tool: a tool, or None for the one that takes any call: that of a tool that does not exist, and one that
+                stands in a text.
             taken: returns the call behind a token, or behind name and arguments, and its run.
+            every: all guarded tools, by the names of their contracts.
         """
         if tool is None:
-            made = cls(name=NOBODY, description="Do not use this.", args_schema=_Nothing)
+            made = cls(name=NOBODY, description="Do not use this.", args_schema=_Token)
         else:
             # How often it may run, the tool itself counts; and what it answered before, the ledger knows.
             made = cls(
@@ -85,7 +90,7 @@ class GuardedTool(BaseTool):
                 tool_failure_policy=tool.tool_failure_policy,
                 cache_function=_never,
             )
-        made._inner, made._taken = tool, taken
+        made._inner, made._taken, made._all = tool, taken, every
         return made
 
     def run(self, *args: Any, **given: Any) -> Any:
@@ -111,9 +116,11 @@ class GuardedTool(BaseTool):
         if self._inner is not None:
             return self._started
         plan = hosted.run.snapshot.find(call.name)
-        own = not isinstance(plan, Finding) and (
-            plan.contract.handler is not None or plan.contract is hosted.run.guard.pager
-        )
+        if isinstance(plan, Finding):
+            return _missing
+        if (meant := self._all.get(plan.contract.name)) is not None:
+            return meant._started  # noqa: SLF001 - its own class
+        own = plan.contract.handler is not None or plan.contract is hosted.run.guard.pager
         return None if own else _missing
 
     def _started(self, arguments: dict[str, Any]) -> Any:

@@ -1,0 +1,548 @@
+"""What is special about CrewAI; the scenarios that all frameworks share are played elsewhere."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+if find_spec("crewai") is None:
+    pytest.skip("run by make frameworks", allow_module_level=True)
+
+# Before the import: it reports what it is used for, and asks whether it may.
+os.environ.update(
+    OTEL_SDK_DISABLED="true",
+    CREWAI_DISABLE_TELEMETRY="true",
+    CREWAI_DISABLE_TRACKING="true",
+    CREWAI_TRACING_ENABLED="false",
+    CREWAI_DISABLE_VERSION_CHECK="true",
+    CREWAI_TESTING="true",
+    CREWAI_STORAGE_DIR=tempfile.mkdtemp(prefix="crewai-"),
+)
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # its own imports are not free of them
+    import crewai  # noqa: F401 - the first import of it
+
+from crewai import Agent, BaseLLM, Crew, Task
+from crewai.hooks import register_before_tool_call_hook, unregister_before_tool_call_hook
+from crewai.tools import BaseTool, tool
+from crewai.tools.tool_failure import ToolFailure
+from model_server import ModelServer, Turn
+from shop import Shop
+
+import pokayoke
+from pokayoke.adapters.crewai import calls, contracts, guarded, message
+from pokayoke.errors import MissingExtraError, UsageError
+
+HERE = Path(__file__).resolve().parent
+REFUND = '{"order_id": "A1", "amount": 5}'
+# What it leaves behind is its own: event loops of threads, and files of its storage.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning:crewai"
+)
+
+
+class Scripted(BaseLLM):
+    """A model in this process. A turn is a text, a list of (id, name, arguments), or an exception."""
+
+    native: bool = True
+
+    def __init__(self, *turns, native=True, **kwargs):
+        super().__init__(model="scripted", native=native, **kwargs)
+        self.additional_params.update(turns=list(turns), seen=[])
+
+    def call(self, messages, tools=None, callbacks=None, available_functions=None, **kwargs):
+        offered = [one["function"]["name"] for one in tools or ()]
+        self.seen.append({"messages": json.loads(json.dumps(messages)), "tools": offered})
+        turn = self.additional_params["turns"][min(len(self.seen), len(self.additional_params["turns"])) - 1]
+        if isinstance(turn, Exception):
+            raise turn
+        if isinstance(turn, str):
+            return turn
+        return [
+            {"id": ident, "type": "function", "function": {"name": name, "arguments": text}}
+            for ident, name, text in turn
+        ]
+
+    @property
+    def seen(self):
+        """What it was asked."""
+        return self.additional_params["seen"]
+
+    @property
+    def read(self):
+        """The results that the latest request held."""
+        return [one["content"] for one in self.seen[-1]["messages"] if one["role"] == "tool"]
+
+    def supports_function_calling(self):
+        return self.native
+
+
+@pytest.fixture
+def done():
+    """What the tools did."""
+    return []
+
+
+@pytest.fixture
+def tools(done):
+    """A read and a write."""
+
+    @tool("Get Order")
+    def get_order(order_id: str) -> dict:
+        """Look up an order."""
+        done.append(("get_order", order_id))
+        return {"order_id": order_id, "qty": 2}
+
+    @tool
+    def refund(order_id: str, amount: int) -> dict:
+        """Refund an order."""
+        done.append(("refund", order_id, amount))
+        return {"refunded": order_id}
+
+    return [get_order, refund]
+
+
+def crew_of(llm, tools, *, prompt="Refund A1.", task=None, **options):
+    """A crew of one agent with one task."""
+    agent = Agent(role="Clerk", goal="Help.", backstory="A shop.", llm=llm, tools=tools, **options)
+    job = Task(description=prompt, expected_output="An answer.", agent=agent, **(task or {}))
+    return Crew(agents=[agent], tasks=[job])
+
+
+def guard_of(tools, **options):
+    """A guard of the two tools."""
+    fields = options.pop("fields", None)
+    reads = ["get_order"] if any(one.name == "Get Order" for one in tools) else []
+    return pokayoke.Guard(contracts(tools, reads=reads, fields=fields), **options)
+
+
+# -- adopting it -------------------------------------------------------------------------------------
+
+
+def test_five_lines_are_enough(tools, done):
+    """Two imports, a guard and two arguments make an agent refuse to do a write twice."""
+    model = Scripted([("call_1", "refund", REFUND)], [("call_2", "refund", REFUND)], "Done.")
+    guard = pokayoke.Guard(contracts(tools, reads=["get_order"]))
+    llm, tools = guarded(guard, model, tools)
+    agent = Agent(role="Clerk", goal="Help.", backstory="A shop.", llm=llm, tools=tools)
+    task = Task(description="Refund A1.", expected_output="An answer.", agent=agent)
+    assert Crew(agents=[agent], tasks=[task]).kickoff().raw == "Done."
+    assert done == [("refund", "A1", 5)]
+    assert "already" in model.read[-1]
+
+
+def test_without_the_framework_the_error_says_what_to_install():
+    """An import where the framework is missing names the extra."""
+    code = """
+        import sys
+        sys.modules["crewai"] = None
+        import pokayoke.errors
+        try:
+            import pokayoke.adapters.crewai
+        except pokayoke.errors.MissingExtraError as error:
+            print(error)
+    """
+    out = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert "pokayoke[crewai]" in out.stdout
+    assert issubclass(MissingExtraError, ImportError)
+
+
+def test_contracts_have_the_names_the_model_reads(tools):
+    """A tool called `Get Order` is `get_order`; a name that no tool has is an error, and so is a model's name."""
+    made = contracts(tools, reads=["get_order"], destructive=["refund"])
+    assert [(one.name, one.effect, one.description) for one in made] == [
+        ("get_order", "read", "Look up an order."), ("refund", "destructive", "Refund an order."),
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="Get Order"):
+        contracts(tools, reads=["Get Order"])
+    with pytest.raises(UsageError, match="BaseLLM"):
+        guarded(guard_of(tools), "gpt-4o", tools)
+
+
+def test_calls_and_message_serve_a_loop_of_your_own(tools, done):
+    """The calls of a reply go to a run as they were written, and its outcomes come back as messages."""
+    model = Scripted([("c1", "refund", '{"order_id": "A1"')])
+    with guard_of(tools).run() as run:
+        (call,) = calls(model.call([{"role": "user", "content": "Hi"}]), run)
+        assert (call.id, call.name, call.arguments) == ("c1", "refund", '{"order_id": "A1"')
+        answer = message(run.call(call))
+    assert (answer["role"], answer["tool_call_id"], answer["name"]) == ("tool", "c1", "refund")
+    assert "cut" in answer["content"]
+
+
+def test_the_model_and_the_tools_stay_as_they_are(tools, done):
+    """What is guarded is a copy: the model itself and its class behave as before."""
+    model = Scripted("Hello.")
+    llm, wrapped = guarded(guard_of(tools), model, tools)
+    assert isinstance(llm, Scripted)
+    assert type(model) is Scripted
+    assert llm.supports_function_calling()
+    assert [one.name for one in wrapped[:2]] == ["Get Order", "refund"]
+    assert tools[0].run(order_id="A1") == {"order_id": "A1", "qty": 2}
+
+
+# -- the history ---------------------------------------------------------------------------------------
+
+
+def test_the_model_reads_its_own_words_again(tools, done):
+    """The history holds names and texts as the model wrote them, and nothing of what the adapter added."""
+    first = [
+        ("c1", "refund", '{"order_id":   "A1", "amount": 5}'),
+        ("c1", "fetchRefunds", '{"x": 1}'),
+        ("c2", "get_order", "{'order_id': 'B2',}"),
+    ]
+    model = Scripted(first, [("c3", "get_order", '{"order_id": "C3"}')], "Done.")
+    llm, wrapped = guarded(guard_of(tools), model, tools)
+    crew_of(llm, wrapped).kickoff()
+    for request in model.seen:
+        assert "pokayoke" not in json.dumps(request)
+    asked, *answers = model.seen[1]["messages"][-4:]
+    assert [(one["id"], one["function"]["name"]) for one in asked["tool_calls"]] == [
+        ("c1", "refund"), ("c1_2", "fetchRefunds"), ("c2", "get_order"),
+    ]  # fmt: skip
+    texts = [one["function"]["arguments"] for one in asked["tool_calls"]]
+    assert texts == [first[0][2], first[1][2], '{"order_id": "B2"}']
+    assert [one["tool_call_id"] for one in answers] == ["c1", "c1_2", "c2"]
+    assert [one["name"] for one in answers] == ["refund", "fetchRefunds", "get_order"]
+    assert model.seen[2]["messages"][: len(model.seen[1]["messages"])] == model.seen[1]["messages"]
+
+
+def test_a_large_output_can_be_paged_through():
+    """Once an output is too large the model is offered a tool to page through it, and it works."""
+
+    @tool
+    def read_log(name: str) -> str:
+        """Read a log."""
+        return "\n".join(f"line {number}" for number in range(20_000))
+
+    guard = guard_of([read_log], fields={"read_log": {"output_schema": "text", "max_chars": 10**6}})
+    pager = guard.pager.name
+    page = '{"handle": "out-1", "offset": 1000, "limit": 100}'
+    model = Scripted([("c1", "read_log", '{"name": "a"}')], [("c2", pager, page)], "Done.")
+    llm, wrapped = guarded(guard, model, [read_log])
+    crew_of(llm, wrapped).kickoff()
+    assert model.seen[0]["tools"] == ["read_log"]
+    assert model.seen[1]["tools"] == ["read_log", pager]
+    assert "line 1" in model.read[1]
+    assert len(model.read[0]) < 10_000
+
+
+def test_a_hook_of_the_user_may_still_change_arguments(tools, done):
+    """What a hook puts into the arguments is what runs."""
+
+    def hook(context):
+        if "amount" in context.tool_input:
+            context.tool_input["amount"] = 3
+
+    model = Scripted([("c1", "refund", REFUND)], "Done.")
+    llm, wrapped = guarded(guard_of(tools), model, tools)
+    register_before_tool_call_hook(hook)
+    try:
+        crew_of(llm, wrapped).kickoff()
+    finally:
+        unregister_before_tool_call_hook(hook)
+    assert done == [("refund", "A1", 3)]
+
+
+# -- runs ------------------------------------------------------------------------------------------------
+
+
+def test_an_attempt_that_crew_ai_starts_over_repeats_no_write(tools, done):
+    """An error of the model makes CrewAI do the task again without its history: the write of before is replayed."""
+    model = Scripted([("c1", "refund", REFUND)], RuntimeError("connection lost"), [("c1", "refund", REFUND)], "Done.")
+    llm, wrapped = guarded(guard_of(tools), model, tools)
+    assert crew_of(llm, wrapped).kickoff().raw == "Done."
+    assert done == [("refund", "A1", 5)]
+    assert "already" in model.read[-1]
+
+
+def test_each_kickoff_is_a_run_and_each_name_is_one(tools, done):
+    """The same crew may refund again when it is told again; under one name of yours it may not."""
+    turns = [[("c1", "refund", REFUND)], "Done."]
+    model = Scripted(*turns, *turns)
+    llm, wrapped = guarded(guard_of(tools), model, tools)
+    crew = crew_of(llm, wrapped)
+    crew.kickoff()
+    crew.kickoff()
+    assert len(done) == 2
+    guard = guard_of(tools)
+    for _ in range(2):
+        model = Scripted(*turns)
+        llm, wrapped = guarded(guard, model, tools, run_id=lambda: "ticket-7")
+        crew_of(llm, wrapped).kickoff()
+    assert len(done) == 3
+    assert "already" in model.read[-1]
+
+
+def test_crews_beside_each_other_do_not_mix(done):
+    """Eight threads over one guarded model: each is told its own results, and one that is stuck stops alone."""
+
+    @tool
+    def get_order(order_id: str) -> dict:
+        """Look up an order."""
+        return {"order_id": order_id}
+
+    class Several(Scripted):
+        """A model that reads from the prompt what to do."""
+
+        def call(self, messages, tools=None, callbacks=None, available_functions=None, **kwargs):
+            asked = next(one["content"] for one in messages if one["role"] == "user")
+            number = int(asked.split("Order number ")[1].split(".")[0])
+            results = [one["content"] for one in messages if one["role"] == "tool"]
+            if not tools or (len(results) == 3 and number % 2):
+                return " ".join(results)
+            name = "get_order" if number % 2 else "no_such_tool"
+            text = json.dumps({"order_id": f"{number}-{len(results)}"})
+            return [{"id": "call_1", "type": "function", "function": {"name": name, "arguments": text}}]
+
+    llm, wrapped = guarded(pokayoke.Guard(contracts([get_order], reads=["get_order"])), Several(), [get_order])
+
+    def one(number):
+        return crew_of(llm, wrapped, prompt=f"Order number {number}.").kickoff().raw
+
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(one, range(8)))
+    for number, text in enumerate(texts):
+        if number % 2:
+            assert all(f'"{number}-{turn}"' in text for turn in range(3)), text
+        else:
+            assert text.count("no_such_tool") >= 2
+
+
+async def test_kickoffs_of_every_kind(tools, done):
+    """`kickoff_async`, `akickoff` and an agent's own `kickoff` are guarded alike."""
+    for number, kind in enumerate(("kickoff_async", "akickoff", "agent")):
+        model = Scripted([("c1", "refund", REFUND), ("c2", "fetch", "{}")], [("c3", "refund", REFUND)], "Done.")
+        llm, wrapped = guarded(guard_of(tools), model, tools)
+        crew = crew_of(llm, wrapped)
+        if kind == "agent":
+            ended = await asyncio.to_thread(crew.agents[0].kickoff, "Refund A1.")
+        else:
+            ended = await getattr(crew, kind)()
+        assert ended.raw == "Done.", kind
+        assert len(done) == number + 1, kind
+        assert "already" in model.read[-1], kind
+
+
+def test_tenant_and_principal_come_from_task_and_agent(tools, done):
+    """`who` is asked for each run, with both."""
+    guard, seen = guard_of(tools, fields={"refund": {"approval": True}}), []
+
+    def who(task, agent):
+        seen.append((task.name, agent.role))
+        return {"tenant": task.name, "principal": agent.role}
+
+    for tenant in ("ann", "bob"):
+        model = Scripted([("c1", "refund", REFUND)], "Done.")
+        llm, wrapped = guarded(guard, model, tools, run_id=f"ticket-of-{tenant}", who=who)
+        crew_of(llm, wrapped, task={"name": tenant}).kickoff()
+    assert set(seen) == {("ann", "Clerk"), ("bob", "Clerk")}
+    assert len(guard.approvals.list()) == 2
+
+
+# -- tools of every kind -----------------------------------------------------------------------------------
+
+
+def test_tools_of_classes_and_coroutines(done):
+    """A class with a formatter, a coroutine, a limit of uses and a failure of the tool's own work as ever."""
+
+    class Look(BaseTool):
+        name: str = "look"
+        description: str = "Look."
+
+        def _run(self, place: str) -> dict:
+            done.append(place)
+            return {"place": place}
+
+        def format_output_for_agent(self, raw_result):
+            return f"at {raw_result['place']}"
+
+    @tool
+    async def wait(seconds: int) -> dict:
+        """Wait."""
+        await asyncio.sleep(0)
+        return {"waited": seconds}
+
+    @tool(max_usage_count=1)
+    def once(word: str) -> str:
+        """Say."""
+        done.append(word)
+        return word
+
+    @tool
+    def fail(word: str) -> str:
+        """Fail."""
+        return ToolFailure(message="The printer is out of paper.", code="E7")
+
+    turn = [
+        ("c1", "look", '{"place": "here"}'), ("c2", "wait", '{"seconds": 1}'), ("c3", "once", '{"word": "a"}'),
+    ]  # fmt: skip
+    more = [("c4", "once", '{"word": "b"}'), ("c5", "fail", '{"word": "x"}')]
+    model = Scripted(turn, more, "Done.")
+    own = [Look(), wait, once, fail]
+    llm, wrapped = guarded(pokayoke.Guard(contracts(own, reads=["look", "wait", "fail"])), model, own)
+    crew_of(llm, wrapped).kickoff()
+    assert done == ["here", "a"]
+    look, waited, first, second, failed = model.read
+    assert "at here" in look
+    assert '"waited":1' in waited
+    assert "a" in first
+    assert "ToolNotStartedError" in second
+    assert "The printer is out of paper. (code: E7)" in failed
+
+
+def test_a_refused_call_is_no_answer(done):
+    """A tool whose result ends the task ends it with a result only."""
+
+    @tool(result_as_answer=True)
+    def close(order_id: str) -> str:
+        """Close an order."""
+        done.append(order_id)
+        return f"closed {order_id}"
+
+    model = Scripted([("c1", "close", '{"order": "A1", "x": 1}')], [("c2", "close", '{"order_id": "A1"}')], "Done.")
+    llm, wrapped = guarded(guard_of([close]), model, [close])
+    assert "closed A1" in crew_of(llm, wrapped).kickoff().raw
+    assert len(model.seen) == 2
+
+
+def test_tools_of_crew_ai_itself_run_beside_guarded_ones(tools, done):
+    """A delegation has no contract and runs as ever; of a message whose text is no call nothing runs."""
+    ask = json.dumps({"question": "Is A1 paid?", "context": "Order A1.", "coworker": "Boss"})
+    model = Scripted([("c1", "ask_question_to_coworker", ask), ("c2", "refund", REFUND)], "Done.")
+    llm, wrapped = guarded(guard_of(tools), model, tools)
+    boss = Agent(role="Boss", goal="Answer.", backstory="A shop.", llm=Scripted("It is paid."))
+    clerk = Agent(role="Clerk", goal="Help.", backstory="A shop.", llm=llm, tools=wrapped, allow_delegation=True)
+    task = Task(description="Refund A1.", expected_output="An answer.", agent=clerk)
+    assert Crew(agents=[clerk, boss], tasks=[task]).kickoff().raw == "Done."
+    assert "It is paid." in model.read[0]
+    assert done == [("refund", "A1", 5)]
+
+
+# -- models without tool calls -------------------------------------------------------------------------
+
+
+def act(name, text):
+    """What such a model writes."""
+    return f"Thought: I need to look.\nAction: {name}\nAction Input: {text}"
+
+
+def test_calls_in_a_text_are_read_as_they_were_written(tools, done):
+    """CrewAI repairs what such a model writes; the guard reads the text itself, and replays a write."""
+    model = Scripted(
+        act("get_order", "{'order_id': 'A1',}"),
+        act("refund", '{"order_id": "A1" "amount": 5}'),
+        act("refund", REFUND),
+        act("refund", REFUND),
+        "Thought: I am done.\nFinal Answer: Refunded.",
+        native=False,
+    )
+    llm, wrapped = guarded(guard_of(tools), model, tools)
+    assert crew_of(llm, wrapped).kickoff().raw.startswith("Refunded.")
+    assert done == [("get_order", "A1"), ("refund", "A1", 5)]
+    history = json.dumps(model.seen[-1])
+    assert "already" in history
+    assert "not used" in history
+
+
+def test_a_stuck_model_without_tool_calls_ends_with_an_honest_answer(tools, done):
+    """It cannot be denied its tools, but a call after that is replaced by the answer."""
+    model = Scripted(act("refund", '{"order_id": "A1", "amount": "a lot"}'), native=False)
+    llm, wrapped = guarded(guard_of(tools), model, tools)
+    text = crew_of(llm, wrapped).kickoff().raw
+    assert "could not finish" in text
+    assert len(model.seen) == 3
+    assert done == []
+
+
+# -- approvals and people --------------------------------------------------------------------------------
+
+
+def test_a_question_waits_in_the_guards_books(tools, done, tmp_path):
+    """CrewAI has no way to wait: the model reads that a person is asked, and the next kickoff finds the answer."""
+    store = f"sqlite:///{tmp_path}/ledger.db"
+    pokayoke.open_store(store, create=True).close()
+    guard = guard_of(tools, fields={"refund": {"approval": True}}, store=store)
+
+    def kickoff():
+        model = Scripted([("c1", "refund", REFUND)], "So be it.")
+        llm, wrapped = guarded(guard, model, tools, run_id="ticket-9")
+        return crew_of(llm, wrapped).kickoff().raw
+
+    assert "Not done: refund" in kickoff()
+    (waiting,) = guard.approvals.list()
+    assert done == []
+    guard.approvals.approve(waiting.id, by="ann")
+    assert kickoff() == "So be it."
+    assert done == [("refund", "A1", 5)]
+    guard.close()
+
+
+def test_feedback_of_a_person_begins_a_turn(tools, done, monkeypatch):
+    """After an answer that was given without tools, a person's feedback brings the tools back."""
+    stuck = [("s", "fetch", "{}")]
+    model = Scripted(stuck, stuck, "I am lost.", [("c1", "refund", REFUND)], "Done.")
+    llm, wrapped = guarded(guard_of(tools), model, tools)
+    said = iter(["Use refund.", ""])
+    monkeypatch.setattr("builtins.input", lambda *_: next(said))
+    crew = crew_of(llm, wrapped, task={"human_input": True})
+    assert crew.kickoff().raw == "Done."
+    assert model.seen[2]["tools"] == []
+    assert model.seen[3]["tools"] == ["get_order", "refund"]
+    assert done == [("refund", "A1", 5)]
+
+
+# -- killed in the middle --------------------------------------------------------------------------------
+
+CHILD = """
+    import os, signal, sys
+    sys.path[:0] = {paths!r}
+    from job import Job
+    from runner import load
+    from shop import Shop
+
+    host = load("crewai")
+
+    class Killed(Shop):
+        def note(self, tool, **arguments):
+            super().note(tool, **arguments)
+            if {kill} and tool == "refund":
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    print(host.play(Job({url!r}, Killed({log!r}), store={store!r}, run_id="order-8", mode="sync")))
+"""
+
+
+@pytest.mark.timeout(240)
+def test_a_process_killed_in_mid_write_does_not_write_twice(tmp_path):
+    """After a restart with the same run id the effect exists once, and the model is told that it may exist."""
+    store = f"sqlite:///{tmp_path}/ledger.db"
+    pokayoke.open_store(store, create=True).close()
+    turns = [Turn(calls=(("call_1", "refund", REFUND),)), Turn("Done.")]
+    paths = [str(HERE), str(HERE.parent / "support"), str(HERE.parent / "core")]
+
+    def child(kill):
+        with ModelServer(list(turns)) as server:
+            code = CHILD.format(paths=paths, kill=kill, url=server.url, log=str(tmp_path / "log"), store=store)
+            command = [sys.executable, "-c", textwrap.dedent(code)]
+            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=110), server.bodies
+
+    ended, _ = child(kill=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    ended, bodies = child(kill=False)
+    assert ended.returncode == 0, ended.stderr
+    assert [one["tool"] for one in Shop(tmp_path / "log").happened()] == ["refund"]
+    (told,) = [one["content"] for one in bodies[-1]["messages"] if one["role"] == "tool"]
+    assert "refund" in told
+    assert "Not done: refund" in ended.stdout
