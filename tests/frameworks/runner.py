@@ -66,9 +66,10 @@ def cells(host, modes=None, wires=None, only=None, guarded=True) -> list[dict]:
     """
     return [
         {"scenario": one.name, "mode": mode, "wire": wire, "guarded": guarded}
-        for wire in wires or host.WIRES
-        for mode in modes or host.MODES
+        for wire in host.WIRES
+        for mode in host.MODES
         for one in SCENARIOS
+        if (wires is None or wire in wires) and (modes is None or mode in modes)
         if (only is None or one.name in only) and one.plays(wire, mode)
         if not (one.blocking and mode == "sync")
     ]
