@@ -96,8 +96,3 @@ async def test_an_environment_without_a_lock_is_a_problem(tmp_path, monkeypatch)
         await build("plain", print)
     work = Work(argparse.Namespace(overhead=False, write=False))
     assert "make lock" in (await work.take("plain")).problem
-
-
-def test_every_framework_has_a_lock_and_an_extra():
-    """What can be named can be built."""
-    assert [name for name in environments.NAMES if not (environments.LOCKS / f"{name}.lock").exists()] == []

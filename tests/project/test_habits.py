@@ -6,9 +6,12 @@ import subprocess
 import sys
 import tokenize
 import tomllib
+from functools import cache
 
 import pytest
 from source import MODULES, PACKAGE, ROOT, TESTS, imports, name, tree
+
+from tools import environments
 
 LINES_PER_FILE = 400
 LINES_PER_FUNCTION = 50  # code lines, docstring not counted; 40 is the aim
@@ -80,6 +83,7 @@ def project() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+@cache
 def locked(lock: str) -> set[str]:
     """Names of the distributions in a lock file."""
     text = (ROOT / "requirements" / lock).read_text(encoding="utf-8")
@@ -98,7 +102,11 @@ def asked(requirements: list[str]) -> set[str]:
 
 @pytest.mark.parametrize(
     ("lock", "groups"),
-    [("runtime.lock", ["build"]), ("test.lock", ["build", "test"]), ("dev.lock", ["build", "test", "check", "bench"])],
+    [
+        ("runtime.lock", ["build"]),
+        ("test.lock", ["build", "test"]),
+        ("dev.lock", ["build", "test", "check", "bench", "environments"]),
+    ],
 )
 def test_a_lock_holds_what_the_project_asks_for(lock, groups):
     """Each dependency and each group of the project file is pinned in its lock."""
@@ -108,19 +116,52 @@ def test_a_lock_holds_what_the_project_asks_for(lock, groups):
     assert wanted - locked(lock) == set()
 
 
-def test_the_test_lock_holds_what_the_tests_import():
-    """What a test outside of tests/conformance imports is installed by `make test`."""
-    local = {path.stem for path in TESTS} | {"pokayoke", "tools"}
-    named = {"attr": "attrs", "typing_extensions": "typing-extensions"}
-    wanted: dict[str, str] = {}
+FRAMEWORKS = ROOT / "tests" / "frameworks"
+DISTRIBUTIONS = {
+    "attr": "attrs",
+    "agent_framework": "agent-framework-core",
+    "agents": "openai-agents",
+    "google": "google-adk",
+    "pydantic_ai": "pydantic-ai-slim",
+}
+"""Distributions that are not named like their module."""
+
+
+def lock_of(path) -> str:
+    """The lock of the environment in which a test file runs: that of a framework, if it is about one."""
+    if FRAMEWORKS in path.parents:
+        stem = path.stem.removeprefix("test_").replace("_", "-")
+        for name_ in environments.NAMES:
+            if name_ != "plain" and (stem == name_ or stem.startswith(f"{name_}-")):
+                return f"frameworks/{name_}.lock"
+    return "test.lock"
+
+
+def test_the_locks_hold_what_the_tests_import():
+    """What a test outside of tests/conformance imports is installed by `make test`, or by `make frameworks`."""
+    local = {path.stem for path in TESTS if "hosts" not in path.parts} | {"pokayoke", "tools"}
+    missing = set()
     for path in TESTS:
         if "conformance" not in path.parts and "typing" not in path.parts:
             for module, _, _ in imports(tree(path)):
                 top = module.split(".", maxsplit=1)[0]
-                if top not in sys.stdlib_module_names and top not in local:
-                    wanted[normal(named.get(top, top))] = name(path)
-    missing = wanted.keys() - locked("test.lock")
-    assert {distribution: wanted[distribution] for distribution in missing} == {}
+                if top in sys.stdlib_module_names or top in local:
+                    continue
+                if normal(DISTRIBUTIONS.get(top, top)) not in locked(lock_of(path)):
+                    missing.add((name(path), top))
+    assert missing == set()
+
+
+@pytest.mark.parametrize("framework", environments.NAMES)
+def test_the_lock_of_a_framework_holds_what_it_asks_for(framework):
+    """Its extra, its own group and what every environment needs are pinned."""
+    known = project()
+    wanted = asked(known["project"]["dependencies"])
+    for extra in environments.EXTRAS.get(framework, (framework,)):
+        wanted |= asked(known["project"]["optional-dependencies"][extra])
+    for group in (*environments.GROUPS, f"host-{framework}"):
+        wanted |= asked(known["dependency-groups"].get(group, []))
+    assert wanted - locked(f"frameworks/{framework}.lock") == set()
 
 
 def test_the_locks_agree():
@@ -134,7 +175,7 @@ def test_the_locks_agree():
 
 def test_no_file_names_a_package_index():
     """Where packages come from is the installer's business: no project file names an index or a host."""
-    files = [ROOT / "pyproject.toml", ROOT / "Makefile", ROOT / ".ci" / "run", *(ROOT / "requirements").glob("*.lock")]
+    files = [ROOT / "pyproject.toml", ROOT / "Makefile", ROOT / ".ci" / "run", *(ROOT / "requirements").rglob("*.lock")]
     pattern = re.compile(r"(extra-)?index-url|find-links|trusted-host|https?://[^\s\"')]*(pypi|simple|registry)")
     assert [
         f"{name(path)}: {hit.group()}" for path in files for hit in pattern.finditer(path.read_text(encoding="utf-8"))
