@@ -63,11 +63,11 @@ format: $(VENV)/.dev ## apply the formatter and the safe fixes
 	$(BIN)/ruff format .
 
 # The three locks agree with each other: the smaller ones are cut out of the largest.
-COMPILE = PATH="$(abspath $(BIN)):$$PATH" uv pip compile pyproject.toml --universal --generate-hashes --python-version 3.11 --no-header --quiet --group build
+COMPILE = uv pip compile pyproject.toml --universal --generate-hashes --python-version 3.11 --no-header --quiet --group build
 EXTRAS = $(addprefix --extra ,anthropic openai otel postgres prometheus seal)
+lock: export PATH := $(abspath $(BIN)):$(PATH)
 lock: ## rewrite requirements/*.lock and requirements/frameworks/*.lock (ARGS=--upgrade for newer versions)
-	@PATH="$(abspath $(BIN)):$$PATH" command -v uv >/dev/null || { \
-	  echo "make lock needs uv: make $(VENV)/.dev installs it, or pip install uv" >&2; exit 2; }
+	@command -v uv >/dev/null || { echo "make lock needs uv: make $(VENV)/.dev installs it" >&2; exit 2; }
 	$(COMPILE) $(EXTRAS) --group test --group check --group bench --group environments -o requirements/dev.lock $(ARGS)
 	$(COMPILE) $(EXTRAS) --group test -c requirements/dev.lock -o requirements/test.lock --no-annotate
 	$(COMPILE) -c requirements/dev.lock -o requirements/runtime.lock --no-annotate
