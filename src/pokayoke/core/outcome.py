@@ -82,13 +82,24 @@ def already_done(judged: Judged, record: Record, plan: Plan) -> Outcome:
         )
     note = f"already ran at {at}; its result was not kept"
     value, shown = None, f"{judged.tool} must not be sent again."
-    if record.output is not None:
+    if record.output is not None and not _fits(record, plan):
+        note = f"already ran at {at}; its result is of {record.contract} and does not fit {plan.contract.id}"
+    elif record.output is not None:
         note, value = f"already ran at {at}; result of then", msgspec.json.decode(record.output)
         shown = present(value, tool=judged.tool, call_id=judged.call.id, trust=trust_of(plan), canonical=record.output)
     finding = Finding(code="already_done", blame="model", message=f"{judged.tool} {note}")
     return msgspec.structs.replace(
         base, value=value, text=f"{note}\n{shown}", findings=(finding, *judged.notes), message=finding.message
     )
+
+
+def _fits(record: Record, plan: Plan) -> bool:
+    """Whether a recorded output may be read by who uses this version: its own, or one that it fits."""
+    contract = plan.contract
+    if record.contract == contract.id or contract.unchecked or record.output is None:
+        return True
+    value = msgspec.json.decode(record.output)
+    return isinstance(value, str) if contract.output is None else contract.output.is_valid(value)
 
 
 def trust_of(plan: Plan) -> str:

@@ -18,7 +18,7 @@ from pokayoke.core.loop import Rounds
 from pokayoke.core.output import Checked, check_output
 from pokayoke.core.plan import Plan, Snapshot
 from pokayoke.core.state import RunState
-from pokayoke.core.steps import Compute, Raised, Returned
+from pokayoke.core.steps import Compute, Returned
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -120,11 +120,7 @@ def _judged(call: ToolCall, scene: Scene) -> Judged:
         step = next(steps)
         while True:
             assert isinstance(step, Compute), "judging asks for nothing else"
-            try:
-                reaction: Returned | Raised = Returned(step.function())
-            except Exception as error:  # noqa: BLE001 - somebody's corrector; it is a finding, as in a call
-                reaction = Raised(error)
-            step = steps.send(reaction)
+            step = steps.send(Returned(step.function()))
     except StopIteration as end:
         judged: Judged = end.value
         return judged
