@@ -26,7 +26,7 @@ from pokayoke.adapters.crewai import contracts, guarded
 TITLE = "CrewAI"
 PACKAGE = "crewai"
 MODES = ("sync", "async", "stream")
-WIRES = ("chat",)
+WIRES = ("chat", "responses")
 IMPOSSIBLE: dict[str, str] = {}
 
 
