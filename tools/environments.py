@@ -85,7 +85,7 @@ async def lock(name: str, *more: str) -> None:
     known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     extras = [part for extra in EXTRAS.get(name, (name,)) for part in ("--extra", extra)]
     groups = [part for group in (*GROUPS, f"host-{name}") if group in known for part in ("--group", group)]
-    options = ["--universal", "--generate-hashes", "--python-version", "3.11", "--no-header", "--no-annotate"]
+    options = ["--universal", "--generate-hashes", "--python-version", "3.11", "--no-header"]
     out = LOCKS / f"{name}.lock"
     await _uv("pip", "compile", "pyproject.toml", *options, *extras, *groups, "--quiet", "-o", str(out), *more)
 
