@@ -11,6 +11,7 @@ import copy
 import functools
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +20,7 @@ try:
     from crewai.context import get_current_task_id
     from crewai.execution import get_execution_uuid
     from crewai.hooks.dispatch import HookAborted
+    from crewai.llms.base_llm import call_stream_override
     from crewai.tools.tool_failure import ToolExecutionFailedError
 except ImportError as error:
     from pokayoke.errors import MissingExtraError
@@ -147,7 +149,7 @@ class _Guarded:
         turn = self._turn(messages, tools, more)
         if turn is None:
             return super().call(messages, tools, *rest, **more)  # type: ignore[misc]  # the class this stands before
-        with _Ending() as ending:
+        with _Ending() as ending, self._whole(turn):
             reply = super().call(turn.messages, turn.tools, *rest, **more)  # type: ignore[misc]  # as above
         return turn.took(reply, ending.stop_reason, ending.tokens)
 
@@ -156,13 +158,18 @@ class _Guarded:
         turn = self._turn(messages, tools, more)
         if turn is None:
             return await super().acall(messages, tools, *rest, **more)  # type: ignore[misc]  # as above
-        with _Ending() as ending:
+        with _Ending() as ending, self._whole(turn):
             reply = await super().acall(turn.messages, turn.tools, *rest, **more)  # type: ignore[misc]  # as above
         return turn.took(reply, ending.stop_reason, ending.tokens)
 
     # The model's own call has the retries for its rate limit already.
     call._crewai_rate_limit_wrapped = True  # type: ignore[attr-defined]  # noqa: SLF001 - its mark for that
     acall._crewai_rate_limit_wrapped = True  # type: ignore[attr-defined]  # noqa: SLF001 - as above
+
+    def _whole(self, turn: Turn) -> AbstractContextManager[None]:
+        """Ask for a whole reply where CrewAI loses the calls of a stream: at the Responses API."""
+        api = getattr(self, "_effective_api", lambda: "")()
+        return call_stream_override(self, False) if turn.tools and api == "responses" else nullcontext()
 
     def _turn(self, messages: Any, tools: Any, more: Mapping[str, Any]) -> Turn | None:
         """Return what becomes of a request; None for one that is no part of an agent's loop, such as a summary."""
