@@ -14,7 +14,7 @@ import httpx2
 from model_server import ModelServer, Turn
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext, Tool
-from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.capabilities import AbstractCapability, HandleDeferredToolCalls
 from pydantic_ai.exceptions import CallDeferred, SkipToolExecution, ToolFailed
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import (
@@ -911,3 +911,15 @@ async def test_a_loop_of_ones_own_has_calls_and_messages():
         (outcome,) = run.call_batch(calls(cut, run), invoke=lambda call, arguments: shop.find(**arguments))
         assert message(outcome).outcome == "retried"
     assert sorted(shop.done) == [("find", "A1"), ("find", "A2")]
+
+
+async def test_another_capability_may_answer_for_a_person_within_the_run():
+    """It is asked although the output type knows no deferred requests, and its yes reaches the guard."""
+    shop = Shop()
+    guard = pokayoke.Guard(contracts([shop.refund]), config=ASKS)
+    answers = HandleDeferredToolCalls(handler=lambda ctx, requests: requests.build_results(approve_all=True))
+    script = Script([REFUND], "Done.")
+    agent = Agent(script.model, tools=[shop.refund], capabilities=[Guarded(guard), answers])
+    assert (await agent.run("go")).output == "Done."
+    assert shop.done == [("refund", "A1", 5)]
+    assert [one.status for one in guard.approvals.list(waiting=False)] == ["approved"]
