@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it asks the network for prices otherwise
 pytest.importorskip("google.adk", reason="run by make frameworks")
 
 from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
@@ -26,7 +27,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
-from model_server import ModelServer, Turn
+from model_server import STREAMS, ModelServer, Turn
 from pydantic import Field
 from shop import Shop
 
@@ -558,10 +559,12 @@ async def test_a_gemini_message_that_was_cut_runs_nothing(shop):
     assert text(events).startswith("It was cut.")
 
 
-async def test_text_of_a_stream_comes_at_once_and_calls_when_they_are_whole(shop):
-    """Pieces of text arrive one by one; a stream that breaks off in a call runs nothing."""
+@pytest.mark.parametrize("left", [-3, -2])
+async def test_text_of_a_stream_comes_at_once_and_calls_when_they_are_whole(shop, left):
+    """Pieces of text arrive one by one; a stream that breaks off in a call, or right after it, runs nothing."""
     tools, guard = picked(shop, "refund")
-    broken = Turn("Wait.", calls=(("call_1", "refund", '{"order_id": "A1", "amount": 5}'),), breaks=5)
+    broken = Turn("Wait.", calls=(("call_1", "refund", '{"order_id": "A1", "amount": 5}'),))
+    broken.breaks = len(list(STREAMS["chat"](broken))) + left
     with ModelServer([broken, Turn("It did not work.")]) as server:
         model = LiteLlm(model="openai/m", api_base=f"{server.url}/v1", api_key="k", llm_client=GuardClient())
         run = runner(LlmAgent(name="clerk", model=model, tools=tools), guard)

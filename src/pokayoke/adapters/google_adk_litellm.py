@@ -81,14 +81,14 @@ async def _whole_calls(stream: AsyncIterator[Any], calls: PutAside) -> AsyncIter
         if choice is not None and ends and last is not None:
             if parts:  # the end came with a piece of a call
                 yield chunk
-            yield _calls_of(whole, last, calls)
+            yield _calls_of(whole, last, calls, broke_off=_broke_off(stream))
             last = None
             if parts:
                 continue
             choice.finish_reason = "tool_calls"
         yield chunk
     if last is not None:  # the stream broke off: no stop reason ever came
-        yield _calls_of(whole, last, calls)
+        yield _calls_of(whole, last, calls, broke_off=True)
 
 
 def _strip(parts: list[Any]) -> None:
@@ -98,7 +98,13 @@ def _strip(parts: list[Any]) -> None:
             part.function.name, part.function.arguments = None, ""
 
 
-def _calls_of(whole: ChatStream, chunk: Any, calls: PutAside) -> Any:
+def _broke_off(stream: Any) -> bool:
+    """LiteLLM says `stop` for a stream that ended before its provider said why, and remembers that it did not."""
+    known = type(stream).__name__ == "CustomStreamWrapper"  # a router's stream, made of others, does not know
+    return known and stream.received_finish_reason is None
+
+
+def _calls_of(whole: ChatStream, chunk: Any, calls: PutAside, *, broke_off: bool) -> Any:
     """Make of a chunk the one that holds all calls, and ends the reply."""
     from litellm.types.utils import ChatCompletionDeltaToolCall, Function  # noqa: PLC0415 - heavy; here it is loaded
 
@@ -107,7 +113,7 @@ def _calls_of(whole: ChatStream, chunk: Any, calls: PutAside) -> Any:
     made: list[Any] = []
     for place, call in enumerate(said["message"]["tool_calls"]):
         function = Function(name=call["function"]["name"], arguments=call["function"]["arguments"])
-        _put_aside(function, said["finish_reason"] or CUT, calls)
+        _put_aside(function, CUT if broke_off else said["finish_reason"], calls)
         made.append(ChatCompletionDeltaToolCall(id=call["id"], type="function", index=place, function=function))
     choice.delta.content, choice.delta.tool_calls = None, made
     choice.finish_reason = "tool_calls"

@@ -1,0 +1,230 @@
+"""LiteLLM: a model for the guard's own loop, and a callback that mends replies for loops of others.
+
+guard = pokayoke.Guard([get_order, refund])
+ended = guard.loop(CompletionModel("anthropic/claude-sonnet-4-5"), "Refund order A1.")
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pokayoke.adapters.hosted import stand_in
+from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.intake.arguments import read_arguments
+from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.replies import Ids, answered, plain, spoken
+from pokayoke.core.streams import CUT, ChatStream
+from pokayoke.core.strict import dump_compact
+from pokayoke.errors import MissingExtraError
+
+try:
+    import litellm
+    from litellm.integrations.custom_logger import CustomLogger
+    from litellm.litellm_core_utils.streaming_handler import CustomStreamWrapper
+except ImportError as error:
+    raise MissingExtraError("litellm", "litellm") from error
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
+
+__all__ = ["AsyncCompletionModel", "CompletionModel", "ReplyMender", "calls", "history", "mended", "message"]
+
+OnText = Callable[[str], object]
+_sdk: Any = litellm
+
+
+def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
+    """Return the tool calls of a reply, in order, argument texts as they came.
+
+    Args:
+        reply: what `litellm.completion` returned.
+        run: the run they are for.
+
+    Raises:
+        UsageError: it is no reply of a model.
+    """
+    return list(spoken(_reply(reply)).calls)
+
+
+def message(outcome: Outcome) -> dict[str, Any]:
+    """Return the message that answers a call."""
+    return answered(outcome, "openai")
+
+
+def history(reply: Any) -> list[dict[str, Any]]:
+    """Return what a reply adds to the history: its message, every call with an id of its own."""
+    return list(spoken(_reply(reply)).messages)
+
+
+class CompletionModel:
+    """A model for `guard.loop`, at any provider LiteLLM knows.
+
+    Args:
+        model: the model as LiteLLM calls it, such as `openai/gpt-5` or the name of a router's group.
+        client: what has `completion` and `acompletion`: None for LiteLLM itself, or a `litellm.Router`.
+        stream: True to stream; no tool starts before the reply is whole.
+        on_text: called with each piece of text while it streams.
+        options: further arguments of every request, such as `api_base` or `temperature`.
+    """
+
+    format = "openai"
+
+    def __init__(
+        self, model: str, client: Any = None, *, stream: bool = False, on_text: OnText | None = None, **options: Any
+    ) -> None:
+        """Keep what every request needs."""
+        self._client: Any = client if client is not None else _sdk
+        self._stream, self._on_text = stream, on_text
+        self._options = {"model": model, **options}
+
+    def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
+        """Ask the model once. What LiteLLM raises goes through."""
+        answer = self._client.completion(**self._request(messages, tools))
+        if not self._stream:
+            return _reply(answer)
+        whole = ChatStream()
+        for chunk in answer:
+            self._heard(whole.add(chunk))
+        return _whole(whole, answer)
+
+    def _request(self, messages: list[Any], tools: list[dict[str, Any]]) -> dict[str, Any]:
+        streaming = {"stream": True, "stream_options": {"include_usage": True}} if self._stream else {}
+        # An empty list of tools is an error at some providers.
+        offered = {"tools": tools} if tools else self._no_tools(messages)
+        return {**streaming, **self._options, "messages": _sendable(messages), **offered}
+
+    def _no_tools(self, messages: list[Any]) -> dict[str, Any]:
+        """LiteLLM makes up a tool for Anthropic where the history holds calls; here it says that none may be called."""
+        if not any(isinstance(one, dict) and one.get("tool_calls") for one in messages):
+            return {}
+        with contextlib.suppress(Exception):  # a router's own name for a model is none that LiteLLM knows
+            if _sdk.get_llm_provider(self._options["model"])[1] == "anthropic":
+                return {"tool_choice": "none"}
+        return {}
+
+    def _heard(self, text: str) -> None:
+        if text and self._on_text is not None:
+            self._on_text(text)
+
+
+class AsyncCompletionModel(CompletionModel):
+    """`CompletionModel` for `await guard.aloop`. Arguments as there."""
+
+    async def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
+        """Ask the model once. What LiteLLM raises goes through."""
+        answer = await self._client.acompletion(**self._request(messages, tools))
+        if not self._stream:
+            return _reply(answer)
+        whole = ChatStream()
+        async with contextlib.aclosing(answer):
+            async for chunk in answer:
+                self._heard(whole.add(chunk))
+        return _whole(whole, answer)
+
+
+class ReplyMender(CustomLogger):
+    """Mends the replies of `acompletion` for a loop that is not the guard's: `litellm.callbacks = [ReplyMender()]`.
+
+    It sees replies and no tools: nothing is checked against a contract, and no effect is remembered. It
+
+    - writes a text that has one reading as strict JSON, and leaves any other as it is;
+    - makes calls of a message that was cut unreadable, so that no loop runs one;
+    - gives each call an id that no other call of the request has.
+
+    What it did stands in `mended(reply)`. It sees no streams and no `completion`: LiteLLM asks no callback there.
+    """
+
+    async def async_post_call_success_deployment_hook(
+        self,
+        request_data: dict[str, Any],
+        response: Any,
+        call_type: Any,  # noqa: ARG002 - LiteLLM hands it over
+    ) -> Any:
+        """Mend a reply in place. LiteLLM calls it."""
+        done: list[dict[str, Any]] = []
+        ids = Ids(frozenset(_ids(request_data.get("messages") or ())))
+        schemas = _schemas(request_data.get("tools") or ())
+        for choice in getattr(response, "choices", None) or ():
+            for call in getattr(getattr(choice, "message", None), "tool_calls", None) or ():
+                if call.function is None:
+                    continue  # free text is no JSON: never mended
+                what = _mend(call.function, choice.finish_reason, schemas)
+                call.id = ids.of(call.id)
+                done += [{"id": call.id, "tool": call.function.name, **what}] if what else []
+        if done:
+            response._hidden_params["pokayoke"] = done  # noqa: SLF001 - LiteLLM's place for what no provider sent
+        return response
+
+
+def mended(reply: Any) -> list[dict[str, Any]]:
+    """Return what `ReplyMender` did to a reply: `id` and `tool` of each call, with its `repairs` or as `cut`."""
+    found: list[dict[str, Any]] = (getattr(reply, "_hidden_params", None) or {}).get("pokayoke") or []
+    return found
+
+
+def _mend(function: Any, stop_reason: Any, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    text = function.arguments if isinstance(function.arguments, str) else ""
+    if is_cut(stop_reason):
+        function.arguments = f"{text} <- not to be used: this message was cut off by its length limit"
+        return {"cut": True}
+    reading = read_arguments(text, schema=schemas.get(function.name))
+    if reading.grade != "lossless" or reading.value is None:
+        return {}
+    function.arguments = dump_compact(reading.value).decode()
+    return {"repairs": list(reading.repairs)}
+
+
+def _schemas(tools: Any) -> dict[str, Any]:
+    """The schemas of the tools a request offers: with one, a text that ends early may be whole after all."""
+    offered = [plain(plain(one).get("function") or {}) for one in tools]
+    return {one["name"]: one.get("parameters") for one in offered if one.get("name")}
+
+
+def _ids(messages: Any) -> Iterator[str]:
+    for one in messages:
+        for call in plain(one).get("tool_calls") or ():
+            if isinstance(ident := plain(call).get("id"), str):
+                yield ident
+
+
+def _sendable(messages: list[Any]) -> list[Any]:
+    """The history as every provider takes it: some want argument texts as objects, and LiteLLM fails to make them."""
+    return [_with_objects(one) if isinstance(one, dict) and one.get("tool_calls") else one for one in messages]
+
+
+def _with_objects(message: dict[str, Any]) -> dict[str, Any]:
+    shown: list[Any] = []
+    for call in message["tool_calls"]:
+        function = call.get("function")
+        if function is None or read_arguments(text := function.get("arguments") or "").grade == "exact":
+            shown.append(call)
+            continue
+        meant = stand_in(ToolCall(call["id"], function.get("name") or "", text))
+        shown.append({**call, "function": {**function, "arguments": dump_compact(meant).decode()}})
+    return {**message, "tool_calls": shown}
+
+
+def _reply(answer: Any) -> dict[str, Any]:
+    """A reply as its provider's own shape has it: LiteLLM keeps a refusal beside the message."""
+    whole = plain(answer)
+    for choice in whole.get("choices") or ():
+        message = plain(choice).get("message")
+        beside = plain(message or {}).get("provider_specific_fields") or {}
+        if isinstance(message, dict) and isinstance(refusal := beside.get("refusal"), str):
+            message.setdefault("refusal", refusal)
+    return whole
+
+
+def _whole(stream: ChatStream, answer: Any) -> dict[str, Any]:
+    """The reply of a stream. One that broke off has no stop reason, though LiteLLM then says `stop`."""
+    reply = stream.reply()
+    if _broke_off(answer):
+        reply["choices"][0]["finish_reason"] = CUT
+    return reply
+
+
+def _broke_off(answer: Any) -> bool:
+    """Whether a stream ended before its provider said why. A router's stream, made of others, does not know."""
+    return type(answer) is CustomStreamWrapper and answer.received_finish_reason is None
