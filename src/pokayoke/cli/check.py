@@ -88,19 +88,34 @@ def _together(material: Material) -> Iterator[Problem]:
     """What is wrong between the tools: names that cannot be told apart, missing output contracts."""
     from pokayoke.runtime.guard import Guard  # noqa: PLC0415 - the rooms are loaded when they are wanted
 
-    if not material.contracts:
-        return
-    try:
-        Guard(material.contracts, config=_without_file(material)).close()
-    except ConfigurationError as error:
-        yield Problem("tools", "the tools together", str(error))
+    told: set[str] = set()
+    for contracts in _one_version_each(material.contracts):
+        try:
+            Guard(contracts, config=_without_file(material)).close()
+        except ConfigurationError as error:
+            if str(error) not in told:
+                yield Problem("tools", "the tools together", str(error))
+            told.add(str(error))
+
+
+def _one_version_each(contracts: list[Contract]) -> Iterator[list[Contract]]:
+    """The tools as a run may see them: several versions of one are never in force together."""
+    versions: dict[str, list[Contract]] = {}
+    for contract in contracts:
+        known = versions.setdefault(contract.name, [])
+        if any(one.id == contract.id for one in known):
+            yield [*known, contract]  # the same version twice: the guard says so
+        known.append(contract)
+    for number in range(max(map(len, versions.values()), default=0)):
+        yield [known[min(number, len(known) - 1)] for known in versions.values()]
 
 
 def _without_file(material: Material) -> Any:
-    """The policy with the trace switched off: a check writes nothing."""
+    """The policy with the trace and the sample switched off: a check writes nothing."""
     from msgspec.structs import replace  # noqa: PLC0415 - one use
 
-    return replace(material.policy, trace=replace(material.policy.trace, path=None))
+    silent = replace(material.policy.trace, path=None, sample_path=None, sample_key_path=None)
+    return replace(material.policy, trace=silent)
 
 
 def _judged(material: Material, text: str) -> Verdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -40,6 +41,7 @@ def doctor(
     ] = None,
     config: Annotated[str | None, typer.Option(help="Configuration file; pokayoke.yaml if it is there.")] = None,
     store: Annotated[str | None, typer.Option(help="The store the program uses, as a URL.")] = None,
+    lock: Annotated[str | None, typer.Option(help="Lock of contracts; contracts.lock if it is there.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Provoke every fault once and say which guards fired.
@@ -56,10 +58,11 @@ def doctor(
     problems = [*material.problems, *(p for contract in material.contracts for p in weaknesses(contract))]
     results = list(fired(material.policy))
     broken, weak = _store_problems(store)
-    told = [*notes(material.policy, material.contracts, store), *weak]
+    drifts, rollouts = _lock_problems(lock, durable=store is not None)
+    told = [*notes(material.policy, material.contracts, store), *weak, *rollouts]
     if any(problem.code == "config" for problem in problems):
         told.insert(0, "the configuration has mistakes: the guards were fired under the defaults instead.")
-    problems += broken
+    problems += [*broken, *drifts]
     problems += _trace_problems(material.policy)
     if json:
         out(as_json({"probes": results, "problems": problems, "notes": told}))
@@ -130,6 +133,23 @@ def _store_problems(url: str | None) -> tuple[list[Problem], list[str]]:
         return [], [f"{weakness}." for weakness in store.weaknesses()]
     finally:
         store.close()
+
+
+def _lock_problems(name: str | None, *, durable: bool) -> tuple[list[Problem], list[str]]:
+    """What of the locked contracts has drifted, and what is being brought out."""
+    from pokayoke.cli.locked import DEFAULT, Shelf  # noqa: PLC0415 - as above
+    from pokayoke.core.lock import standing  # noqa: PLC0415 - as above
+    from pokayoke.runtime.lockfile import read_lock  # noqa: PLC0415 - as above
+
+    path = Path(name or DEFAULT)
+    if name is None and not path.exists():
+        return [], []
+    lock = read_lock(path)
+    drifts = [one for one in Shelf(path).drifts(lock) if one.in_force]
+    told = [f"{path}: {tool} is {standing(one)}." for tool, one in lock.tools.items() if one.candidate is not None]
+    if not durable:
+        told.append(f"{path}: without a store, a run that is opened again after a restart may get another version.")
+    return [Problem("contract_drift", one.contract, one.why) for one in drifts], told
 
 
 def _trace_problems(policy: Policy) -> list[Problem]:

@@ -18,10 +18,12 @@ from msgspec.structs import replace
 
 from pokayoke.core.call import Outcome, Raw, ToolCall
 from pokayoke.core.contract import Contract
+from pokayoke.core.lock import Lock, Note, added, canaried, promoted
 from pokayoke.core.policy import AccessPolicy, ApprovalPolicy, BudgetPolicy, Policy
 from pokayoke.errors import PolicyError
 from pokayoke.runtime.config import PolicyFile
 from pokayoke.runtime.guard import Guard
+from pokayoke.runtime.lockfile import lock_text
 
 Fire = Callable[[Policy], str | None]
 
@@ -99,7 +101,7 @@ def plain(policy: Policy) -> Policy:
         approvals=ApprovalPolicy(),
         limits=(),
         budgets=BudgetPolicy(),
-        trace=replace(policy.trace, path=None),
+        trace=replace(policy.trace, path=None, sample_path=None, sample_key_path=None),
     )
 
 
@@ -344,3 +346,24 @@ def _reload(policy: Policy) -> str | None:  # noqa: ARG001 - the file has its ow
         except PolicyError:
             return None if file.current().mode == "enforce" else "the old policy is gone"
         return "the half-written file was taken over"
+
+
+@probe("rollout", "a run that is switched to another version of a tool")
+def _rollout(policy: Policy) -> str | None:
+    one, two = (Tool(version=version, defined_in_code=True) for version in ("1", "2"))
+    said = Note("2026-01-01T00:00:00Z", "doctor", "probe")
+    lock = added(Lock(), one.contract, "probe:tools", said, stable=True)
+    lock = added(lock, two.contract, "probe:tools", said, stable=False)
+    with tempfile.TemporaryDirectory(prefix="pokayoke-doctor-") as folder:
+        path = Path(folder, "contracts.lock")
+        path.write_text(lock_text(lock), encoding="utf-8")
+        guard = Guard([one.contract, two.contract], contracts=path, config=plain(policy))
+        try:
+            guard.run("probe")
+            lock = promoted(canaried(lock, "probe", "2", 1.0, said), "probe", said)
+            path.write_text(lock_text(lock), encoding="utf-8")
+            runs = (guard.run(ident) for ident in ("probe", "another"))
+            used = [run.call(ToolCall("call_1", "probe", _GOOD)).contract for run in runs]
+        finally:
+            guard.close()
+    return None if used == ["probe@1", "probe@2"] else f"the open run used {used[0]}, a new one {used[1]}"
