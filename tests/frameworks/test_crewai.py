@@ -39,6 +39,7 @@ from crewai.tools import BaseTool, tool
 from crewai.tools.tool_failure import ToolFailure
 from job import Job
 from model_server import ModelServer, Turn
+from pydantic import BaseModel, field_validator
 from runner import load
 from shop import Shop
 
@@ -402,6 +403,37 @@ def test_tools_of_classes_and_coroutines(done):
     assert "a" in first
     assert "ToolNotStartedError" in second
     assert "The printer is out of paper. (code: E7)" in failed
+
+
+def test_what_a_validator_of_the_user_turns_away_has_not_happened(done):
+    """Rules that no JSON Schema can say are kept by CrewAI before the tool: its write is not in doubt."""
+
+    class Even(BaseModel):
+        amount: int
+
+        @field_validator("amount")
+        @classmethod
+        def even(cls, value):
+            if value % 2:
+                raise ValueError("odd")
+            return value
+
+    class Pay(BaseTool):
+        name: str = "pay"
+        description: str = "Pay."
+        args_schema: type[BaseModel] = Even
+
+        def _run(self, amount: int) -> str:
+            done.append(amount)
+            raise ValueError("no paper")
+
+    model = Scripted([("c1", "pay", '{"amount": 3}')], [("c2", "pay", '{"amount": 4}')], "Done.")
+    llm, wrapped = guarded(guard_of([Pay()]), model, [Pay()])
+    text = crew_of(llm, wrapped).kickoff().raw
+    assert done == [4]
+    assert "ToolNotStartedError" in model.read[0]
+    assert "ToolNotStartedError" not in model.read[1]
+    assert "Not done: pay (in_doubt)" in text
 
 
 def test_a_refused_call_is_no_answer(done):

@@ -6,6 +6,7 @@ token among its arguments, and the history gets back what the model wrote before
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import threading
@@ -27,7 +28,9 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _KEPT = 1_000
-_TOKENS = re.compile(rf'"{TOKEN}": "([0-9a-f]+)"')
+# A history of another process may hold tokens, too.
+_PROCESS, _counter = f"{uuid.uuid4().hex}-", itertools.count()
+_TOKENS = re.compile(rf'"{TOKEN}": "([0-9a-f]+-[0-9a-f]+)"')
 
 
 class Known(Generic[K, V]):
@@ -147,16 +150,23 @@ class Turn:
     def _sent(self, call: ToolCall) -> dict[str, Any]:
         """Return a call as CrewAI takes it to a tool."""
         name = self._target(call)
-        text = _text(call)
+        text = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, default=str)
+        given = _object(text)
         if name is None:
             # A tool of CrewAI's own: nothing of it is known here, but a cut message runs nothing of it either.
-            return _openai(call.id, name_of(call.name), text if _is_object(text) and not _cut(call) else f"!{text}")
-        token = uuid.uuid4().hex
-        stand_in = host.stand_in(call)
+            sound = given is not None and not is_cut(call.stop_reason)
+            return _openai(call.id, name_of(call.name), text if sound else f"!{text}")
+        token = _token()
+        if given is not None and not is_cut(call.stop_reason) and host.written(None, "", given).arguments is given:
+            kept, stand_in = text, given
+            # The model's own text with one more member, which comes last and so is the one that counts.
+            sent = f'{text.rstrip()[:-1]}{", " if given else ""}"{TOKEN}": "{token}"}}'
+        else:
+            stand_in = host.stand_in(call)
+            kept, sent = json.dumps(stand_in), json.dumps({**stand_in, TOKEN: token})
         self._heard.put(token, Heard(self._hosted, call, stand_in))
-        kept = text if _is_object(text) else json.dumps(stand_in)
         self._record.restored.put(token, {"name": wire_name(call.name, "openai") or "unnamed", "arguments": kept})
-        return _openai(call.id, name, json.dumps({**stand_in, TOKEN: token}))
+        return _openai(call.id, name, sent)
 
     def _target(self, call: ToolCall) -> str | None:
         """Return the tool that answers a call; None if CrewAI has one that is not guarded."""
@@ -184,7 +194,7 @@ class Turn:
         if self._ends(call):
             self._record.written = call
             return text
-        token = uuid.uuid4().hex
+        token = _token()
         self._heard.put(token, Heard(self._hosted, call, {}))
         between = text[found.end(1) : found.start(2)]
         sent = f"{text[: found.start(1)]}{NOBODY}{between}{json.dumps({TOKEN: token})}"
@@ -216,20 +226,17 @@ def _openai(ident: str, name: str, arguments: str) -> dict[str, Any]:
     return {"id": ident, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _text(call: ToolCall) -> str:
-    given = call.arguments
-    return given if isinstance(given, str) else json.dumps(given, default=str)
+def _token() -> str:
+    return f"{_PROCESS}{next(_counter):x}"
 
 
-def _cut(call: ToolCall) -> bool:
-    return is_cut(call.stop_reason)
-
-
-def _is_object(text: str) -> bool:
+def _object(text: str) -> dict[str, Any] | None:
+    """Return a text as CrewAI will read it; None if it is no object."""
     try:
-        return isinstance(json.loads(text), dict)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        return False
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _asked(messages: list[Any]) -> str:
@@ -269,11 +276,17 @@ def _restore_calls(record: Record, said: dict[str, Any]) -> dict[str, str] | Non
     for one in said["tool_calls"]:
         function = one["function"]
         if TOKEN in function["arguments"]:
-            arguments = json.loads(function["arguments"])
-            kept = record.restored.get(arguments.pop(TOKEN, ""))
-            function.update(kept or {"arguments": json.dumps(arguments)})
+            # Behind whatever a model wrote that looks like one.
+            kept = next(map(record.restored.get, reversed(_TOKENS.findall(function["arguments"]))), None)
+            function.update(kept or {"arguments": _without_token(function["arguments"])})
             names[one["id"]] = function["name"]
     parts = record.restored.get("parts")
     if names and parts is not None and parts["ids"] == [one["id"] for one in said["tool_calls"]]:
         said["raw_tool_call_parts"] = parts["parts"]
     return names or None
+
+
+def _without_token(text: str) -> str:
+    arguments = _object(text) or {}
+    arguments.pop(TOKEN, None)
+    return json.dumps(arguments)

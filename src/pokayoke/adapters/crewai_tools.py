@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from traceback import walk_tb
 from typing import Any
 
 from crewai.tools import BaseTool
@@ -21,6 +22,9 @@ NOBODY = "pokayoke_no_such_tool"
 """Name of the tool that answers calls of tools that do not exist."""
 
 Taken = Callable[[str | None, str, dict[str, Any]], tuple[host.Hosted, ToolCall]]
+
+
+_VALIDATES = getattr(BaseTool._validate_kwargs, "__code__", None)  # noqa: SLF001 - it has no public name
 
 
 class ToolNotStartedError(Exception):
@@ -126,10 +130,11 @@ class GuardedTool(BaseTool):
     def _started(self, arguments: dict[str, Any]) -> Any:
         tool = self._inner
         try:
-            tool.args_schema.model_validate(arguments)
-        except ValidationError as error:
-            raise ToolNotStartedError(f"{tool.name} does not take these arguments") from error
-        result = tool.run(**arguments)
+            result = tool.run(**arguments)
+        except ValueError as error:
+            if isinstance(error.__cause__, ValidationError) and _turned_away(error):
+                raise ToolNotStartedError(f"{tool.name} does not take these arguments") from error
+            raise
         if isinstance(result, ToolFailure):
             if result.reason is ToolFailureReason.USAGE_LIMIT:
                 raise ToolNotStartedError(result.message)
@@ -138,6 +143,12 @@ class GuardedTool(BaseTool):
             # What its author shows the agent is its result.
             return tool.format_output_for_agent(result)
         return result
+
+
+def _turned_away(error: Exception) -> bool:
+    """True if an exception came out of CrewAI's own look at the arguments: its traceback proves it."""
+    frames = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
+    return frames[-1:] == [_VALIDATES]
 
 
 def _missing(_: dict[str, Any]) -> Any:
