@@ -120,7 +120,9 @@ class GuardedModel(Model):
                 if kind in ("response.completed", "response.incomplete"):
                     for last in _concluded(turn, event, done, worst(stops)):
                         yield last
-                    return
+                    if kind == "response.incomplete":
+                        return  # what comes next is the SDK's exception
+                    continue  # to the end, so that the connection can be used again
                 if kind == "response.output_item.done":
                     done.append(event.item)
                 # Of a reply that may be replaced, nothing is shown before it is known.
