@@ -14,6 +14,7 @@ pytest.importorskip("fastmcp", reason="run by make frameworks")
 from fastmcp import Client, Context, FastMCP
 from fastmcp.client.transports import StdioTransport
 from fastmcp.exceptions import ToolError
+from fastmcp.server import create_proxy
 from fastmcp.tools.base import ToolResult
 from mcp_types import (
     CallToolRequestParams,
@@ -365,6 +366,22 @@ async def test_mounted_servers_are_guarded_too(shop):
         for _ in range(2):
             await client.call_tool("till_refund", REFUND)
     assert len(shop.happened()) == 1
+
+
+async def test_a_server_that_is_somebody_elses_is_guarded_in_front_of_it(shop):
+    """A proxy's contracts come from the other server's listing, and its results are checked like any."""
+    other = FastMCP("other")
+    for tool in shop.functions(["refund", "page"]):
+        other.tool(tool)
+    front = create_proxy(other)
+    fields = {"page": {"output_schema": {"type": "object"}}}
+    guard_server(front, pokayoke.Guard(contracts(front, reads=["page"], fields=fields)))
+    async with Client(front) as client:
+        for _ in range(2):
+            await client.call_tool("refund", REFUND)
+        page = await client.call_tool("page", {"order_id": "A1"}, raise_on_error=False)
+    assert page.is_error
+    assert [one["tool"] for one in shop.happened()] == ["refund", "page"]
 
 
 STDIO = """
