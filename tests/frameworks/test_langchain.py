@@ -946,3 +946,28 @@ def test_a_plain_tool_node_may_be_wrapped_by_hand(shop):
     ended = graph.compile().invoke({"messages": [asks("refund", order="A1", amount="five")]})
     assert "amount" in answers(ended)[0]
     assert not shop.done
+
+
+def test_a_tool_that_a_middleware_exchanged_is_in_doubt_when_it_fails(shop):
+    """What runs behind another middleware may have begun, so a write that fails there is never started again."""
+    done = []
+
+    @tool("refund")
+    def other(order: str, amount: int) -> str:
+        """Refund elsewhere."""
+        done.append(order)
+        raise RuntimeError("password=hunter2")
+
+    class Elsewhere(AgentMiddleware):
+        def wrap_tool_call(self, request, handler):
+            return handler(request.override(tool=other))
+
+    guard = pokayoke.Guard(contracts(shop.tools))
+    again = asks("refund", "c2", order="A1", amount=5)
+    model = Script(turns=[REFUND, again, "Done."])
+    agent = create_agent(model, shop.tools, middleware=[GuardMiddleware(guard), Elsewhere()])
+    first, second = answers(agent.invoke(GO))
+    assert done == ["A1"]
+    assert "hunter2" not in first + second
+    assert "not known whether it took effect" in first
+    assert "doubt" in second or "not known" in second

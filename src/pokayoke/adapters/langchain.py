@@ -34,7 +34,7 @@ except ImportError as error:
     raise MissingExtraError("langchain", "langchain") from error
 
 from pokayoke.adapters.langchain_call import Arrival
-from pokayoke.adapters.langchain_heard import asked_in, listening, stop_of
+from pokayoke.adapters.langchain_heard import Heard, asked_in, stop_of
 from pokayoke.adapters.langchain_loop import Loop, ids_in
 from pokayoke.adapters.langchain_tool import STEERING, Refused, message_of
 
@@ -78,7 +78,7 @@ class GuardMiddleware(AgentMiddleware):
         """
         loop = self._loop(request.messages)
         while (out := loop.before(request)) is not None:
-            with listening() as heard:
+            with Heard() as heard:
                 response = handler(out)
             if (taken := loop.taken(response, heard)) is not None:
                 return taken
@@ -88,7 +88,7 @@ class GuardMiddleware(AgentMiddleware):
         """`wrap_model_call` for asynchronous code."""
         loop = self._loop(request.messages)
         while (out := loop.before(request)) is not None:
-            with listening() as heard:
+            with Heard() as heard:
                 response = await handler(out)
             if (taken := loop.taken(response, heard)) is not None:
                 return taken

@@ -7,17 +7,16 @@ message or one from a cache, is read from the message as far as LangChain has ke
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from pokayoke.adapters.hosted import Asked, stand_in, written
 from pokayoke.core.call import ToolCall
 from pokayoke.core.messages import field, items
 from pokayoke.core.strict import dump_compact
 
-__all__ = ["CALL_BLOCKS", "Heard", "asked_in", "hearing", "listening", "shield", "stop_of"]
+__all__ = ["CALL_BLOCKS", "Heard", "asked_in", "hearing", "shield", "stop_of"]
 
 CALL_BLOCKS = frozenset({
     "tool_use", "function_call", "custom_tool_call", "tool_call", "tool_call_chunk", "invalid_tool_call",
@@ -28,7 +27,7 @@ _STOPS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 
 
 class Heard:
-    """What one reply consisted of, as it came over the wire.
+    """What one reply consisted of, as it came over the wire. Inside a with block of it, views note down what comes.
 
     Attributes:
         calls: its calls in order; empty if nothing was noted down.
@@ -36,7 +35,7 @@ class Heard:
         streamed: True if it came in pieces, which somebody may have read.
     """
 
-    __slots__ = ("_open", "calls", "stop", "streamed")
+    __slots__ = ("_open", "_token", "calls", "stop", "streamed")
 
     def __init__(self) -> None:
         """Begin with nothing."""
@@ -47,6 +46,15 @@ class Heard:
         self.calls: list[Asked] = []
         self.stop, self.streamed = stop, streamed
         self._open: dict[Any, int] = {}
+
+    def __enter__(self) -> Self:
+        """Listen."""
+        self._token = _listening.set(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Listen no more."""
+        _listening.reset(self._token)
 
     def whole(self, response: Any) -> None:
         """Note down a chat completion, and put stand-ins where LangChain could not read the arguments."""
@@ -102,17 +110,6 @@ def shield(function: Any) -> str:
 
 
 _listening: ContextVar[Heard | None] = ContextVar("pokayoke_langchain_heard", default=None)
-
-
-@contextmanager
-def listening() -> Generator[Heard]:
-    """Note down what a model says inside the block, if it is asked through its view."""
-    heard = Heard()
-    token = _listening.set(heard)
-    try:
-        yield heard
-    finally:
-        _listening.reset(token)
 
 
 def hearing() -> Heard | None:

@@ -15,7 +15,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolOutputMixin
 from langchain_core.tools import BaseTool, ToolException
 from langgraph.errors import GraphBubbleUp
-from langgraph.prebuilt.tool_node import ToolInvocationError
+from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import Command
 
 from pokayoke.adapters.langchain_views import view
@@ -36,6 +36,10 @@ __all__ = ["STEERING", "Passed", "Passing", "Refused", "message_of"]
 
 class Refused(ToolError):  # noqa: N818 - no error: an answer to the model
     """The tool's own validators refused the arguments: it never began. The text is for the model."""
+
+
+class Unclear(Exception):  # noqa: N818 - a middleware's word, not an error of ours
+    """Somebody between guard and tool says that it failed, and not whether it began."""
 
 
 class Passed(Exception):  # noqa: N818 - no error of ours: it carries the host's own
@@ -59,13 +63,15 @@ class Passing:
         made: what the node made of the tool's result; None if the tool was not run.
     """
 
-    __slots__ = ("_began", "_contract", "_error", "_handler", "_request", "_tool", "_value", "made")
+    __slots__ = ("_began", "_contract", "_direct", "_error", "_handler", "_request", "_tool", "_value", "made")
 
     def __init__(
         self, request: Any, handler: Callable[[Any], Any], tool: BaseTool | None, contract: Contract | None
     ) -> None:
         """Begin with nothing run."""
         self._request, self._handler, self._tool, self._contract = request, handler, tool, contract
+        # Another middleware may run another tool, which no view looks at; then nothing is proven.
+        self._direct = getattr(handler, "__qualname__", "").startswith("ToolNode.")
         self._began = False
         self._value: Any = None
         self._error: Exception | None = None
@@ -118,10 +124,16 @@ class Passing:
 
     def _handed(self, arguments: dict[str, Any]) -> Any:
         call = {**self._request.tool_call, "args": arguments}
-        if self._tool is None:
-            return self._request.override(tool_call=call)
-        call["name"] = self._tool.name
-        return self._request.override(tool_call=call, tool=view(self._tool, _methods))
+        tool = self._tool
+        if tool is not None:
+            call["name"] = tool.name
+            tool = view(tool, _methods)
+        if type(self._request) is not ToolCallRequest:
+            return self._request.override(tool_call=call, tool=tool)
+        # What `override` does, in a tenth of the time: every attribute it sets is looked up twice before.
+        handed = object.__new__(ToolCallRequest)
+        handed.__dict__.update(self._request.__dict__, tool_call=call, tool=tool)
+        return handed
 
     def _sort(self, error: Exception) -> None:
         """Raise what the guard is told instead. What came before the tool began is no failure of the tool."""
@@ -129,7 +141,7 @@ class Passing:
             return
         if is_invalid_resume(error):
             raise Passed from error
-        if self._began:
+        if self._began or not self._direct:
             return
         if isinstance(error, ToolInvocationError):
             raise Refused(str(error)) from error
@@ -142,7 +154,9 @@ class Passing:
             self._author(self._error, answer)
             raise self._error
         if not self._began and answer is not None and answer.status == "error":
-            raise Refused(answer.text)  # by the tool's own validators, or by a middleware between
+            if not self._direct:
+                raise Unclear
+            raise Refused(answer.text)  # by the tool's own validators
         if not self._began:
             return None if answer is None else answer.content
         value = self._value

@@ -17,8 +17,8 @@ T = TypeVar("T")
 Methods = Callable[[type], dict[str, Any]]
 
 _STATE = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-_MARK = "_pokayoke_view"
 _made: dict[tuple[type, Methods], type] = {}
+_views: set[type] = set()
 _lock = threading.Lock()
 
 
@@ -30,9 +30,11 @@ def view(thing: T, methods: Methods) -> T:
         methods: says for a class what its views do otherwise; asked once for each class.
     """
     kind = type(thing)
-    if hasattr(kind, _MARK):
-        return thing
-    made = _made.get((kind, methods)) or _class_of_views(kind, methods)
+    made = _made.get((kind, methods))
+    if made is None:
+        if kind in _views:
+            return thing
+        made = _class_of_views(kind, methods)
     seen = cast("T", object.__new__(made))
     for name in _STATE:
         object.__setattr__(seen, name, object.__getattribute__(thing, name))
@@ -51,7 +53,8 @@ def _class_of_views(kind: type, methods: Methods) -> type:
             }
             made = type(kind)(kind.__name__, (kind,), namespace)
             # Afterwards: pydantic would take a property with the name of a field for the field's default.
-            for name, does in {**methods(kind), _MARK: True}.items():
+            for name, does in methods(kind).items():
                 setattr(made, name, does)
+            _views.add(made)
             _made[kind, methods] = made
         return made
