@@ -1,10 +1,18 @@
 """Who gets which version: drawn from the run's id alone, pinned for good."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.gate import stop_reason_for
+from pokayoke.core.call import ToolCall
+from pokayoke.core.contract import Contract
+from pokayoke.core.gate import Principal, principal_of, stop_reason_for
+from pokayoke.core.judge import Judged
+from pokayoke.core.ledger import Record
 from pokayoke.core.lock import Candidate, Lock, ToolLock, Version
+from pokayoke.core.outcome import already_done
+from pokayoke.core.plan import snapshot
+from pokayoke.core.policy import Policy
 from pokayoke.core.rollout import NOT_OFFERED, drawn, pinned, version_for, version_withdrawn, versions_for
 from pokayoke.core.state import RunState
 
@@ -70,3 +78,44 @@ def test_a_withdrawn_version_is_named_to_people_and_not_to_the_model():
     assert "refund@2" in found.message
     assert "2" not in found.hint
     assert stop_reason_for(found) == "permission_denied"
+
+
+def test_a_withdrawn_contract_keeps_its_name_and_has_no_plan():
+    """A snapshot answers for a withdrawn version with the reason, under every spelling of its name."""
+    force = snapshot([Contract(name="get_order", version="2")], Policy(), withdrawn={"get_order@2"})
+    for spelling in ("get_order", "getOrder"):
+        assert force.find(spelling).code == "version_withdrawn"
+    assert (force.plans, force.simple) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("promise", "recorded", "value"),
+    [
+        ({"type": "number"}, b"9.5", 9.5),
+        ({"type": "string"}, b"9.5", None),
+        ("text", b'"paid"', "paid"),
+        ("text", b"9.5", None),
+        (None, b"9.5", 9.5),
+    ],
+)
+def test_a_recorded_result_is_read_by_who_can(promise, recorded, value):
+    """What another version recorded is handed on if it fits this one's promise, and withheld otherwise."""
+    plan = snapshot([Contract(name="pay", version="2", output_schema=promise)], Policy()).plans["pay@2"]
+    record = Record("k", "h", "completed", 1, "c", 0.0, "pay", "pay@1", "r", 0.0, settled_at=1.0, output=recorded)
+    outcome = already_done(Judged(ToolCall("c", "pay", "{}"), plan), record, plan)
+    assert (outcome.status, outcome.value, outcome.effect) == ("replayed", value, "done")
+    assert ("does not fit pay@2" in outcome.message) is (value is None)
+
+
+@pytest.mark.parametrize(
+    ("given_", "found"),
+    [
+        (None, None),
+        ("mo", Principal("mo")),
+        ({"id": 7, "roles": ["a"]}, Principal("7", ("a",))),
+        (Principal("x"), Principal("x")),
+    ],
+)
+def test_who_acts_may_be_said_in_three_ways(given_, found):
+    """A principal is an id, a mapping, or itself."""
+    assert principal_of(given_) == found

@@ -145,6 +145,11 @@ N, S = {"type": "number"}, {"type": "string"}
         ({"items": N}, {"items": False}, [Delta("/*", "nothing is allowed here now", True)]),
         ({"anyOf": [N, S]}, {"anyOf": [N]}, [Delta("", "`anyOf`: 0 added, 1 removed", True)]),
         ({"anyOf": [N]}, {"anyOf": [N, S]}, [Delta("", "`anyOf`: 1 added, 0 removed", False, True)]),
+        (
+            {"anyOf": [N, S]},
+            {"anyOf": [{"type": "integer"}, S]},
+            [Delta("", "type: number -> integer", True)],
+        ),
         ({"anyOf": [N]}, {}, [Delta("", "`anyOf` went", False, True)]),
         ({"anyOf": [N, S]}, {"anyOf": [S, N]}, []),
         ({"allOf": [N]}, {"allOf": [N, S]}, [Delta("", "`allOf`: 1 added, 0 removed", True)]),

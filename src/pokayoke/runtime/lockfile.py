@@ -137,7 +137,7 @@ class LockFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()  # a program may change its folder later
         self._known: tuple[int, ...] | None = ()
 
     def changed(self) -> bool:
