@@ -15,6 +15,7 @@ import pytest
 from pokayoke.core.admission import Request
 from pokayoke.core.ledger import Claim, Record, Settlement
 from pokayoke.errors import StoreError
+from pokayoke.stores import sqlite_file
 from pokayoke.stores.acts import Act, Changes, Need
 from pokayoke.stores.nouns import Entry, Query
 from pokayoke.stores.sqlite import SqliteStore
@@ -498,6 +499,20 @@ def test_a_fork_that_python_does_not_know_of_is_refused(store, monkeypatch):
     for act in (lambda: claim(store, "k2"), lambda: store.record("k")):
         with pytest.raises(StoreError, match="forked behind Python's back"):
             act()
+
+
+def test_others_go_first_after_a_wait(store, locked, monkeypatch):
+    """After a transaction that had to wait for another process, the next one leaves it a gap; then no more."""
+    claim(store, "warm")
+    let_go = locked()
+    threading.Timer(0.1, let_go).start()
+    claim(store, "waited")
+    pauses = []
+    monkeypatch.setattr(sqlite_file.time, "sleep", pauses.append)
+    claim(store, "next")
+    assert [0.0001 <= pause <= 0.0006 for pause in pauses] == [True]
+    claim(store, "after")
+    assert len(pauses) == 1
 
 
 def test_a_settlement_is_durable_before_it_is_answered(store, commits):

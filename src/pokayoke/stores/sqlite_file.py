@@ -21,6 +21,8 @@ from pokayoke.stores.sql.rows import Row
 from pokayoke.stores.sqlite_library import Library, Raw, Wait, closed, code_of, opened
 
 _SHORT_WAITS: Final = 200
+_LET_OTHERS_GO: Final = 0.0001, 0.0006
+"""Seconds between two transactions after one that had to wait for another process."""
 _BUSY: Final = 5
 _LOST: Final = frozenset((10, 11, 14, 26))
 """Input/output, corrupt, cannot open, no database: the connection is not used again."""
@@ -92,7 +94,7 @@ class Connection:
         self._place, self._identity = place, identity
         self._open: Raw | None = None
         self._meta: list[Row] = []
-        self._waiting_since = 0.0
+        self._waiting_since, self._crowded = 0.0, False
 
     def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Carry out one statement and return its rows."""
@@ -114,6 +116,10 @@ class Connection:
         """
         self.look()
         raw = self._raw
+        if self._crowded:
+            # Whoever is at work finds the file free again long before one who looks once in a while.
+            self._crowded = False
+            time.sleep(random.uniform(*_LET_OTHERS_GO))  # noqa: S311 - not a secret
         raw.execute("BEGIN IMMEDIATE")
         if (seen := list(raw.execute("PRAGMA data_version"))) == self._seen:
             return
@@ -227,6 +233,7 @@ class Connection:
     def _wait(self, attempts: int) -> bool:
         if attempts == 0:
             self._waiting_since = time.monotonic()
+            self._crowded = True
         return pause(attempts, time.monotonic() - self._waiting_since, self.patience)
 
 
