@@ -70,17 +70,9 @@ class Hosted:
         self._ids = Ids(frozenset(taken))
         self.notes: dict[str, Any] = {}
         self._final = False
-        self._turns = 0
         self._turnstile = Turnstile()
 
     # -- around a request -------------------------------------------------------------------------
-
-    def user(self, texts: Iterable[str]) -> None:
-        """Take the user's texts of the whole history, in order; what was not there before begins a turn."""
-        said = list(texts)
-        for text in said[self._turns :]:
-            self.run.user(text)
-        self._turns = max(self._turns, len(said))
 
     def before(self) -> Request:
         """Say what the next request has to be like. The calls since the last one were one round."""
