@@ -5,6 +5,7 @@ AutoGen overwrites the reason for which a reply with calls ended, so it is read 
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
@@ -75,6 +76,7 @@ class GuardedClient(ChatCompletionClient):
         **more: Any,
     ) -> Any:
         """Ask the model once. Errors of the client go through."""
+        _unless_cancelled(more.get("cancellation_token"))
         turn = self._turn(messages, tools, tool_choice, json_output)
         stops: list[Any] = []
         token = STOPS.set(stops)
@@ -97,6 +99,7 @@ class GuardedClient(ChatCompletionClient):
         **more: Any,
     ) -> AsyncGenerator[Any]:
         """Ask the model once and pass its text on; the last item is the reply as the guard lets it stand."""
+        _unless_cancelled(more.get("cancellation_token"))
         turn = self._turn(messages, tools, tool_choice, json_output)
         choice = tool_choice if turn.tools or tool_choice == "none" else "auto"
         stops: list[Any] = []
@@ -208,6 +211,12 @@ class GuardedClient(ChatCompletionClient):
             spelled = SINK if isinstance(plan, Finding) else plan.contract.name
             name = spelled if spelled in known else SINK
         return FunctionCall(id=call.id, name=name, arguments=json.dumps(stand_in(call, name=not owned)))
+
+
+def _unless_cancelled(token: Any) -> None:
+    """Raise what the run was cancelled with, here where AutoGen expects it; not every client looks at the token."""
+    if token is not None and token.is_cancelled():
+        raise asyncio.CancelledError
 
 
 def _ids(messages: Iterable[Any]) -> Iterable[str]:

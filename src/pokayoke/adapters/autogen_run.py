@@ -50,6 +50,11 @@ class Conversation:
             self._hosted = Hosted(self.guard.run(run_id, **who), taken=taken)
         return self._hosted
 
+    @property
+    def pages(self) -> bool:
+        """True if there is a text that was too long to show at once."""
+        return self._hosted is not None and self._hosted.run.progress.keeps_texts
+
     def heard(self, calls: Iterable[ToolCall]) -> None:
         """Keep the calls of a reply as the model wrote them."""
         self._heard = {call.id: call for call in calls}

@@ -13,7 +13,14 @@ from pokayoke.errors import MissingExtraError, UsageError
 
 try:
     from autogen_core import CancellationToken
-    from autogen_core.tools import StaticStreamWorkbench, StaticWorkbench, StreamTool, TextResultContent, ToolResult
+    from autogen_core.tools import (
+        BaseTool,
+        StaticStreamWorkbench,
+        StaticWorkbench,
+        StreamTool,
+        TextResultContent,
+        ToolResult,
+    )
     from pydantic import ValidationError
 except ImportError as error:
     raise MissingExtraError("autogen-agentchat", "autogen") from error
@@ -51,8 +58,7 @@ class GuardedWorkbench(StaticStreamWorkbench):
         if self._benches:
             listed += await self._listed()
             conversation.tools = [schema["name"] for schema in listed]
-        hosted = conversation.opened()
-        if hosted.run.progress.keeps_texts and (pager := conversation.guard.pager).name not in conversation.tools:
+        if conversation.pages and (pager := conversation.guard.pager).name not in conversation.tools:
             listed.append(_schema(pager.name, pager.description, pager.input_schema))
         if conversation.sinks:
             listed.append(_schema(SINK, "Answers what cannot be run.", {"type": "object", "properties": {}}))
@@ -78,7 +84,7 @@ class GuardedWorkbench(StaticStreamWorkbench):
         cancellation_token: Any = None,
         call_id: str | None = None,
     ) -> Any:
-        """Take one call. A cancelled token cancels the run, as in AutoGen's own workbenches."""
+        """Take one call."""
         token = cancellation_token or CancellationToken()
         call = self._conversation.take(call_id, name, dict(arguments or {}))
         return _result(name, await self._taken(call, name, token, None))
@@ -114,10 +120,9 @@ class GuardedWorkbench(StaticStreamWorkbench):
             running = _Running(self._own.get(name), self._at.get(name), (name, call.id), token, events)
         elif not isinstance(plan, Finding) and plan.contract is not self._conversation.guard.pager:
             running = _missing(plan.contract.name)
-        outcome = await hosted.acall(call, running)
-        if token.is_cancelled():
-            raise asyncio.CancelledError
-        return self._conversation.ended(outcome)
+        # A cancelled token ends the tool, and the run at its next request. AutoGen waits for ever for a call that
+        # does not answer at all.
+        return self._conversation.ended(await hosted.acall(call, running))
 
     # -- the workbenches behind it ---------------------------------------------------------------------
 
@@ -169,8 +174,8 @@ class _Running:
             if self._events is None:
                 work = asyncio.ensure_future(self._tool.run_json(arguments, self._token, call_id=self._call_id))
                 self._token.link_future(work)
-                return await work
-            return await self._streamed(arguments)
+                return _told(self._tool, await work)
+            return _told(self._tool, await self._streamed(arguments))
         except ValidationError as refusal:
             if _fits(self._tool, arguments):
                 raise
@@ -195,6 +200,12 @@ class _Running:
             for part in result.result
         ]
         return {"content": content, "isError": bool(result.is_error)}
+
+
+def _told(tool: Any, value: Any) -> Any:
+    """The value, or its text if the tool has words of its own for it, as agents and teams that are tools have."""
+    own = type(tool).return_value_as_string is not BaseTool.return_value_as_string
+    return tool.return_value_as_string(value) if own else value
 
 
 def _missing(name: str) -> Any:
