@@ -635,3 +635,41 @@ async def test_shadows_of_an_asynchronous_program(shop, tmp_path):
     run = guard.run("r")
     await asyncio.gather(*(run.acall(ask("text")) for _ in range(5)))
     assert len(shadows(guard, path)) == 5
+
+
+def test_a_comparison_that_breaks_is_told_and_the_next_one_made(shop, tmp_path, monkeypatch):
+    """Whatever ends a comparison is an event of its own; the thread goes on."""
+    shop.shadow()
+    path = tmp_path / "t.jsonl"
+    guard = shop.guard(config={"trace": {"path": str(path)}})
+    run = guard.run("r")
+    with monkeypatch.context() as patched:
+
+        def broken(*_):
+            raise SystemExit
+
+        patched.setattr("pokayoke.runtime.beside.shadow_event", broken)
+        run.call(ask())
+        assert guard.beside.flush(30)
+    run.call(ask("text"))
+    first, second = shadows(guard, path)
+    assert (first["differs"], first["reason"]) == (["broken"], "the shadow raised SystemExit")
+    assert second["differs"] == ["output"]
+
+
+def test_a_version_that_contradicts_the_tool_is_found_while_building(tmp_path):
+    """What a file says and what stays of the tool have to fit together; the message names the version and the file."""
+    shop = Shop(tmp_path)
+    shop.lock(entry(name="get", input_schema=obj(["key"], key=S)))
+    tool = pokayoke.Contract.from_schema("get", obj(["path"], path=S), paths={"path": (str(tmp_path),)}, effect="read")
+    with pytest.raises(ContractError, match=r"get@1 in contracts\.json: "):
+        shop.guard(tool)
+
+
+def test_the_folder_of_a_program_may_change(shop, tmp_path, monkeypatch):
+    """A lock that was named relative to the folder of then is followed where it is."""
+    monkeypatch.chdir(tmp_path)
+    guard = pokayoke.Guard([get], contracts="contracts.lock")
+    monkeypatch.chdir("/")
+    shop.canary()
+    assert used(guard.run("r"), "text") == ("get@2", "ok")

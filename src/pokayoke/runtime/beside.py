@@ -156,7 +156,7 @@ class Beside:
         call = msgspec.structs.replace(seen.call, name=seen.tool)
         try:
             event = shadow_event(call, scene, stable, beside, seen.raw)
-        except Exception as error:  # noqa: BLE001 - the candidate's own code; it costs the comparison, not the call
+        except BaseException as error:  # noqa: BLE001 - the candidate's own code must end neither call nor thread
             event = {
                 "ts": scene.now, "run_id": scene.run_id, "step": scene.step, "event": "shadow", "tool": seen.tool,
                 "ok": False, "call_id": call.id, "contract": stable.contract.id,
