@@ -137,7 +137,7 @@ def _requests(scenario: Scenario, facts: Facts, found: Judgement) -> None:
         found.add("waits", f"the model waited {facts.slowest:.1f} s")
     if scenario.toolless and facts.requests:
         body = facts.requests[-1][1]
-        if body.get("tools") and body.get("tool_choice") != "none":
+        if body.get("tools") and body.get("tool_choice") not in ("none", {"type": "none"}):
             found.add("tools", "the last request offers tools")
 
 
