@@ -15,6 +15,7 @@ from fastmcp import Client, Context, FastMCP
 from fastmcp.client.transports import StdioTransport
 from fastmcp.exceptions import ToolError
 from fastmcp.server import create_proxy
+from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
 from fastmcp.tools.base import ToolResult
 from mcp_types import (
     CallToolRequestParams,
@@ -170,6 +171,27 @@ async def test_a_host_says_what_belongs_together(shop):
     async with Client(server) as client:
         for desk in ("north", "north", "south"):
             await client.call_tool("refund", REFUND, meta={"desk": desk})
+    assert len(shop.happened()) == 2
+
+
+async def test_who_calls_is_who_the_token_says(shop):
+    """Scopes are roles, and a key is a caller's own: with the same one, another caller makes another call."""
+    tokens = {
+        "t-ada": {"client_id": "ada", "scopes": ["cashier"]},
+        "t-bob": {"client_id": "bob", "scopes": ["cashier"]},
+        "t-eve": {"client_id": "eve", "scopes": []},
+    }
+    server = FastMCP("shop", auth=StaticTokenVerifier(tokens))
+    server.tool(shop.functions(["refund"])[0])
+    guard_server(server, pokayoke.Guard(contracts(server, fields={"refund": {"roles": ("cashier",)}})))
+    failed = []
+    async with host.over_http(server) as url:
+        for token in ("t-ada", "t-ada", "t-bob", "t-eve"):
+            async with Client(url, auth=token) as client:
+                meta = {"idempotencyKey": "k"}
+                result = await client.call_tool("refund", REFUND, meta=meta, raise_on_error=False)
+                failed.append(result.is_error)
+    assert failed == [False, False, False, True]
     assert len(shop.happened()) == 2
 
 

@@ -441,7 +441,7 @@ async def test_an_agent_as_a_tool_is_guarded_within_its_callers_run(shop):
 
 
 async def test_agents_side_by_side_do_not_mix(shop):
-    """One that gets nowhere loses its tools after two bad rounds; the other goes on, and both end."""
+    """They share a turn, so it is over for both when one gets nowhere; both end with a text, no call shares an id."""
     tools, guard = picked(shop, "get_order")
     lost = LlmAgent(name="lost", model=Script(turns=[[("nothing", {})]]), tools=tools)
     order = [[("get_order", {"order_id": f"A{n}"})] for n in range(1, 4)]
@@ -573,6 +573,18 @@ async def test_text_of_a_stream_comes_at_once_and_calls_when_they_are_whole(shop
     assert len(pieces) > 2
     assert shop.happened() == []
     assert text(events).startswith("It did not work.")
+
+
+async def test_a_user_has_the_roles_the_application_says(shop):
+    """The user's id becomes a principal; a tool that wants a role runs for those who have it."""
+    tools, guard = picked(shop, "refund", fields={"refund": {"roles": ("cashier",)}})
+    roles = {"ada": [], "bob": ["cashier"]}
+    plugin = GuardPlugin(guard, principal=lambda user: {"id": user, "roles": roles[user]})
+    for user in roles:
+        model = Script(turns=[[("refund", {"order_id": "A1", "amount": 5})], "Done."])
+        await say(runner(LlmAgent(name="clerk", model=model, tools=tools), guard, plugin=plugin), user=user)
+        assert ("result" in model.told[0]) is (user == "bob")
+    assert len(shop.happened()) == 1
 
 
 async def test_what_the_provider_counted_is_reported(shop):

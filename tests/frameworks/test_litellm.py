@@ -146,6 +146,20 @@ def test_a_history_of_broken_texts_can_be_sent_to_every_provider(guard):
     assert ended.messages[1]["tool_calls"][0]["function"]["arguments"] == lost[2]
 
 
+def test_without_tools_anthropic_is_told_that_none_may_be_called(guard):
+    """LiteLLM makes up a tool for a history with calls; OpenAI's wire gets neither a tool nor a choice."""
+    stuck = [Turn(calls=((f"call_{number}", "nothing", "{}"),)) for number in range(2)]
+    with ModelServer([*stuck, Turn("Sorry.")]) as server:
+        guard.loop(CompletionModel("anthropic/m", api_base=server.url, api_key="k"), "Hi.")
+        last = server.bodies[-1]
+    assert last["tool_choice"] == {"type": "none"}
+    with ModelServer([*stuck, Turn("Sorry.")]) as server:
+        guard.loop(CompletionModel(**at(server)), "Hi.")
+        last = server.bodies[-1]
+    assert "tools" not in last
+    assert "tool_choice" not in last
+
+
 async def test_a_router_is_a_client_like_litellm_itself(guard, paid):
     """Its groups are names of models."""
     with ModelServer([Turn(calls=(REFUND,)), Turn("Done.")] * 2) as server:

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from pokayoke.adapters.hosted import Asked, Described, Hosted, Runs
+from pokayoke.adapters.hosted import Described, Hosted, Runs
 from pokayoke.adapters.hosted import contracts as hosted_contracts
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract import Contract
@@ -104,7 +104,7 @@ class GuardMiddleware(Middleware):
         if asked.name in self._unguarded:
             return await call_next(context)
         hosted = self._run_of(context)
-        (call,) = hosted.heard([Asked(None, asked.name, _given(asked.arguments))])
+        call = ToolCall(_ident(context.fastmcp_context), asked.name, _given(asked.arguments))
         returned: list[Any] = []
 
         async def invoke(arguments: dict[str, Any]) -> Any:
@@ -138,7 +138,7 @@ class GuardMiddleware(Middleware):
         meta = (request.meta if request is not None else None) or {}
         key = meta.get(KEY_FIELD)
         if isinstance(key, str) and key:
-            return self._runs.of(f"key/{who or ''}/{key}", principal=who)
+            return self._runs.of(f"key/{(who or {}).get('id', '')}/{key}", principal=who)
         named = self._run_id(context) if callable(self._run_id) else self._run_id
         if named is not None:
             return self._runs.of(named, principal=who)
@@ -148,7 +148,7 @@ class GuardMiddleware(Middleware):
         if within.transport in (None, "stdio"):
             return self._runs.of(self._process, durable=False, principal=who)
         # Over HTTP without a session, nobody can tell a retry from a second wish.
-        return self._runs.of(f"request/{uuid.uuid4()}", durable=False, principal=who)
+        return Hosted(self.guard.run(principal=who), through=(_Passed,))
 
     async def _answer(self, outcome: Outcome, context: Any, result: Any) -> Any:
         """What the client gets: the text for a model, and the value for a program."""
@@ -225,13 +225,19 @@ def _given(arguments: dict[str, Any] | None) -> Any:
     return given if isinstance(given, str) else dump_compact(given).decode()
 
 
-def _principal() -> str | None:
-    """Who calls, if the server authenticates its clients."""
+def _principal() -> dict[str, Any] | None:
+    """Who calls, if the server authenticates its clients; the scopes of the token are its roles."""
     token = get_access_token()
     if token is None:
         return None
     subject = (token.claims or {}).get("sub")
-    return f"{token.client_id}/{subject}" if subject else str(token.client_id)
+    ident = f"{token.client_id}/{subject}" if subject else str(token.client_id)
+    return {"id": ident, "roles": tuple(token.scopes or ())}
+
+
+def _ident(within: Any) -> str:
+    """The id of a request, by which a trace and a client's log are held together."""
+    return within.request_id if within.request_context is not None else f"call-{uuid.uuid4().hex[:12]}"
 
 
 async def _run(call_next: Any, context: Any) -> Any:

@@ -86,19 +86,26 @@ class GuardPlugin(BasePlugin):
         unguarded: names of tools that ADK may run without a contract, beside those by which it steers itself.
         threads: most synchronous tools that run at once, each in a thread, so that one that hangs can be given up.
             0 leaves them in the event loop, unless the `RunConfig` says otherwise.
+        principal: makes of a user's id whom `Guard.run` takes: an id, or `{"id": ..., "roles": [...]}`.
         name: the plugin's name.
 
     The run id is `app/user/session`. A tool without a contract is a `UsageError` when the model is first asked.
     """
 
     def __init__(
-        self, guard: Guard, *, unguarded: Collection[str] = (), threads: int = 16, name: str = "pokayoke"
+        self,
+        guard: Guard,
+        *,
+        unguarded: Collection[str] = (),
+        threads: int = 16,
+        principal: Callable[[str], Any] = str,
+        name: str = "pokayoke",
     ) -> None:
         """Begin without runs."""
         super().__init__(name=name)
         self.guard = guard
         self._runs = Runs(guard, through=(Paused,))
-        self._unguarded, self._threads = frozenset(unguarded), threads
+        self._unguarded, self._threads, self._principal = frozenset(unguarded), threads, principal
 
     # -- around a run --------------------------------------------------------------------------------
 
@@ -207,7 +214,7 @@ class GuardPlugin(BasePlugin):
         else:
             ident = f"{session.app_name}/{session.user_id}/{session.id}"
         taken = (call.id for event in session.events for call in event.get_function_calls() if call.id)
-        return self._runs.of(ident, part=context.branch or "", taken=taken, principal=session.user_id)
+        return self._runs.of(ident, part=context.branch or "", taken=taken, principal=self._principal(session.user_id))
 
     def _require_contracts(self, hosted: Hosted, tools: Mapping[str, Any]) -> None:
         snapshot = hosted.run.snapshot
