@@ -791,8 +791,9 @@ def test_ids_of_the_history_are_not_given_again(shop):
 
 
 def test_a_sub_agent_shares_the_ledger_of_its_thread(shop):
-    """An agent inside a tool is guarded by the same object; a write that both ask for happens once."""
-    guarded = GuardMiddleware(pokayoke.Guard(contracts([shop.refund, helper_of(None)], reads=["helper"])))
+    """A write that an agent and an agent inside its tool both ask for happens once; a task is no turn of the user's."""
+    guard = pokayoke.Guard(contracts([shop.refund, helper_of(None)], reads=["helper"]))
+    guarded = GuardMiddleware(guard)
     inside_model = Script(turns=[REFUND, "Inside."])
     inner = create_agent(inside_model, [shop.refund], middleware=[guarded])
     helper = helper_of(inner)
@@ -806,6 +807,7 @@ def test_a_sub_agent_shares_the_ledger_of_its_thread(shop):
         assert "Inside." in inside
         assert "already ran" in again
     assert shop.done == [("refund", "A1", 5)] * 2
+    assert guard.run("t1").state.turn == 1
 
 
 def helper_of(inner):
