@@ -48,8 +48,9 @@ def shop(tmp_path):
 class Program:
     """A program with a guard; `go` lets it open runs, `done` waits until it has."""
 
-    def __init__(self, folder, store, prefix, runs):
-        words = [folder / "contracts.lock", store, prefix, runs, "9.5"]
+    def __init__(self, folder, store, prefix, runs, *, lock="contracts.lock", answer=9.5, **trace):
+        config = json.dumps({"trace": trace})
+        words = [lock, store, prefix, runs, json.dumps(answer), config]
         self.process = subprocess.Popen(
             [sys.executable, WORKER, *map(str, words)],
             cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -153,3 +154,71 @@ def test_a_killed_program_goes_on_with_its_version(shop):
     again.done()
     seen = {run: shown for run, _, shown, _, _ in again.end()}
     assert seen == {**{f"killed-{n}": "get_order@1" for n in range(5)}, "killed-5": "get_order@2"}
+
+
+def day(folder, name, answer, **options):
+    """Two programs at once, of thirty runs each; returns how many calls ended how, and with which version."""
+    trace = {"path": f"{name}.trace", "sample_path": f"{name}.jsonl", "sample_share": 1.0, "sample_key_path": "key"}
+    store = options.pop("store", "-")
+    programs = [Program(folder, store, f"{name}{number}", 30, answer=answer, **trace, **options) for number in range(2)]
+    for program in programs:
+        program.go()
+    seen = []
+    for program in programs:
+        program.done()
+        seen += program.end()
+    return Counter((shown, status) for _, _, shown, status, _ in seen)
+
+
+@pytest.mark.timeout(300)
+def test_the_whole_story_of_a_drift(tmp_path):
+    """Answers change on day two; replay shows it, a new version is learnt, compared, tried, promoted, and taken back.
+
+    Every step is one command, every day is two programs, and no answer of the wrong shape is ever handed on.
+    """
+    why = ("--by", "mo", "--reason", "drift")
+
+    def command(*words, code=0):
+        done = subprocess.run(
+            [sys.executable, "-m", "pokayoke.cli", *words], cwd=tmp_path, capture_output=True, text=True, check=False,
+            timeout=60,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    assert day(tmp_path, "day1", 9.5, lock="-") == {("get_order@1", "ok"): 60}
+    command("learn", "day1.jsonl", "-o", "v1.yaml")
+    command("contracts", "lock", "v1.yaml", *why)
+
+    assert day(tmp_path, "day2", "9.50 EUR") == {("get_order@1", "degraded"): 60}
+    shown = json.loads(command("replay", "day2.jsonl", "--contracts", "v1.yaml", "--json", code=1))
+    (tool,) = shown["contracts"][0]["tools"]
+    assert (tool["outputs"], tool["invalid"], list(tool["faults"])) == (60, 60, ["wrong_type"])
+    command("learn", "day2.jsonl", "--contract-version", "2", "-o", "v2.yaml")
+    command("contracts", "lock", "v2.yaml", *why)
+    found = json.loads(
+        command("contracts", "diff", "get_order@1", "get_order@2", "--against", "day2.jsonl", "--json", code=1)
+    )
+    assert [one["breaks"] for one in found["tools"]["get_order@1 -> get_order@2"]] == [["readers", "tool"]]
+    assert (found["against"]["calls"], found["against"]["mended"]) == (60, 60)
+
+    command("contracts", "shadow", "get_order@2", *why)
+    assert day(tmp_path, "shadow", "9.50 EUR") == {("get_order@1", "degraded"): 60}
+    report = json.loads(command("trace", "report", "shadow.trace", "--json"))
+    assert report["shadows"] == {"get_order@1 -> get_order@2": {"judged": 60, "differ": 60, "output": 60}}
+
+    command("contracts", "canary", "get_order@2", "--share", "50%", *why)
+    tried = day(tmp_path, "canary", "9.50 EUR")
+    assert set(tried) == {("get_order@1", "degraded"), ("get_order@2", "ok")}
+    assert abs(tried["get_order@2", "ok"] - 30) < 4 * (60 * 0.25) ** 0.5
+    versions = json.loads(command("trace", "report", "canary.trace", "--json"))["versions"]
+    assert versions["get_order@2"] == {"calls": tried["get_order@2", "ok"], "valid": tried["get_order@2", "ok"]}
+
+    command("contracts", "promote", "get_order", *why)
+    url = store_in(tmp_path)
+    assert day(tmp_path, "new", "9.50 EUR", store=url) == {("get_order@2", "ok"): 60}
+    command("contracts", "rollback", "get_order", *why)
+    assert day(tmp_path, "day3", 9.5) == {("get_order@1", "ok"): 60}
+    assert day(tmp_path, "new", 9.5, store=url) == {("get_order@2", "refused"): 60}
+    steps = [one["step"] for one in json.loads(command("contracts", "history", "--json"))]
+    assert steps == ["lock", "lock", "shadow", "canary", "promote", "rollback"]
