@@ -490,6 +490,30 @@ def test_calls_in_a_text_are_read_as_they_were_written(tools, done):
     assert "not used" in history
 
 
+def test_a_result_may_be_the_answer_to_a_model_without_tool_calls(done):
+    """Such a tool keeps its name in the text, and is guarded all the same: the task ends with its result."""
+
+    @tool(result_as_answer=True)
+    def close(order_id: str) -> str:
+        """Close an order."""
+        done.append(order_id)
+        return f"closed {order_id}"
+
+    model = Scripted(act("close", "{'order_id': 'A1',}"), native=False)
+    guard = guard_of([close])
+    llm, wrapped = guarded(guard, model, [close])
+    assert "closed A1" in crew_of(llm, wrapped).kickoff().raw
+    assert done == ["A1"]
+
+
+def test_a_guarded_tool_in_other_hands_is_guarded(tools, done):
+    """Who runs such a tool by hand gets the guard's answer, in a run of its own each time."""
+    _, wrapped = guarded(guard_of(tools), Scripted("x"), tools)
+    assert '"refunded":"A1"' in wrapped[1].run(order_id="A1", amount=5)
+    assert "amount" in wrapped[1].run(order_id="A1").message
+    assert len(done) == 1
+
+
 def test_a_stuck_model_without_tool_calls_ends_with_an_honest_answer(tools, done):
     """It cannot be denied its tools, but a call after that is replaced by the answer."""
     model = Scripted(act("refund", '{"order_id": "A1", "amount": "a lot"}'), native=False)

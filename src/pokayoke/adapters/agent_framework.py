@@ -118,6 +118,7 @@ class _Shared:
             self._loops.pop(id(loop.tools), None)
         if loop.ident is not None:
             self._runs.close(loop.ident)
+        self.guard.trace.flush()
 
     def keep(self, occurrence: str, hosted: host.Hosted, call: ToolCall) -> None:
         """Remember what the model wrote until the framework runs it: it validates and drops before any hook."""

@@ -118,9 +118,7 @@ class _Shared:
         if record is None:
             record = Record(self._runs.of(ident, durable=durable, **who))
             self._records.put(ident, record)
-        if task is not None:
-            self._latest.put(str(task.id), record)
-        self._latest.put("", record)
+        self._latest.put(str(task.id) if task is not None else get_execution_uuid() or "", record)
         return record
 
     def taken(self, token: str | None, name: str, arguments: dict[str, Any]) -> tuple[host.Hosted, ToolCall]:
@@ -130,13 +128,12 @@ class _Shared:
             # A hook of the user may have changed what stood there.
             unchanged = arguments == heard.stand_in
             return heard.hosted, heard.call if unchanged else ToolCall(heard.call.id, name, arguments)
-        record = self._latest.get(get_current_task_id() or "") or self._latest.get("")
+        # Run by CrewAI without a token, or by somebody else: then no run is known.
+        record = self._latest.get(get_current_task_id() or get_execution_uuid() or "")
         if record is None:
             record = self.record(None, None)
-        if (call := record.written) is not None:
-            record.written = None
-            return record.hosted, call
-        return record.hosted, host.written(uuid.uuid4().hex, name, arguments)
+        call, record.written = record.written, None
+        return record.hosted, call or ToolCall(uuid.uuid4().hex, name, arguments)
 
 
 class _Guarded:

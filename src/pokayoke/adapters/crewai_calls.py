@@ -135,6 +135,7 @@ class Turn:
 
     def _answer(self, text: str | None) -> str:
         self._record.answered = True
+        self._hosted.run.guard.trace.flush()
         return self._hosted.last_word(text)
 
     # -- calls of a provider -------------------------------------------------------------------------
