@@ -190,7 +190,9 @@ class Work:
 
 
 def _surroundings(name: str) -> dict[str, str]:
-    return {**os.environ, "POKAYOKE_HOST": name, "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
+    own = {"POKAYOKE_HOST": name, "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
+    # LiteLLM asks the network for prices while it is imported, and waits for an answer.
+    return {**os.environ, **own, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
 async def _output(name: str, *arguments: str) -> tuple[int, str]:
