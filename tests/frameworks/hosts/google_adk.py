@@ -4,13 +4,14 @@
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import warnings
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # LiteLLM asks the network for prices otherwise
 
-import litellm  # noqa: F401 - takes seconds, which the first conversation would be blamed for
+import litellm
 from google.adk.agents import LlmAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps import App
@@ -34,6 +35,17 @@ IMPOSSIBLE: dict[str, str] = {}
 
 warnings.filterwarnings("ignore", module=r"google\.|litellm|pydantic")
 logging.disable(logging.WARNING)
+
+
+def warm() -> None:
+    """Have LiteLLM load what it loads with its first request: that takes seconds, and belongs to no conversation."""
+    tool = {"type": "function", "function": {"name": "t", "parameters": {"type": "object", "properties": {}}}}
+    asked = {"messages": [{"role": "user", "content": "Hi."}], "tools": [tool], "num_retries": 0, "timeout": 5}
+    with contextlib.suppress(Exception):  # nobody listens there
+        asyncio.run(litellm.acompletion("openai/m", api_base="http://127.0.0.1:9/v1", api_key="k", **asked))
+
+
+warm()
 
 
 def play(job: Job) -> str:

@@ -4,6 +4,7 @@ LiteLLM has no loop, so alone it is the one everybody writes around it.
 """
 
 import asyncio
+import contextlib
 import inspect
 import json
 import logging
@@ -28,6 +29,17 @@ JSON_TYPES = {str: "string", int: "integer"}
 litellm.suppress_debug_info = True
 logging.disable(logging.CRITICAL)
 warnings.filterwarnings("ignore", module=r"litellm|pydantic")
+
+
+def warm() -> None:
+    """Have LiteLLM load what it loads with its first request: that takes seconds, and belongs to no conversation."""
+    tool = {"type": "function", "function": {"name": "t", "parameters": {"type": "object", "properties": {}}}}
+    asked = {"messages": [{"role": "user", "content": "Hi."}], "tools": [tool], "num_retries": 0, "timeout": 5}
+    with contextlib.suppress(Exception):  # nobody listens there
+        asyncio.run(litellm.acompletion("openai/m", api_base="http://127.0.0.1:9/v1", api_key="k", **asked))
+
+
+warm()
 
 
 def play(job: Job) -> str:
