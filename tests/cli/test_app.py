@@ -16,10 +16,52 @@ def test_help_lists_the_commands_and_shows_examples(shell):
     listing = shell("--help").stdout
     assert "Exit codes: 0 clean, 1 findings, 2 could not run." in listing
     assert "..." not in listing.replace("[ARGS]...", "")
-    for name in ("check", "doctor", "trace", "demo", "learn", "replay", "ledger", "approvals", "safe-mode"):
+    for name in (
+        "check",
+        "doctor",
+        "trace",
+        "demo",
+        "learn",
+        "replay",
+        "contracts",
+        "ledger",
+        "approvals",
+        "safe-mode",
+    ):
         assert name in listing
-    for name in ("check", "doctor", "trace", "demo", "learn", "replay", "ledger", "approvals", "safe-mode"):
+    for name in (
+        "check",
+        "doctor",
+        "trace",
+        "demo",
+        "learn",
+        "replay",
+        "contracts",
+        "ledger",
+        "approvals",
+        "safe-mode",
+    ):
         assert f"pokayoke {name} " in shell(name, "--help").stdout.split("\n", 1)[1]
+
+
+def test_every_step_of_a_rollout_has_an_example(shell):
+    """Each command of `pokayoke contracts` shows how it is used."""
+    listing = shell("contracts", "--help").stdout
+    for name in (
+        "lock",
+        "check",
+        "status",
+        "history",
+        "diff",
+        "shadow",
+        "canary",
+        "widen",
+        "promote",
+        "rollback",
+        "drop",
+    ):
+        assert f"  {name} " in listing
+        assert f"pokayoke contracts {name}" in shell("contracts", name, "--help").stdout.split("\n", 1)[1]
 
 
 def test_the_version_is_the_packages(shell):

@@ -30,7 +30,14 @@ from pokayoke.runtime.lockfile import changing, read_lock
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Versions of contracts: lock, compare, bring out to a share of the runs, roll back.",
+    help="""Lock contracts, compare versions, bring them out.
+
+    pokayoke contracts lock contracts.yaml --by mo --reason "first contracts"
+
+    pokayoke contracts diff get_order@1 get_order@2
+
+    A new version begins as a shadow or as a canary for a share of the new runs; a run keeps its version.
+    """,
 )
 contracts_rollout.register(app)
 contracts_diff.register(app)
