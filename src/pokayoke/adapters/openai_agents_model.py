@@ -187,8 +187,9 @@ def _turn(  # noqa: PLR0917 - the framework's own arguments, in its order
     """Make the request what it has to be."""
     slot, history = slot_in_use(), given if isinstance(given, list) else []
     hosted = slot.before(history)
-    if history:
+    if history and slot.sank:
         given = _as_written(history)
+        slot.sank = given is not history
     request = hosted.before()
     if request.instruction:
         # Beside the history, not in it: a conversation that the server keeps would keep an item for ever.
@@ -264,6 +265,7 @@ def _judged(turn: _Turn, output: list[Any], stop: Any) -> list[Any]:
         items[at] = _standing(items[at], call, turn)
     if any(item.type == "function_call" and item.name == SINK for item in items):
         turn.listed.append(_SINK)
+        slot_in_use().sank = True
     if all(item.type in _SAID for item in items):
         _last_word(turn, items)
     return items

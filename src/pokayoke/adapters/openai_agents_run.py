@@ -35,14 +35,16 @@ class Slot:
 
     Attributes:
         tools: names of the function tools that the agent has now.
+        sank: True if the history may hold a call that was led to `SINK`.
     """
 
-    __slots__ = ("_said", "durable", "ident", "runs", "tools", "who")
+    __slots__ = ("_said", "durable", "ident", "runs", "sank", "tools", "who")
 
     def __init__(self, runs: Runs, ident: str, *, durable: bool, who: dict[str, Any], said: Iterable[str] = ()) -> None:
         """Open nothing yet."""
         self.runs, self.ident, self.durable, self.who = runs, ident, durable, who
         self.tools: list[str] = []
+        self.sank = True
         self._said = list(said)
 
     @property

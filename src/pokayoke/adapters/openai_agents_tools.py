@@ -67,6 +67,7 @@ def guarded_tool(tool: Any, *, asks: bool) -> Any:
             raise run.steering
         return run.nested if run.interrupted else _shown(outcome)
 
+    invoke.__annotations__.clear()  # the SDK evaluates them before every call
     guarded = copy.copy(tool)
     guarded.on_invoke_tool = invoke
     guarded.timeout_seconds = None  # the contract's counts, and a call that is over time is recorded
