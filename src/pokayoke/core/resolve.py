@@ -124,7 +124,8 @@ def _wait(contract: Contract, dead_since: float | None, now: float | None) -> fl
         return 0.0
     if now is None:
         return None
-    return (contract.settle_after or 0.0) - (now - dead_since)
+    assert contract.settle_after is not None, "a contract whose target settles says after how long"
+    return contract.settle_after - (now - dead_since)
 
 
 def _undecided(claim: Claim, record: Record, said: Any, dead_since: float | None, now: float) -> Settlement:
