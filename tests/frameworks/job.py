@@ -23,7 +23,7 @@ A host is a module `tests/frameworks/hosts/<name>.py` with
 from dataclasses import dataclass, field
 from typing import Any
 
-from shop import FIELDS, READS, Shop
+from framework_shop import FIELDS, READS, Shop
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
+from framework_shop import LEAK
 from model_server import ENDS, TIRED
 from scenarios import Scenario
-from shop import LEAK
 
 
 @dataclass

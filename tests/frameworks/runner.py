@@ -26,11 +26,11 @@ for folder in (HERE, HERE.parent / "support", HERE.parent / "core"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
+from framework_shop import Shop  # noqa: E402 - as above
 from job import Job  # noqa: E402 - found in the folders above
 from judge import Facts, alone, judge  # noqa: E402 - as above
 from model_server import ModelServer  # noqa: E402 - as above
 from scenarios import BY_NAME, SCENARIOS  # noqa: E402 - as above
-from shop import Shop  # noqa: E402 - as above
 
 LIMIT = 20.0
 """Seconds after which a conversation is ended."""

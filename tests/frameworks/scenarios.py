@@ -6,8 +6,8 @@ Every framework is played every row, once guarded and, to see what it does by it
 import json
 from dataclasses import dataclass
 
+from framework_shop import PAGE
 from model_server import Turn
-from shop import PAGE
 
 DONE = "Done."
 ANY_ORDER = {"order_id": "A1", "qty": 2}

@@ -32,8 +32,8 @@ from agent_framework import (
     UserInputRequiredException,
     tool,
 )
+from framework_shop import Shop
 from model_server import ModelServer, Turn
-from shop import Shop
 
 import pokayoke
 from pokayoke.adapters.agent_framework import calls, contracts, message, middleware
@@ -650,7 +650,7 @@ CHILD = """
     from agent_framework import AgentSession
     from job import Job
     from runner import load
-    from shop import Shop
+    from framework_shop import Shop
 
     host = load("agent-framework")
 

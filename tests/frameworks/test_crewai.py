@@ -37,11 +37,11 @@ from crewai import Agent, BaseLLM, Crew, Task
 from crewai.hooks import register_before_tool_call_hook, unregister_before_tool_call_hook
 from crewai.tools import BaseTool, tool
 from crewai.tools.tool_failure import ToolFailure
+from framework_shop import Shop
 from job import Job
 from model_server import ModelServer, Turn
 from pydantic import BaseModel, field_validator
 from runner import load
-from shop import Shop
 
 import pokayoke
 from pokayoke.adapters.crewai import calls, contracts, guarded, message
@@ -568,7 +568,7 @@ CHILD = """
     sys.path[:0] = {paths!r}
     from job import Job
     from runner import load
-    from shop import Shop
+    from framework_shop import Shop
 
     class Killed(Shop):
         def note(self, tool, **arguments):

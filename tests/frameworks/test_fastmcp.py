@@ -17,6 +17,7 @@ from fastmcp.exceptions import ToolError
 from fastmcp.server import create_proxy
 from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
 from fastmcp.tools.base import ToolResult
+from framework_shop import Shop
 from mcp_types import (
     CallToolRequestParams,
     ElicitRequest,
@@ -25,7 +26,6 @@ from mcp_types import (
     InputRequiredResult,
     ToolAnnotations,
 )
-from shop import Shop
 
 import pokayoke
 from pokayoke.adapters import fastmcp as adapter
@@ -410,7 +410,7 @@ STDIO = """
 import sys
 sys.path[:0] = {path!r}
 from fastmcp import FastMCP
-from shop import Shop
+from framework_shop import Shop
 import pokayoke
 from pokayoke.adapters.fastmcp import contracts, guard_server
 server = FastMCP("shop")

@@ -14,6 +14,7 @@ import pytest
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it asks the network for prices otherwise
 pytest.importorskip("google.adk", reason="run by make frameworks")
 
+from framework_shop import Shop
 from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps import App, ResumabilityConfig
@@ -29,7 +30,6 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from model_server import STREAMS, ModelServer, Turn
 from pydantic import Field
-from shop import Shop
 
 import pokayoke
 from pokayoke.adapters import google_adk as adapter

@@ -61,6 +61,14 @@ def locked(url):
 
 
 @pytest.fixture
+def interruptible():
+    """Ctrl-C interrupts, also where the tests were started with it ignored (in the background of a shell)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
 def commits(monkeypatch):
     """How many transactions were committed."""
     seen = []
@@ -264,7 +272,7 @@ def test_the_main_thread_is_not_asked_to_lead(store, locked):
     assert store._writer._thread is not None
 
 
-def test_others_go_on_after_an_interrupt(store, locked):
+def test_others_go_on_after_an_interrupt(store, locked, interruptible):
     """The main thread is interrupted while it leads: its own act and those that wait are carried out all the same."""
     claim(store, "warm")
     let_go = locked()
@@ -291,7 +299,7 @@ def test_others_go_on_after_an_interrupt(store, locked):
 # -- callers that do not wait ----------------------------------------------------------------------
 
 
-def test_an_interrupted_caller_leaves_its_act_to_the_writer(store, locked):
+def test_an_interrupted_caller_leaves_its_act_to_the_writer(store, locked, interruptible):
     """Ctrl-C ends the waiting, not the act."""
     claim(store, "warm")
     let_go = locked()
