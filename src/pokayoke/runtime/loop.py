@@ -145,7 +145,8 @@ class Conversation:
             # Only in this request: in the next turn it is no longer true.
             _add_text(said, instruction)
         elif self.in_text and tools:
-            said.insert(0, {"role": "system", "content": run.instructions(self.format)})  # type: ignore[arg-type]
+            told = run.instructions(self.format)  # type: ignore[arg-type]  # in text, it is json or jsonl
+            said.insert(0, {"role": "system", "content": told})
         return Ask(said, [] if self.in_text else tools)
 
     def read(self, reply: Any) -> Spoken:
