@@ -338,6 +338,26 @@ def test_the_last_good_answer_stands_in_while_it_is_young(world, driver):
     assert driver.call(run, call("profile", '{"user_id": "u1"}')).value is None
 
 
+PLAN = '{"user_id": "u1", "plan": "pro"}'
+
+
+@pytest.mark.parametrize(
+    ("mode", "answer", "kept"),
+    [
+        ("enforce", {"user_id": "u1", "plan": "pro"}, 1),
+        ("monitor", {"user_id": "u1"}, 0),
+        ("enforce", {"content": [{"type": "text", "text": PLAN}], "isError": False}, 1),
+        ("enforce", {"content": [{"type": "text", "text": PLAN}, {"type": "image", "data": "x"}], "isError": False}, 0),
+    ],
+)
+def test_only_a_whole_and_valid_answer_is_kept_to_stand_in(world, driver, mode, answer, kept):
+    """Neither one that monitor mode let through, nor one whose blocks would be missing."""
+    guard = world.guard(config={"mode": mode})
+    world.answer = lambda user_id: answer
+    assert driver.call(guard.run("r"), call("profile", '{"user_id": "u1"}')).status == "ok"
+    assert len(guard.last_good) == kept
+
+
 def test_a_write_with_invalid_output_is_done_and_never_repeated(world, driver):
     """The effect stands, the value is withheld, the repetition is told the same."""
     world.reply = lambda n: {"wrong": n}

@@ -43,7 +43,9 @@ def walk(call: ToolCall, scene: Scene) -> Generator[Step, Any, Outcome]:
         total += seconds
         transient = plan.retry.retries > 0 and is_transient(plan.contract, reaction)
         if not transient or attempt > plan.retry.retries:
-            return (yield from leave(entered, scene, reaction, Ran(attempt, total, exhausted=transient)))
+            outcome, result = yield from concluded(entered, scene, reaction, Ran(attempt, total, exhausted=transient))
+            _count(entered.judged, scene, outcome, result)
+            return outcome
         # It may be tried again because nothing can have happened.
         yield Wait(min(delay, plan.retry.cap), plan.retry.jitter)
         delay *= plan.retry.factor

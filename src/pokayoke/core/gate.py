@@ -58,14 +58,20 @@ Rule = Callable[[Asked], Finding | None]
 
 
 def rules_for(contract: Contract, policy: Policy, *, certain: bool = False) -> tuple[Rule, ...]:
-    """Choose the rules that can ever object to a call of `contract`; to one whose confidence is 1 if `certain`."""
+    """Choose the rules that can ever object to a call of `contract`.
+
+    Args:
+        contract: the tool's contract.
+        policy: what is allowed.
+        certain: leave those out that never object to a call whose confidence is 1 and whose paths are plain.
+    """
     rules: list[Rule] = []
     access = _access_rule(contract, policy.access)
     if access is not None:
         rules.append(access)
     if not certain or policy.confidence.threshold > 1:
         rules.append(_confidence_rule(policy.confidence.threshold))
-    if contract.paths:
+    if contract.paths and not certain:
         rules.append(_paths_rule(tuple(contract.paths.items())))
     return tuple(rules)
 

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.contract import Contract
-from pokayoke.core.output import Checked
 
 Key = tuple[str, str, str]
 
@@ -82,21 +81,13 @@ class LastGood:
         return age, msgspec.json.decode(kept.data)
 
 
-def may_keep(contract: Contract, checked: Checked) -> bool:
-    """Return whether an answer may stand in for a later one.
+def may_keep(contract: Contract) -> bool:
+    """Return whether a tool's fully valid data may stand in for a later answer.
 
-    Only a read, only fully valid data, never of a tool marked secret, never what nothing was promised
-    about, and nothing whose blocks would be missing.
+    Only a read's, never of a tool marked secret, never what nothing was promised about. The caller sees to
+    it that no block is missing in what is kept.
     """
-    return (
-        contract.effect == "read"
-        and not contract.secret
-        and not contract.unchecked
-        and checked.failure is None
-        and not checked.findings
-        and checked.canonical is not None
-        and not checked.content
-    )
+    return contract.effect == "read" and not contract.secret and not contract.unchecked
 
 
 def degraded_value(value: Any, age: float | None, message: str) -> dict[str, Any]:

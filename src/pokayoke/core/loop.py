@@ -177,7 +177,8 @@ class Rounds:
         """
         tool = outcome.tool
         if outcome.ok:
-            self.repeats.succeeded(tool)
+            if self.repeats.counts:
+                self.repeats.succeeded(tool)
             if effect != "read" and outcome.status == "ok":
                 self._marks.append(Mark(tool, progress=True))
                 self._remember(tool, signature, outcome, result)

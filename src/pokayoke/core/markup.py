@@ -29,7 +29,10 @@ def is_page(text: str) -> bool:
 
 def may_hold_page(data: bytes) -> bool:
     """Return False if no string of this JSON text can be a page; costs one pass at memory speed."""
-    return b"<" in data and _HINT.search(data) is not None
+    return _OPENS in data and _HINT.search(data) is not None
+
+
+_OPENS = ord("<")  # as a number: for `bytes in bytes` this Python raises and drops an exception before it looks
 
 
 def find_page(value: Any, schema: dict[str, Any] | bool = True) -> str | None:

@@ -89,7 +89,11 @@ def neutralise(text: str, *, data: bytes | None = None, json: bool = False) -> s
 def is_plain_json(text: str, data: bytes) -> bool:
     """Return True only if a compact JSON text needs no change: the look that is enough for most ASCII ones."""
     # Every other control character is an escape in JSON, and every other sign of a mark stands in brackets.
-    return data.isascii() and b"<" not in data and b"\x7f" not in data and not _marked_in_brackets()(text)
+    return data.isascii() and _OPENS not in data and _DELETE not in data and not _marked_in_brackets()(text)
+
+
+# As numbers: for `bytes in bytes` this Python raises and drops an exception before it looks.
+_OPENS, _DELETE = b"<\x7f"
 
 
 @functools.cache

@@ -86,7 +86,7 @@ def already_done(judged: Judged, record: Record, plan: Plan) -> Outcome:
         note = f"already ran at {at}; its result is of {record.contract} and does not fit {plan.contract.id}"
     elif record.output is not None:
         note, value = f"already ran at {at}; result of then", msgspec.json.decode(record.output)
-        shown = present(value, tool=judged.tool, call_id=judged.call.id, trust=trust_of(plan), canonical=record.output)
+        shown = present(value, tool=judged.tool, call_id=judged.call.id, trust=plan.trust, canonical=record.output)
     finding = Finding(code="already_done", blame="model", message=f"{judged.tool} {note}")
     return msgspec.structs.replace(
         base, value=value, text=f"{note}\n{shown}", findings=(finding, *judged.notes), message=finding.message
@@ -100,8 +100,3 @@ def _fits(record: Record, plan: Plan) -> bool:
         return True
     value = msgspec.json.decode(record.output)
     return isinstance(value, str) if contract.output is None else contract.output.is_valid(value)
-
-
-def trust_of(plan: Plan) -> str:
-    """What the label of a tool's output says about it: checked against a contract or not."""
-    return "unchecked" if plan.contract.unchecked else "checked"

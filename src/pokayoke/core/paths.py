@@ -158,8 +158,7 @@ def normalise(path: Any, roots: tuple[str, ...], *, at: str = "") -> tuple[str, 
     """
     if not isinstance(path, str):
         return path_finding("type", path, at)
-    plain = splits_at_sight(path, roots)
-    if plain is not None:
+    if len(path) <= _MOST_PLAIN_CHARS and (plain := _plain(path, roots)) is not None:
         return plain
     rule, located = _examine(path, roots)
     return path_finding(rule, path, at) if located is None else located

@@ -10,6 +10,7 @@ from pokayoke.core.call import CorrectionKind, Finding
 from pokayoke.core.catalogue import Catalogue
 from pokayoke.core.contract import Contract
 from pokayoke.core.gate import Rule, rules_for
+from pokayoke.core.lastgood import may_keep
 from pokayoke.core.loop import KINDS, Kind, kinds_for
 from pokayoke.core.policy import BudgetPolicy, IntakePolicy, LimitPolicy, Policy, RetryPolicy, ToolOutputPolicy
 from pokayoke.core.rollout import version_withdrawn
@@ -24,9 +25,12 @@ class Plan(msgspec.Struct, frozen=True):
         contract: the contract.
         kinds: the classes of correction that may run.
         rules: the gate rules that can object.
-        rules_if_certain: those of them that can object to a call without repairs and corrections.
+        rules_if_certain: those of them that can object to a call without repairs and corrections whose paths are
+            plain.
         limits: the limits that count its calls.
         asks: True if a person has to approve each call.
+        trust: what the label of its output says: `checked` against a contract, or `unchecked`.
+        keeps: True if a valid output may stand in for a later one that is not.
         alone: True if nothing but the run's own state and budgets can stop a call that was judged: a read
             that no limit counts and nobody is asked about.
         retry: how transient failures are repeated.
@@ -42,6 +46,8 @@ class Plan(msgspec.Struct, frozen=True):
     rules_if_certain: tuple[Rule, ...]
     limits: tuple[LimitPolicy, ...]
     asks: bool
+    trust: str
+    keeps: bool
     alone: bool
     retry: RetryPolicy
     intake: IntakePolicy
@@ -119,6 +125,8 @@ def _plan(contract: Contract, policy: Policy) -> Plan:
         rules_if_certain=rules_for(contract, policy, certain=True),
         limits=limits,
         asks=asks and enforced,
+        trust="unchecked" if contract.unchecked else "checked",
+        keeps=may_keep(contract),
         alone=reads and not limits and not (asks and enforced),
         retry=contract.retry or (policy.retry if reads else _NO_RETRY),
         intake=policy.validation.intake,

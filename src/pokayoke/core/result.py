@@ -18,10 +18,10 @@ from pokayoke.core.call import Finding, Happened, Outcome, Status
 from pokayoke.core.canonical import digest, dump
 from pokayoke.core.failure import explain
 from pokayoke.core.judge import Judged, Scene, identity_of
-from pokayoke.core.lastgood import degraded_value, may_keep
+from pokayoke.core.lastgood import degraded_value
 from pokayoke.core.ledger import Claim, Record, Settlement, Settling
 from pokayoke.core.ledger_explain import in_doubt
-from pokayoke.core.outcome import already_done, trust_of
+from pokayoke.core.outcome import already_done
 from pokayoke.core.output import Checked, check_output
 from pokayoke.core.plan import Plan
 from pokayoke.core.present import present, preview, refusal_text
@@ -134,25 +134,31 @@ def _check(plan: Plan, arguments: dict[str, Any], value: Any) -> Generator[Step,
 
 
 def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome]:
-    judged, contract = entered.judged, entered.plan.contract
-    stored = checked.canonical
+    judged, plan = entered.judged, entered.plan
+    contract, stored = plan.contract, checked.canonical
     if checked.findings:  # monitor mode hands it on all the same
         yield _broke_contract(entered, scene)
     else:
         scene.meter.valid(contract.name, scene.now, contract.effect == "read")
     if entered.claim is not None:
-        lost = yield from _settle(entered, scene, "completed", output=None if contract.secret else _bytes(checked))
-        if isinstance(lost, Record):
-            return (yield from _overtaken(entered, scene, lost, ran))
-        if lost is not None:
-            return (yield from _unrecorded(entered, scene, lost, checked, ran))
-    elif stored is not None and may_keep(contract, checked):
-        scene.last_good.put(_whose(scene), contract.id, judged.args_hash, stored, now=scene.now)
+        ended = yield from _recorded(entered, scene, checked, ran)
+        if ended is not None:
+            return ended
+    elif plan.keeps and stored is not None and not (checked.findings or checked.content):
+        whose = scene.tenant if scene.principal is None else _whose(scene)
+        scene.last_good.put(whose, contract.id, judged.args_hash, stored, now=scene.now)
     if scene.view.state.taints and not checked.findings:
-        identity = identity_of(entered.judged, entered.plan.contract)
+        identity = identity_of(judged, contract)
         yield Mark(lambda state: unlatch(state, contract.name, identity, step=scene.step))
     if checked.chars <= scene.snapshot.policy.context.offload_chars:
-        text = _whole(entered, checked)
+        text = present(
+            checked.value,
+            tool=contract.name,
+            call_id=judged.call.id,
+            trust=plan.trust,
+            canonical=stored,
+            content=checked.content,
+        )
     else:
         text = yield from _offloaded(entered, scene, checked)
     notes = (*judged.notes, *checked.findings, *checked.notes)
@@ -168,27 +174,25 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
         repairs=judged.repairs,
         effect="none" if entered.claim is None else "done",
         contract=contract.id,
-        key=entered.claim.key if entered.claim else None,
+        key=None if entered.claim is None else entered.claim.key,
         attempts=ran.attempts,
     )
     yield Emit(event.tool_result(judged, scene, outcome, ran.seconds, None if contract.secret else stored))
     return outcome
 
 
+def _recorded(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome | None]:
+    """Tell the ledger of a valid write. Returns how the call ended if the ledger says otherwise."""
+    output = None if entered.plan.contract.secret else _bytes(checked)
+    lost = yield from _settle(entered, scene, "completed", output=output)
+    if isinstance(lost, Record):
+        return (yield from _overtaken(entered, scene, lost, ran))
+    return None if lost is None else (yield from _unrecorded(entered, scene, lost, checked, ran))
+
+
 def _whose(scene: Scene) -> str | None:
     """Whose answer may stand in later: "my orders" of one user are not those of another."""
     return scene.tenant if scene.principal is None else f"{scene.tenant or ''}\x1f{scene.principal.id}"
-
-
-def _whole(entered: Entered, checked: Checked) -> str:
-    return present(
-        checked.value,
-        tool=entered.plan.contract.name,
-        call_id=entered.judged.call.id,
-        trust=trust_of(entered.plan),
-        canonical=checked.canonical,
-        content=checked.content,
-    )
 
 
 def _offloaded(entered: Entered, scene: Scene, checked: Checked) -> Generator[Step, Any, str]:

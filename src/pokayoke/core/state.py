@@ -203,30 +203,30 @@ class Repeats:
     def __init__(self, size: int = 256) -> None:
         """Keep at most `size` signatures."""
         self._size = size
-        self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self.counts: OrderedDict[tuple[str, str], int] = OrderedDict()
+        """How often each call failed since it (or its tool) last succeeded; empty where nothing fails."""
 
     def count(self, tool: str, signature: str) -> int:
         """How often this very call failed since it (or its tool) last succeeded."""
-        return self._counts.get((tool, signature), 0)
+        return self.counts.get((tool, signature), 0)
 
     def failed(self, tool: str, signature: str) -> None:
         """Note a failure that was the model's or the tool's doing."""
         key = (tool, signature)
-        self._counts[key] = self._counts.pop(key, 0) + 1
-        if len(self._counts) > self._size:
-            self._counts.popitem(last=False)
+        self.counts[key] = self.counts.pop(key, 0) + 1
+        if len(self.counts) > self._size:
+            self.counts.popitem(last=False)
 
     def succeeded(self, tool: str) -> None:
         """Forget the failures of a tool that just did its work."""
-        if self._counts:
-            # Calls of other threads come and go meanwhile: iterate over a copy, and miss nobody's key.
-            for key in tuple(self._counts):
-                if key[0] == tool:
-                    self._counts.pop(key, None)
+        # Calls of other threads come and go meanwhile: iterate over a copy, and miss nobody's key.
+        for key in tuple(self.counts):
+            if key[0] == tool:
+                self.counts.pop(key, None)
 
     def clear(self) -> None:
         """Forget everything: a new turn began."""
-        self._counts.clear()
+        self.counts.clear()
 
 
 def repeated(tool: str, count: int) -> Finding:

@@ -40,8 +40,10 @@ CODES: dict[str, str] = {
 _NO_SIGNS = bytes(byte for byte in range(256) if chr(byte) not in "[]{}:")
 _NO_BRACKETS = bytes(byte for byte in range(256) if chr(byte) not in '[]{}"')
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
+# Looked for as numbers: for `bytes in bytes` this Python raises and drops an exception before it looks.
+_ESCAPE = ord("\\")
 # How this version of orjson shows that a double is large: 1e+300 or 1e300.
-_LARGE = b"+" if b"+" in orjson.dumps(1e300) else b"e"
+_LARGE = ord("+" if b"+" in orjson.dumps(1e300) else "e")
 # Runs of 19 digits may exceed a signed 64-bit integer: orjson would read them as floats.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_RUN = b"0" * 19
@@ -123,7 +125,7 @@ def parse(
     # A lost duplicate has lost its colon, which only a colon that was written as an escape could make up for.
     if not compact and (
         signs.count(b":") != dump.count(b":")
-        or (b"\\" in source and (_escaped_colon()(data) if type(data) is str else b"\\u003" in source))
+        or (_ESCAPE in source and (_escaped_colon()(data) if type(data) is str else b"\\u003" in source))
     ):
         _refuse_duplicates(source, equal_duplicates=equal_duplicates)
     return value, dump

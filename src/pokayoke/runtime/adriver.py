@@ -32,7 +32,7 @@ from pokayoke.core.steps import (
 )
 from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import aask
-from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, spread, unfinished, unheard
+from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, is_unfinished, spread, unheard
 from pokayoke.runtime.workers import Late, react
 
 T = TypeVar("T")
@@ -89,7 +89,8 @@ class AsyncWorld(World):
             reaction = react(function)
         else:
             reaction = await self._in_worker(function, step.timeout, self._late(step))
-        if (pending := unfinished(reaction)) is not None:
+        if is_unfinished(reaction):
+            pending = reaction.value
             reaction = await awaited(lambda: pending, limit, self._late(step))
         seconds = time.perf_counter() - begun
         self._run.notice("after_invoke")

@@ -68,18 +68,19 @@ def _openat2() -> Callable[[bytes, int, int], int] | None:
     import ctypes  # noqa: PLC0415 - costs milliseconds, and only users of paths need it
 
     call = ctypes.CDLL(None, use_errno=True).syscall
-    call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
     call.restype = ctypes.c_long
     get_errno = ctypes.get_errno
+    # Converted once: that takes a fifth of the time of a call. Both texts go as they are, `char *` to NUL.
+    number, here, size = ctypes.c_long(_SYS_OPENAT2), ctypes.c_long(_AT_FDCWD), ctypes.c_size_t(_HOW_BYTES)
 
     looking = _how(_PATH_ONLY | _CLOEXEC, 0)
 
     def openat2(path: bytes, flags: int, mode: int) -> int:
         how = looking if flags == _PATH_ONLY else _how(flags | _CLOEXEC, mode)
-        fd: int = call(_SYS_OPENAT2, _AT_FDCWD, path, how, _HOW_BYTES)
+        fd: int = call(number, here, path, how, size)
         if fd < 0:
-            number = get_errno()
-            raise OSError(number, os.strerror(number))
+            problem = get_errno()
+            raise OSError(problem, os.strerror(problem))
         return fd
 
     try:

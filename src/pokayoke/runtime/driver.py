@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 import msgspec
 
@@ -21,6 +22,7 @@ from pokayoke.core.contract_rules import is_async
 from pokayoke.core.failure import not_recorded
 from pokayoke.core.ledger import Answer, Claim, Record, Settled, Settlement
 from pokayoke.core.ledger_explain import store_unavailable
+from pokayoke.core.shapes import kind_of
 from pokayoke.core.steps import (
     Admit,
     Ask,
@@ -154,7 +156,8 @@ class World:
             reaction = react(function)
         else:
             reaction = self._guard.workers.run(function, step.timeout, self._late(step))
-        if (pending := unfinished(reaction)) is not None:
+        if is_unfinished(reaction):
+            pending = reaction.value
             reaction = self._in_own_loop(lambda: pending, step)
         seconds = time.perf_counter() - begun
         if watched:
@@ -181,11 +184,9 @@ class World:
     def _function(self, step: Invoke) -> Callable[[], Any]:
         arguments = handed_over(step.contract, step.arguments, step.located, step.claim.key if step.claim else None)
         if self._invoke is not None:
-            continuation = self._invoke
-            function: Callable[[], Any] = lambda: continuation(arguments)  # noqa: E731 - as below
+            function: Callable[[], Any] = partial(self._invoke, arguments)
         else:
-            handler = self._run.handler(step.contract)
-            function = lambda: handler(**arguments)  # noqa: E731 - a closure with nothing to say
+            function = partial(step.contract.handler or self._run.handler(step.contract), **arguments)
         if step.claim is None:
             return function
         effect = self._effect(step, step.claim)
@@ -335,13 +336,19 @@ def drive(walk: Generator[Step, Any, T], world: World) -> T:
     except StopIteration as end:
         if world.misuse is not None:
             raise world.misuse from None
-        return cast("T", end.value)
+        ended: T = end.value
+        return ended
 
 
-def unfinished(reaction: Reaction) -> Any:
-    """Return what has to be awaited before a tool has done anything: a plain function may hand out a coroutine."""
-    value: Any = reaction.value if isinstance(reaction, Returned) else None
-    return value if hasattr(cast("object", type(value)), "__await__") else None
+def is_unfinished(reaction: Reaction) -> TypeGuard[Returned]:
+    """Whether something has to be awaited before a tool has done anything: plain functions may hand out coroutines."""
+    if type(reaction) is not Returned:
+        return False
+    kind = kind_of(reaction.value)
+    return kind not in _SETTLED and hasattr(kind, "__await__")
+
+
+_SETTLED = frozenset((str, dict, list, bytes, int, float, bool, type(None)))  # asking a type what it lacks is dear
 
 
 def spread(step: Wait) -> float:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pokayoke.runtime.beside import Beside
     from pokayoke.runtime.loop import AsyncModel, Conversation, Ended, Format, Model, Told
     from pokayoke.runtime.rollout import Rollout
-    from pokayoke.runtime.trace import Trace
     from pokayoke.runtime.webhook import Announcer
 
 Question = Callable[[Approval], bool | Awaitable[bool | None] | None]
@@ -57,6 +56,9 @@ class Guard:
         on_alert: told of a spike of invalid outputs, with an `Alert`; a plain function that only hands over.
         loop_kinds: kinds of failure the loop guard counts beside its own.
         clock: where the time comes from.
+
+    Attributes:
+        trace: where events are written.
 
     Raises:
         ContractError: two tools cannot be told apart, one lacks what strict mode demands, or one is not what is
@@ -104,7 +106,7 @@ class Guard:
         self._install(tools, policy)
         from pokayoke.runtime.trace import Trace  # noqa: PLC0415 - with its patterns, 8 ms of import
 
-        self._trace = Trace(policy.trace, clock=self.clock.now)
+        self.trace = Trace(policy.trace, clock=self.clock.now)
         self._announcer: Announcer | None = None
         self._refused: Policy | None = None
         self._announce_by(policy)
@@ -231,11 +233,6 @@ class Guard:
         """The policy in force."""
         return self.snapshot.policy
 
-    @property
-    def trace(self) -> Trace:
-        """Where events are written."""
-        return self._trace
-
     def refresh(self) -> None:
         """Take over a changed configuration file or lock of contracts, each as a whole or not at all."""
         if self._file is not None:
@@ -289,7 +286,7 @@ class Guard:
         elif policy.approvals.webhook.url is not None:
             from pokayoke.runtime.webhook import Announcer  # noqa: PLC0415 - for those who have a webhook
 
-            self._announcer = Announcer(policy.approvals.webhook, self._trace, self.clock)
+            self._announcer = Announcer(policy.approvals.webhook, self.trace, self.clock)
 
     def _look_on(self, policy: Policy) -> None:
         """Look at calls beside their path, if there are shadows to come or a sample to write.
@@ -312,7 +309,7 @@ class Guard:
         self.workers.close()
         if self._announcer is not None:
             self._announcer.close()
-        self._trace.close()
+        self.trace.close()
         self.store.close()
 
     def _install(self, given: Iterable[Contract | Callable[..., Any]], policy: Policy) -> None:

@@ -31,7 +31,8 @@ def handed_over(
     except TypeError:  # integers beyond 64 bits
         given = _own(arguments)
     if located:
-        given.update({name: [*place] if type(place) is list else place for name, place in located.items()})
+        for name, place in located.items():
+            given[name] = [*place] if type(place) is list else place
     if contract.key_argument is not None:
         given[contract.key_argument] = key
     return given

@@ -36,6 +36,7 @@ class Progress:
         rounds: what this turn has seen.
         tenant: whose run it is, if there are several tenants.
         tokens: the token counter.
+        keeps_texts: True if there is something to page through.
         not_done: what did not end well, with reasons, in order.
         unmet: tools that were to write and did not the last time, with the reason.
     """
@@ -66,6 +67,7 @@ class Progress:
         self._opened = clock.now()
         self._recalled, self._new_turn = not named, False
         self._texts: OrderedDict[str, str] = OrderedDict()
+        self.keeps_texts = False
         self._handles = 0
 
     @property
@@ -245,17 +247,13 @@ class Progress:
                     self._open.setdefault(record.key, "in_doubt")
         return True
 
-    @property
-    def keeps_texts(self) -> bool:
-        """True if there is something to page through."""
-        return bool(self._texts)
-
     def keep(self, text: str) -> str:
         """Keep a large text for paging; the oldest is dropped beyond sixteen. Returns its handle."""
         with self._lock:
             self._handles += 1
             handle = f"out-{self._handles}"
             self._texts[handle] = text
+            self.keeps_texts = True
             if len(self._texts) > _KEPT_TEXTS:
                 self._texts.popitem(last=False)
         return handle

@@ -161,7 +161,7 @@ class Run:
         steps = walk(call, scene)
         if self.guard.beside is not None:
             steps = self._seen(steps, call, scene)
-        return self._ended(drive(steps, World(self, invoke)))
+        return self._ended(drive(steps, World(self, invoke)), scene)
 
     async def acall(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """`call` for asynchronous code; `invoke` may return an awaitable."""
@@ -169,7 +169,7 @@ class Run:
         steps = walk(call, scene)
         if self.guard.beside is not None:
             steps = self._seen(steps, call, scene)
-        return self._ended(await self._adrive(steps, invoke))
+        return self._ended(await self._adrive(steps, invoke), scene)
 
     def call_batch(
         self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchContinuation | None = None
@@ -224,13 +224,13 @@ class Run:
         """
         if (ended := ticket.close()) is not None:
             return ended
-        return self._ended(drive(self._left(ticket, reaction(result, error)), World(self, None)))
+        return self._ended(drive(self._left(ticket, reaction(result, error)), World(self, None)), ticket.scene)
 
     async def afinish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
         """`finish` for asynchronous code."""
         if (ended := ticket.close()) is not None:
             return ended
-        return self._ended(await self._adrive(self._left(ticket, reaction(result, error))))
+        return self._ended(await self._adrive(self._left(ticket, reaction(result, error))), ticket.scene)
 
     # -- what the model gets -----------------------------------------------------------------------
 
@@ -367,8 +367,8 @@ class Run:
     def _scope(self, contract: Contract) -> tuple[str, str] | None:
         return scope_of(self, contract, named=self._named)
 
-    def _ended(self, outcome: Outcome) -> Outcome:
-        plan = self.snapshot.plans.get(outcome.contract or "")
+    def _ended(self, outcome: Outcome, scene: Scene) -> Outcome:
+        plan = scene.snapshot.plans.get(outcome.contract or "")
         if self.selection is not None:
             self.selection.add(outcome.tool)
         return self.progress.ended(outcome, writes=plan is not None and plan.contract.effect != "read")
@@ -385,7 +385,7 @@ class Run:
 
     def _ticket(self, scene: Scene, entered: Entered | Outcome) -> Ticket:
         if isinstance(entered, Outcome):
-            return Ticket(scene, None, self._ended(entered), 0.0)
+            return Ticket(scene, None, self._ended(entered, scene), 0.0)
         return Ticket(scene, entered, None, self.guard.clock.monotonic())
 
     def _left(self, ticket: Ticket, reacted: Reaction) -> Generator[Step, Any, Outcome]:

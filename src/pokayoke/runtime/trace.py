@@ -71,14 +71,12 @@ class Ring:
         size: how many are kept.
     """
 
-    __slots__ = ("_events",)
+    __slots__ = ("_events", "append")
 
     def __init__(self, size: int) -> None:
         self._events: deque[Recorded] = deque(maxlen=size)
-
-    def append(self, event: Recorded) -> None:
+        self.append: Callable[[Recorded], None] = self._events.append
         """Add what `Trace.record` returned."""
-        self._events.append(event)
 
     @property
     def lines(self) -> tuple[bytes, ...]:

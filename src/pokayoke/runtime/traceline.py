@@ -33,6 +33,8 @@ _MOST_FINDINGS: Final = 20
 # U+2029, and the marks that reorder text. Written as \uXXXX it is the same JSON.
 _UNQUIET: Final = r"[\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 _unquiet = re.compile(_UNQUIET)
+# In UTF-8 each of them begins with one of these three bytes, which most texts do without.
+_LEAD_E2, _LEAD_C2, _LEAD_D8 = b"\xe2\xc2\xd8"
 
 
 @functools.cache
@@ -43,8 +45,7 @@ def _unquiet_search() -> Callable[[str], bool]:
 
 def is_quiet(data: bytes) -> bool:
     """True if none of those characters can stand in this text."""
-    # In UTF-8 each of them begins with one of these three bytes, which most texts do without.
-    return data.isascii() or not (b"\xe2" in data or b"\xc2" in data or b"\xd8" in data)
+    return data.isascii() or not (_LEAD_E2 in data or _LEAD_C2 in data or _LEAD_D8 in data)
 
 
 def quiet(line: bytes) -> bytes:

@@ -22,7 +22,7 @@ from typing import IO, Any, Self, TypeVar
 
 from pokayoke.core.call import Blame, Finding
 from pokayoke.core.paths import CODES as LEXICAL_CODES
-from pokayoke.core.paths import normalise, shown, splits_at_sight
+from pokayoke.core.paths import normalise, shown
 from pokayoke.errors import PathEscape
 from pokayoke.runtime import beneath
 from pokayoke.runtime.roots import Workspace, prepare_roots, workspace_of
@@ -209,11 +209,9 @@ def confine(
         ConfigurationError: a root is missing (only if the roots were never prepared).
     """
     space = _workspace_at(roots) if isinstance(roots, str) else workspace_of(roots)
-    if not isinstance(path, str) and isinstance(path, Path):
+    if isinstance(path, Path):
         path = path.as_posix()
-    located = (splits_at_sight(path, space.spellings) if type(path) is str else None) or normalise(
-        path, space.spellings, at=at
-    )
+    located = normalise(path, space.spellings, at=at)
     if isinstance(located, Finding):
         raise PathEscape(located.message, located)
     root, relative = space.real[located[0]], located[1]
@@ -227,7 +225,8 @@ def confine(
         if isinstance(problem, FileNotFoundError) and not must_exist:
             return ConfinedPath(root, relative, hard_links)
         raise _refusal(problem, path, at) from None
-    if not S_ISDIR(found.st_mode):
+    is_plain = S_ISREG(found.st_mode) and found.st_nlink == 1
+    if not is_plain and not S_ISDIR(found.st_mode):
         _refuse_unfit(found, path, hard_links, at)
     return ConfinedPath(root, relative, hard_links)
 
