@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pokayoke.core import neutral
+from pokayoke.core import present as presenting
 from pokayoke.core.call import Finding
 from pokayoke.core.neutral import escape, neutralise
 from pokayoke.core.present import MAX_REFUSAL, page, present, preview, refusal_text
@@ -225,6 +226,17 @@ def test_the_look_that_is_enough_for_plain_json_decides_like_the_thorough_one(pi
         assert neutralise(data.decode(), json=True) == thorough
         assert not neutral.is_plain_json(data.decode(), data) or thorough == data.decode()
     assert neutral.is_plain_json('["plain"]', b'["plain"]')
+
+
+PIECES = st.sampled_from(
+    [*CLOSERS, *TURNS, *HIDDEN, "[", "INST]", "\r", "\n", "Human:", "## ", "System:", "é", "a", "\u200d", "漢"]
+)
+
+
+@given(st.lists(st.lists(PIECES, max_size=4).map("".join), max_size=4))
+def test_texts_neutralised_together_are_neutralised_like_each_alone(texts):
+    """No text is spared because another one stands before or after it."""
+    assert presenting._neutral(texts) == [neutralise(text) for text in texts]
 
 
 @given(st.lists(st.sampled_from([*CLOSERS, *TURNS, *HIDDEN, "a", " ", "\n\n", "Human:", "é", "漢"])).map("".join))

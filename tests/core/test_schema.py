@@ -2,6 +2,7 @@
 
 import http.server
 import itertools
+import json
 import socket
 import threading
 from unittest import mock
@@ -649,6 +650,27 @@ def test_what_came_is_shown_short_and_never_fails(value, text):
     shown = short(value)
     assert len(shown) <= 60
     assert text is None or shown == text
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=80),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=70), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(VALUES, st.integers(1, 90))
+def test_what_is_shown_is_the_beginning_of_the_compact_text(value, limit):
+    """Whatever is left unlooked at, the text shown is that of the whole value, cut."""
+    whole = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    assert short(value, limit) == (whole if len(whole) <= limit else whole[: limit - 1] + "…")
+
+
+def test_a_value_in_itself_is_shown_to_the_limit():
+    """A cycle ends where the text does."""
+    cycle: dict = {}
+    cycle["again"] = [cycle]
+    assert short(cycle, 20) == '{"again":[{"again":…'
 
 
 JSON = st.recursive(

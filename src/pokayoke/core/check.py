@@ -174,18 +174,18 @@ def describe_issue(
         suggestion: a sentence with what was probably meant; it comes first in the hint.
         blame: who has to change something.
     """
-    name = spoken(issue.path, root)
+    name, at = spoken(issue.path, root), join(issue.path)
     problem = issue.problem
     hint = f"{suggestion} {_advice(issue, schema, name)}".strip()
     if problem.data.get("tied"):
         hint += " Or fit another variant that is allowed there."
     message = problem.message
     if issue.code == "missing_field":
-        message = f"{join(issue.path)}: required, but absent"
+        message = f"{at}: required, but absent"
     elif issue.code == "unknown_field":
-        message = f"{join(issue.path)}: the schema does not know this field"
+        message = f"{at}: the schema does not know this field"
     data: dict[str, Any] = {"keyword": problem.keyword, "expected": problem.expected, "got": problem.got}
-    return Finding(code=issue.code, at=join(issue.path), blame=blame, message=message, hint=_clip(hint), data=data)
+    return Finding(code=issue.code, at=at, blame=blame, message=message, hint=_clip(hint), data=data)
 
 
 def clarification(findings: Sequence[Finding], schema: Schema, *, root: str = "arguments") -> str:

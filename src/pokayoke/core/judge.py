@@ -129,15 +129,15 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
         return (*first, *self.also, *self.notes)
 
 
-def judging(call: ToolCall, scene: Scene) -> Generator[Step, Any, Judged]:
-    """Decide over a call as far as that is possible before admission."""
+def judging(call: ToolCall, scene: Scene, read: Reading | None = None) -> Generator[Step, Any, Judged]:
+    """Decide over a call as far as that is possible before admission. `read` is its text as it was read at a glance."""
     plan = scene.snapshot.find(call.name)
     if is_cut(call.stop_reason):
         known = None if isinstance(plan, Finding) else plan
         return _unreadable(call, known, read_arguments("", stop_reason=call.stop_reason))
     if isinstance(plan, Finding):
         return Judged(call, refusal=plan, room="catalogue", args_hash=_signature(call))
-    reading = _read(call, plan, scene)
+    reading = read or _read(call, plan, scene)
     value = reading.value
     effect = plan.contract.effect
     if value is None or (reading.grade == "edited" and effect != "read"):
@@ -149,11 +149,12 @@ def judging(call: ToolCall, scene: Scene) -> Generator[Step, Any, Judged]:
     return _monitored(judged) if scene.snapshot.policy.mode == "monitor" else judged
 
 
-def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | None:
+def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
     """Decide over the usual call in one look: strict text that fits its schema, and no rule that objects.
 
-    Says what `judging` says, or None where there is anything to say: most calls are of this kind, and
-    for small ones the way through the rooms is most of what a call costs.
+    Says what `judging` says. Where there is anything to say, it says nothing, and hands on what it has read
+    if that was strict text. Most calls are of the usual kind, and for small ones the way through the rooms is
+    most of what a call costs.
     """
     plan, given = scene.snapshot.simple.get(call.name), call.arguments
     if plan is None or call.confidence is not None:
@@ -169,8 +170,10 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | None:
             value, dumped = parse(given, max_depth=limits.max_depth, sort=True, equal_duplicates=False)
         else:
             return None
-        if value.__class__ is not dict or not contract.input.is_valid(value) or may_hold_placeholder(dumped):
+        if value.__class__ is not dict:
             return None
+        if not contract.input.is_valid(value) or may_hold_placeholder(dumped):
+            return Reading(grade="exact", value=value, canonical=dumped)
     except Exception:  # noqa: BLE001 - whatever it is, the rooms have a name for it
         return None
     # Only an effect needs one hash for 1 and 1.0; reads are never ledgered.

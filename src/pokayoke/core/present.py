@@ -91,11 +91,12 @@ def refusal_text(findings: Iterable[Finding], *, tool: str) -> str:
     """
     found = [*findings]
     said: list[str] = []
-    for finding in found:
-        sentence = neutralise(finding.hint.strip()) or _sentence(finding)
+    *hints, name = _neutral([*(finding.hint.strip() for finding in found), tool])
+    for finding, hint in zip(found, hints, strict=True):
+        sentence = hint or _sentence(finding)
         if sentence not in said:
             said.append(sentence)
-    name = neutralise(tool)[:64]
+    name = name[:64]
     if any(not finding.hint and finding.blame == "tool" for finding in found):
         said.append(_WITHHELD)
         head = f"{name} answered, but the answer cannot be used"
@@ -103,6 +104,15 @@ def refusal_text(findings: Iterable[Finding], *, tool: str) -> str:
     elif not any(name in sentence for sentence in said):
         said = [f"{name}: {said[0]}" if said else f"{name}: the call was not carried out.", *said[1:]]
     return _fit(said, MAX_REFUSAL)
+
+
+def _neutral(texts: list[str]) -> list[str]:
+    """Neutralise some texts. One look at all of them, each at the start of a paragraph, is nearly always enough."""
+    together = _APART + _APART.join(texts)
+    return texts if neutralise(together) == together else [neutralise(text) for text in texts]
+
+
+_APART = " \n\n"
 
 
 def _sentence(finding: Finding) -> str:

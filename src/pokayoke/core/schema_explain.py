@@ -9,7 +9,6 @@ keywords are asked of the validator, so both agree on what they mean.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -49,9 +48,10 @@ def describe(value: Any, schema_map: SchemaMap, check: Check, known: Known) -> t
         check: compiles a schema of one keyword in the dialect of the whole.
         known: kept by the caller as long as the schema lives.
     """
-    found: list[Problem] = []
-    with contextlib.suppress(RecursionError):  # the caller's stack may be nearly full already
+    try:
         found = Explainer(schema_map, check, known).explain(schema_map.root, value, "", 0)
+    except RecursionError:  # the caller's stack may be nearly full already
+        found = []
     if not found:  # too deep, or a keyword this module does not follow, such as $dynamicRef
         return (problem_of("", "schema", "a value the schema allows", value, {}, schema_map.root),)
     return tuple(found)
@@ -187,8 +187,9 @@ def _missing(place: _Place, name: str) -> Problem:
 
 def _properties(run: Explainer, place: _Place) -> Found:
     if is_object(place.value):
+        asked = place.level <= _MAX_ASKED
         for name, schema in place.argument.items():
-            if name in place.value:
+            if name in place.value and not (asked and is_object(schema) and run.fits(schema, place.value[name])):
                 yield from run.explain(schema, place.value[name], place.at + escape(name), place.level)
 
 

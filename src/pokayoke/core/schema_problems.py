@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from itertools import islice
 from typing import Any, cast
 
 import msgspec
@@ -52,24 +51,44 @@ class Problem(msgspec.Struct, frozen=True):
 
 def escape(part: str | int) -> str:
     """Return one step of a JSON pointer (RFC 6901), with its slash."""
-    return "/" + str(part).replace("~", "~0").replace("/", "~1")
+    text = str(part)
+    return f"/{text}" if text.isalnum() else "/" + text.replace("~", "~0").replace("/", "~1")
 
 
 def short(value: Any, limit: int = 60) -> str:
     """Return a value as JSON text of at most `limit` characters, without looking at all of a long one."""
-    seen: Any = value
-    if isinstance(value, str):
-        seen = value[: limit + 1]
-    elif is_object(value):
-        seen = dict(islice(value.items(), limit))
-    elif is_array(value):
-        seen = value[:limit]
     try:
-        text = _encode(seen)
+        text = _beginning(value, limit)
         text.encode()
-    except (ValueError, RecursionError):  # an integer of thousands of digits, a surrogate, a cycle
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a surrogate, a full stack
         text = _name_of_kind(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _beginning(value: Any, room: int) -> str:
+    """Return a value as compact JSON, or more than `room` characters of its beginning."""
+    if isinstance(value, str):
+        return _encode(value[: room + 1])
+    if type(value) is int:
+        return str(value)
+    if is_object(value):
+        text = "{"
+        for key, item in value.items():
+            if len(text) > room:
+                return text
+            name = key if type(key) is str else _name_of_kind(key)
+            text += f"{',' if len(text) > 1 else ''}{_encode(name[: room + 1])}:"
+            text += _beginning(item, room - len(text))
+        return text + "}"
+    if is_array(value):
+        text = "["
+        for item in value:
+            if len(text) > room:
+                return text
+            text += "," if len(text) > 1 else ""
+            text += _beginning(item, room - len(text))
+        return text + "]"
+    return _encode(value)
 
 
 def unusable(value: Any) -> Problem | None:
@@ -114,7 +133,7 @@ def _name_of_kind(value: object) -> str:
     return f"<{type(value).__name__}>"
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_name_of_kind, skipkeys=True).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_name_of_kind).encode
 
 
 def _is_text(key: object) -> bool:

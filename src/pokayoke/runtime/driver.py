@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Generator
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 import msgspec
@@ -184,9 +183,11 @@ class World:
     def _function(self, step: Invoke) -> Callable[[], Any]:
         arguments = handed_over(step.contract, step.arguments, step.located, step.claim.key if step.claim else None)
         if self._invoke is not None:
-            function: Callable[[], Any] = partial(self._invoke, arguments)
+            continuation = self._invoke
+            function: Callable[[], Any] = lambda: continuation(arguments)  # noqa: E731 - as below
         else:
-            function = partial(step.contract.handler or self._run.handler(step.contract), **arguments)
+            handler = step.contract.handler or self._run.handler(step.contract)
+            function = lambda: handler(**arguments)  # noqa: E731 - a closure with nothing to say
         if step.claim is None:
             return function
         effect = self._effect(step, step.claim)

@@ -328,7 +328,7 @@ class Trace:
         texts: list[bytes] = []
         ids: list[str] = []
         for recorded in events:
-            if recorded.payloads:
+            if recorded.payloads and recorded.common:
                 texts += recorded.payloads
                 ids.append(str(recorded.event.get("call_id")))
         try:

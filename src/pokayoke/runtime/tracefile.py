@@ -6,6 +6,7 @@ or an endless wait during a call, because of a full disk, a lost folder or anoth
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -48,6 +49,7 @@ class TraceFile:
         self._max_bytes, self._backups = max_bytes, backups
         self._torn = False
         self._fd = self._opened()
+        self._ours = _identity(os.fstat(self._fd))
 
     def append(self, lines: list[bytes]) -> None:
         """Hand lines (without their newlines) to the operating system, all in one write.
@@ -56,7 +58,8 @@ class TraceFile:
         """
         data, done, before = b"", 0, False
         try:
-            # A closed file has the descriptor -1, and the first call on it says so.
+            if self._fd < 0:
+                raise OSError(errno.EBADF, "the trace is closed")
             self._follow_or_rotate(sum(map(len, lines)) + len(lines))
             # After a write that stopped half-way, the next line begins on a line of its own.
             before = self._torn
@@ -92,7 +95,7 @@ class TraceFile:
                 self.problem = str(error)
             else:
                 os.close(self._fd)
-                self._fd = fresh
+                self._fd, self._ours = fresh, _identity(os.fstat(fresh))
 
     def _opened(self) -> int:
         try:
@@ -112,14 +115,14 @@ class TraceFile:
 
     def _follow_or_rotate(self, coming: int) -> None:
         """Stay with the path: another process may have rotated, or someone moved the file away."""
-        ours = os.fstat(self._fd)
         try:
             there = os.stat(self.path)  # noqa: PTH116 - a quarter of the time of a Path's
         except FileNotFoundError:
             there = None
-        if there is None or (there.st_ino, there.st_dev) != (ours.st_ino, ours.st_dev):
+        # An inode number is not given away again while our descriptor holds the inode.
+        if there is None or _identity(there) != self._ours:
             self._reopen()
-        elif ours.st_size > 0 and ours.st_size + coming > self._max_bytes and self._may_rotate():
+        elif there.st_size > 0 and there.st_size + coming > self._max_bytes and self._may_rotate():
             self._rotate()
             self._reopen()
 
@@ -147,8 +150,13 @@ class TraceFile:
     def _reopen(self) -> None:
         fresh = os.open(self.path, _FLAGS, 0o600)
         os.close(self._fd)
-        self._fd = fresh
-        self._torn = False
+        self._fd, self._torn = fresh, False
+        self._ours = _identity(os.fstat(fresh))
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    """Return what tells a file from every other one."""
+    return found.st_ino, found.st_dev
 
 
 def _is_full(fd: int) -> bool:
