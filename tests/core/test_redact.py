@@ -554,6 +554,7 @@ SECRETIVE = st.sampled_from([
 
 @given(st.lists(SECRETIVE).map("".join))
 @example("密钥")
+@example("://" + "é" * 200 + "@")
 @example("://" + "é" * 45 + "@")
 def test_the_searches_find_as_much_in_flat_text(text):
     """Text made plain for the searches answers them as the text itself does."""

@@ -43,6 +43,32 @@ def ids(value):
     return set() if inside is None else {id(value)}.union(*map(ids, inside))
 
 
+def test_what_a_tool_does_to_its_arguments_stays_with_it(driver):
+    """An invariant, the trace, the latch and a later call see the arguments that were checked."""
+    seen = []
+
+    def changing(items, deep):
+        items.append("b")
+        deep.clear()
+        return {"n": len(items)}
+
+    def honest(value, arguments):
+        seen.append(arguments)
+        return value["n"] == 1
+
+    tool = write(changing, effect="read", invariants=(honest,), identity=("items",))
+    guard = Guard([tool])
+    run = guard.run("r")
+    assert driver.call(run, CALL).status == "degraded"
+    assert seen == [{"items": ["a"], "deep": {"x": [1]}}]
+    assert run.trace[-1]["event"] == "stop"
+    assert [event["arguments"] for event in run.trace if "arguments" in event] == seen
+    tool = write(lambda items, deep: {"n": 1}, effect="read", invariants=(honest,), identity=("items",))
+    guard.replace([tool])
+    assert driver.call(run, CALL).ok
+    assert run.mode == "normal", "the valid answer was to the same question"
+
+
 class NotSentError(Exception):
     """Proves that nothing happened."""
 

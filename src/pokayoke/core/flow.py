@@ -34,18 +34,21 @@ def walk(call: ToolCall, scene: Scene) -> Generator[Step, Any, Outcome]:
     if isinstance(entered, Outcome):
         return entered
     plan, attempt, total = entered.plan, 0, 0.0
+    judged, arguments = entered.judged, entered.arguments
     delay = plan.retry.initial
     while True:
         attempt += 1
         reaction, seconds = yield Invoke(
-            plan.contract, entered.arguments, entered.located, plan.timeout, entered.claim, entered.attempt
+            plan.contract, arguments, entered.located, plan.timeout, entered.claim, entered.attempt, judged.own
         )
         total += seconds
         transient = plan.retry.retries > 0 and is_transient(plan.contract, reaction)
         if not transient or attempt > plan.retry.retries:
             outcome, result = yield from concluded(entered, scene, reaction, Ran(attempt, total, exhausted=transient))
-            _count(entered.judged, scene, outcome, result)
+            _count(judged, scene, outcome, result)
             return outcome
+        if judged.own:
+            arguments = judged.again()  # the first ones are the tool's
         # It may be tried again because nothing can have happened.
         yield Wait(min(delay, plan.retry.cap), plan.retry.jitter)
         delay *= plan.retry.factor

@@ -102,6 +102,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
         repairs: names of repairs made to the text.
         confidence: 0 to 1.
         also: further findings beside the refusal (every schema error).
+        own: True if nobody else holds the arguments, so that the tool may have them without a copy.
     """
 
     call: ToolCall
@@ -116,6 +117,12 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     repairs: tuple[str, ...] = ()
     confidence: float = 1.0
     also: tuple[Finding, ...] = ()
+    own: bool = False
+
+    def again(self) -> dict[str, Any]:
+        """The arguments as they were judged, whatever a tool has made of them since."""
+        arguments: dict[str, Any] = msgspec.json.decode(self.dumped or b"{}")
+        return arguments
 
     @property
     def tool(self) -> str:
@@ -183,7 +190,7 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
         return None
     if (contract.paths or plan.rules_if_certain) and _may_object(plan, value, scene):
         return None
-    return Judged(call, plan, value, args_hash, dumped)
+    return Judged(call, plan, value, args_hash, dumped, own=True)
 
 
 def _may_object(plan: Plan, value: dict[str, Any], scene: Scene) -> bool:
@@ -260,6 +267,8 @@ def _checked(call: ToolCall, plan: Plan, reading: Reading, prepared: Prepared) -
         repairs=reading.repairs,
         confidence=1.0 if certain else confidence(reading.repairs, prepared.corrections, call.confidence),
         also=findings[1:],
+        # Corrections and findings may hold parts of the arguments, and so may the code of a user.
+        own=not (prepared.corrections or findings or plan.contract.input_hooks),
     )
 
 
@@ -290,7 +299,7 @@ def identity_of(judged: Judged, contract: Contract) -> str:
     """Digest of the identity arguments: what makes two calls of a tool mean the same thing."""
     if contract.identity is None:
         return effect_hash(judged, contract)
-    arguments = judged.arguments or {}
+    arguments = judged.again()
     return digest(canonical({name: arguments.get(name) for name in contract.identity}))
 
 
@@ -298,7 +307,7 @@ def effect_hash(judged: Judged, contract: Contract) -> str:
     """Digest of what makes two writes the same call: all arguments but the volatile ones."""
     if not contract.volatile:
         return judged.args_hash
-    arguments = judged.arguments or {}
+    arguments = judged.again()
     return digest(canonical({name: value for name, value in arguments.items() if name not in contract.volatile}))
 
 

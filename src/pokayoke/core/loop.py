@@ -85,6 +85,7 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 _REPEATED: Final = "repeated_call"
 _UNKNOWN_BUCKET: Final = "*"
+_MOST_COMPARED: Final = 16_384  # bytes or characters of a result
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
@@ -153,7 +154,7 @@ class Rounds:
         self.repeats = Repeats(size)
         self._size = size
         self._marks: deque[Mark] = deque(maxlen=size)
-        self._known: OrderedDict[tuple[str, str], tuple[int, int | None]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], tuple[int, str | bytes | int | None]] = OrderedDict()
 
     def note(
         self,
@@ -220,7 +221,9 @@ class Rounds:
             return 1
         times, last = before
         # What the model reads, but for the id of the call, which is another one each time.
-        mark = hash(outcome.text.replace(outcome.call_id, "") if result is None else result)
+        seen = outcome.text.replace(outcome.call_id, "") if result is None else result
+        # Comparing is quicker than hashing, but what is kept for it has to be small.
+        mark = seen if len(seen) <= _MOST_COMPARED else hash(seen)
         times = times + 1 if last in (None, mark) else 2
         self._known[key] = (times, mark)
         return times

@@ -92,10 +92,13 @@ def concluded(
     if not isinstance(reaction, Returned):
         return (yield from _broken(entered, scene, reaction, ran)), None
     plan = entered.plan
+    judged = entered.judged
+    # Only invariants look at arguments, and by now the tool may have changed those that it was given.
+    arguments = judged.again() if judged.own and plan.contract.invariants else entered.arguments
     if plan.contract.output_hooks:
-        checked = yield from _check(plan, entered.arguments, reaction.value)
+        checked = yield from _check(plan, arguments, reaction.value)
     else:
-        checked = check_output(reaction.value, plan.contract, arguments=entered.arguments, policy=plan.output)
+        checked = check_output(reaction.value, plan.contract, arguments=arguments, policy=plan.output)
     if checked.failure is not None:
         return (yield from _declared_failure(entered, scene, checked, ran)), None
     if checked.findings and scene.snapshot.policy.mode == "enforce":

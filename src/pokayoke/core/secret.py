@@ -32,7 +32,7 @@ _SHAPE_LITERALS: Final = (
     r"|asia[0-9a-z]{12}|aiza[0-9a-z_-]{8}|npm_[0-9a-z]{8}|sk_live|sk_test|rk_live|pypi-|ya29\."
 )
 _SHORT_SHAPES: Final = "eyj[0-9a-z_-]{6}|hf_[0-9a-z]{8}|sk-[0-9a-z_-]{6}"
-_LOGIN: Final = '://[^/@" ]{1,80}@'
+_LOGIN: Final = '://[^/@" ]+@'
 _SPELLED_LETTER: Final = r"\\u00[2-7]"
 _CARD_DIGITS: Final = "[2-6][0-9 -]{13}"
 
@@ -59,8 +59,8 @@ def _searches() -> _Searches:
 
 
 # The searches run on ASCII five times as fast. In text of other letters these are all that they look for beside
-# ASCII, by the first byte; and a login counts characters.
-_BESIDE_ASCII: Final = b"\xe4\xe5@"
+# ASCII, by the first byte; and none of them counts characters of any kind.
+_BESIDE_ASCII: Final = b"\xe4\xe5"
 _FLAT: Final = bytes(0x7F if byte > 0x7F else ord(chr(byte).lower()) for byte in range(256))  # noqa: PLR2004 - ASCII
 
 
@@ -73,7 +73,7 @@ def lowered(data: bytes) -> str:
     Raises:
         UnicodeDecodeError: it is anything else.
     """
-    if data.isascii() or any(byte in data for byte in _BESIDE_ASCII):
+    if data.isascii() or _BESIDE_ASCII[0] in data or _BESIDE_ASCII[1] in data:
         return str(data.lower(), "utf-8")
     data.decode()
     return str(data.translate(_FLAT), "ascii")

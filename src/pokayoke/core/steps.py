@@ -50,7 +50,8 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
 class Invoke(msgspec.Struct, frozen=True, gc=False):
     """Run the tool once. Answered with a pair: `Returned`, `Raised` or `TimedOut`, and the seconds it took.
 
-    `attempt` is the ledger's number of this execution, the fencing token; 1 for a read.
+    `attempt` is the ledger's number of this execution, the fencing token; 1 for a read. `own` says that the
+    tool may have the arguments without a copy.
     """
 
     contract: Contract
@@ -59,6 +60,7 @@ class Invoke(msgspec.Struct, frozen=True, gc=False):
     timeout: float | None
     claim: Claim | None
     attempt: int
+    own: bool = False
 
 
 class Look(msgspec.Struct, frozen=True, gc=False):

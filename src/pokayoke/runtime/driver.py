@@ -181,7 +181,8 @@ class World:
     # -- parts -----------------------------------------------------------------------------------
 
     def _function(self, step: Invoke) -> Callable[[], Any]:
-        arguments = handed_over(step.contract, step.arguments, step.located, step.claim.key if step.claim else None)
+        key = None if step.claim is None else step.claim.key
+        arguments = handed_over(step.contract, step.arguments, step.located, key, own=step.own)
         if self._invoke is not None:
             continuation = self._invoke
             function: Callable[[], Any] = lambda: continuation(arguments)  # noqa: E731 - as below

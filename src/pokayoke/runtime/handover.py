@@ -15,7 +15,12 @@ from pokayoke.core.contract import Contract
 
 
 def handed_over(
-    contract: Contract, arguments: Mapping[str, Any], located: Mapping[str, Any] | None, key: str | None
+    contract: Contract,
+    arguments: dict[str, Any],
+    located: Mapping[str, Any] | None,
+    key: str | None,
+    *,
+    own: bool = False,
 ) -> dict[str, Any]:
     """Return the arguments as a tool gets them, sharing no list or object with the ones given.
 
@@ -24,12 +29,9 @@ def handed_over(
         arguments: the effective arguments, JSON values.
         located: path arguments resolved inside their roots, or None.
         key: the ledger key, for the contract's `key_argument`.
+        own: True if nobody else needs the arguments any more: then they themselves are returned.
     """
-    given: dict[str, Any]
-    try:  # through its text, which is quicker than a walk, unless that would lose digits
-        given = orjson.loads(orjson.dumps(arguments))
-    except TypeError:  # integers beyond 64 bits
-        given = _own(arguments)
+    given = arguments if own else _copied(arguments)
     if located:
         for name, place in located.items():
             given[name] = [*place] if type(place) is list else place
@@ -38,9 +40,18 @@ def handed_over(
     return given
 
 
-def _own(value: Any) -> Any:
+def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
+    copy: dict[str, Any]
+    try:  # through its text, which is quicker than a walk, unless that would lose digits
+        copy = orjson.loads(orjson.dumps(arguments))
+    except TypeError:  # integers beyond 64 bits
+        copy = _walked(arguments)
+    return copy
+
+
+def _walked(value: Any) -> Any:
     if value.__class__ is dict:
-        return {name: _own(item) for name, item in cast("dict[str, Any]", value).items()}
+        return {name: _walked(item) for name, item in cast("dict[str, Any]", value).items()}
     if value.__class__ is list:
-        return [_own(item) for item in value]
+        return [_walked(item) for item in value]
     return value

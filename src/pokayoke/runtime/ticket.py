@@ -27,7 +27,8 @@ class Ticket:
         self.arguments = None
         if entered is not None:
             key = entered.claim.key if entered.claim else None
-            self.arguments = handed_over(entered.plan.contract, entered.arguments, entered.located, key)
+            own = entered.judged.own
+            self.arguments = handed_over(entered.plan.contract, entered.arguments, entered.located, key, own=own)
         self._entered = entered
         self._open = True
 
