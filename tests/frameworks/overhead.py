@@ -4,7 +4,8 @@
 
 The cost of a turn is the slope between runs of 1 and of 21 turns, so that starting a run does not count. The three
 ways are measured in turn within each round, and the median over the rounds is taken: what slows the machine down
-slows all of them.
+slows all of them. What is measured is this process's own time on the processor: the model's answers come from
+another process, and what else the machine does counts for nobody.
 """
 
 import argparse
@@ -21,7 +22,7 @@ HOOKS = ("none", "empty", "guarded")
 
 
 def slopes(host, rounds: int) -> dict[str, list[float]]:
-    """Seconds per tool turn, for each way and round."""
+    """Seconds of processor time per tool turn, for each way and round."""
     runs = {(hooks, calls): host.measured(hooks, calls) for hooks in HOOKS for calls in (FEW, MANY)}
     for run in runs.values():
         run()
@@ -39,9 +40,9 @@ def _seconds(run) -> float:
     gc.collect()
     gc.disable()
     try:
-        began = time.perf_counter()
+        began = time.process_time()
         run()
-        return time.perf_counter() - began
+        return time.process_time() - began
     finally:
         gc.enable()
 

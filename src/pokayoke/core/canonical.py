@@ -26,19 +26,27 @@ _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-3, 1e15
 _NEVER_RESPELT = frozenset((str, int, bool, type(None)))
 
 
-_RESPELT: Final = (
-    r"(?:^|[:\[,])-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[0-9]+\.0(?:[,\]}]|$)|0\.000|[0-9]{16,}\.)|[\x{10000}-\x{10ffff}]"
-)
-"""Where a number may stand that RFC 8785 spells otherwise (with an exponent, whole, tiny or huge), or a character
-beyond the basic plane: only with those do UTF-8 and UTF-16 sort keys differently.
+_RESPELT: Final = r"(?:^|[:\[,])-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[0-9]+\.0(?:[,\]}]|$)|0\.000|[0-9]{16,}\.)"
+"""Where a number may stand that RFC 8785 spells otherwise: with an exponent, whole, tiny or huge.
 
 A text can look like one; then the value itself is looked at.
 """
+# Lead bytes of characters beyond the basic plane: only with those do UTF-8 and UTF-16 sort keys differently.
+_BEYOND: Final = bytes(range(0xF0, 0xF5))
+_ASCII_ONLY: Final = bytes(byte if byte < 0x80 else 0x7F for byte in range(256))  # noqa: PLR2004 - the last of ASCII
 
 
 @cache
 def _respelt() -> Callable[[str], bool]:
     return matcher(_RESPELT)
+
+
+def _may_be_respelt(dumped: bytes) -> bool:
+    if not dumped.isascii():  # the search runs on ASCII five times as fast
+        if len(dumped.translate(None, _BEYOND)) != len(dumped):
+            return True
+        dumped = dumped.translate(_ASCII_ONLY)
+    return _respelt()(str(dumped, "ascii"))
 
 
 def dump(value: Any) -> bytes:
@@ -59,7 +67,7 @@ def canonical(value: Any, dumped: bytes | None = None) -> bytes:
     """
     if dumped is None:
         dumped = dump(value)
-    if not _respelt()(dumped.decode()):
+    if not _may_be_respelt(dumped):
         return dumped
     return dumped if _is_plain(value) else _encode(value)
 

@@ -133,12 +133,11 @@ def _resolution(
 
 
 def _claim(judged: Judged, plan: Plan, scene: Scene, scope: tuple[str, str], occurrence: int) -> Claim:
-    contract = plan.contract
+    contract, effect = plan.contract, effect_hash(judged, plan.contract)
+    identity = effect if contract.identity is None else identity_of(judged, contract)
     return Claim(
-        key=ledger_key(
-            scope, contract.name, identity_of(judged, contract), occurrence=occurrence, epoch=contract.key_epoch
-        ),
-        args_hash=effect_hash(judged, contract),
+        key=ledger_key(scope, contract.name, identity, occurrence=occurrence, epoch=contract.key_epoch),
+        args_hash=effect,
         claim_id=scene.ident,
         tool=contract.name,
         contract=contract.id,

@@ -64,7 +64,7 @@ class MemoryStore(Store):
             held = Held(
                 self._runs.get(request.run_id) or RunState(request.run_id),
                 self._records.get(claim.key) if claim is not None else None,
-                {c.counter: self._used[c.counter] for c in request.charges if c.counter in self._used},
+                self._used_by(request) if request.charges else {},
                 self._approvals.get(asked.fingerprint) if asked is not None else None,
                 self._flipped,
                 self._epoch,
@@ -148,6 +148,9 @@ class MemoryStore(Store):
             approval,
             self._board() if need.board == "all" else Board(switches=self._switches),
         )
+
+    def _used_by(self, request: Request) -> dict[str, Used]:
+        return {c.counter: self._used[c.counter] for c in request.charges if c.counter in self._used}
 
     def _board(self) -> Board:
         doubtful = frozenset(record.tool for record in self._records.values() if record.state == "in_doubt")
