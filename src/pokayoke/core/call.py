@@ -37,6 +37,8 @@ StopReason = Literal[
     "in_doubt",
 ]
 
+SUCCESSFUL: frozenset[Status] = frozenset(("ok", "replayed"))
+"""What an outcome's status is if there is a valid, current result."""
 NO_DATA: Mapping[str, Any] = {}
 
 
@@ -197,7 +199,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ok(self) -> bool:
         """True if there is a valid, current result: status ok or replayed."""
-        return self.status in ("ok", "replayed")
+        return self.status in SUCCESSFUL
 
     def unwrap(self) -> Any:
         """Return the value, or raise what `pokayoke.errors` says for this status.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pokayoke.core.call import Decision, Finding, Outcome
+from pokayoke.core.call import SUCCESSFUL, Decision, Finding, Outcome
 from pokayoke.core.judge import Judged, Scene
 from pokayoke.core.ledger import Record
 from pokayoke.core.state import RunState
@@ -75,7 +75,7 @@ def tool_result(judged: Judged, scene: Scene, outcome: Outcome, seconds: float, 
     """
     assert judged.plan is not None, "what ran has a contract"
     contract = judged.plan.contract
-    ok = outcome.ok
+    ok = outcome.status in SUCCESSFUL
     event: Event = {
         "ts": scene.now,
         "run_id": scene.run_id,

@@ -57,7 +57,7 @@ def walk(call: ToolCall, scene: Scene) -> Generator[Step, Any, Outcome]:
 def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcome]:
     """Walk up to the tool's door. Returns an outcome if the call ends before it."""
     seen = judged_at_a_glance(call, scene)
-    judged = seen if type(seen) is Judged else (yield from judging(call, scene, seen))
+    judged = seen if isinstance(seen, Judged) else (yield from judging(call, scene, seen))
     plan, arguments = judged.plan, judged.arguments
     if judged.refusal is not None or plan is None or arguments is None:
         return (yield from _refuse(judged, scene, cast("Finding", judged.refusal), judged.room))

@@ -1,12 +1,13 @@
 """The last answer that was fully valid, for when the next one is not: marked, aged, and bounded.
 
 What enters and leaves is compact JSON bytes, so nobody can change what is kept. Time is handed in.
-Only the caller knows whether an answer may be kept (`may_keep` says when) and guards the calls with
-its own lock where threads share one cache.
+Only the caller knows whether an answer may be kept (`may_keep` says when); where threads share a cache, it
+hands in the lock.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -30,11 +31,15 @@ class LastGood:
     Args:
         entries: most answers kept.
         max_bytes: most bytes kept in all.
+        lock: held while something is kept or looked up; None if only one thread does so.
     """
 
-    __slots__ = ("_bytes", "_entries", "_kept", "_max_bytes")
+    __slots__ = ("_bytes", "_entries", "_kept", "_lock", "_max_bytes")
 
-    def __init__(self, entries: int = 1_000, max_bytes: int = 32_000_000) -> None:
+    def __init__(
+        self, entries: int = 1_000, max_bytes: int = 32_000_000, lock: AbstractContextManager[Any] | None = None
+    ) -> None:
+        self._lock = lock or nullcontext()
         self._entries = entries
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -55,15 +60,16 @@ class LastGood:
             now: the time, in seconds.
         """
         kept, key = self._kept, (tenant or "", contract_id, args_hash)
-        older = kept.pop(key, None)
-        if older is not None:
-            self._bytes -= len(older.data)
-        if len(data) > self._max_bytes:
-            return
-        kept[key] = _Kept(now, data)
-        self._bytes += len(data)
-        while len(kept) > self._entries or self._bytes > self._max_bytes:
-            self._bytes -= len(kept.pop(next(iter(kept))).data)
+        with self._lock:
+            older = kept.pop(key, None)
+            if older is not None:
+                self._bytes -= len(older.data)
+            if len(data) > self._max_bytes:
+                return
+            kept[key] = _Kept(now, data)
+            self._bytes += len(data)
+            while len(kept) > self._entries or self._bytes > self._max_bytes:
+                self._bytes -= len(kept.pop(next(iter(kept))).data)
 
     def get(
         self, tenant: str | None, contract_id: str, args_hash: str, *, now: float, max_age: float
@@ -72,7 +78,8 @@ class LastGood:
 
         A `max_age` of 0 switches it off. An answer from the future (the clock went back) is too old.
         """
-        kept = self._kept.get((tenant or "", contract_id, args_hash))
+        with self._lock:
+            kept = self._kept.get((tenant or "", contract_id, args_hash))
         if kept is None or max_age <= 0:
             return 0.0, None
         age = now - kept.at

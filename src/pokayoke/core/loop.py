@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from pokayoke.core.call import Effect, Outcome, Status, StopReason
+from pokayoke.core.call import SUCCESSFUL, Effect, Outcome, Status, StopReason
 from pokayoke.core.policy import LoopPolicy
 from pokayoke.core.state import LoopCount, Repeats
 from pokayoke.errors import PolicyError
@@ -177,7 +177,7 @@ class Rounds:
             result: the outcome's value as compact JSON, if the caller has it.
         """
         tool = outcome.tool
-        if outcome.ok:
+        if outcome.status in SUCCESSFUL:
             if self.repeats.counts:
                 self.repeats.succeeded(tool)
             if effect != "read" and outcome.status == "ok":

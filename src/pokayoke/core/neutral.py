@@ -81,15 +81,16 @@ def neutralise(text: str, *, data: bytes | None = None, json: bool = False) -> s
     """
     if data is None:
         data = text.encode(errors="surrogatepass")
-    if json and is_plain_json(text, data):
+    # For text beyond ASCII the search would take longer than the whole way.
+    if json and data.isascii() and is_plain_json(text, data):
         return text
     return _neutralised(text, data, json=json)
 
 
 def is_plain_json(text: str, data: bytes) -> bool:
-    """Return True only if a compact JSON text needs no change: the look that is enough for most ASCII ones."""
+    """Return True only if a compact JSON text in ASCII needs no change: the look that is enough for most."""
     # Every other control character is an escape in JSON, and every other sign of a mark stands in brackets.
-    return data.isascii() and _OPENS not in data and _DELETE not in data and not _marked_in_brackets()(text)
+    return _OPENS not in data and _DELETE not in data and not _marked_in_brackets()(text)
 
 
 # As numbers: for `bytes in bytes` this Python raises and drops an exception before it looks.

@@ -13,6 +13,7 @@ from pokayoke.core.admission import Approval
 from pokayoke.core.alert import Alert
 from pokayoke.core.contract import Contract, require_output_contract
 from pokayoke.core.gate import Principal, principal_of
+from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Kind
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.policy import Policy
@@ -25,7 +26,6 @@ from pokayoke.runtime.clock import Clock, SystemClock
 from pokayoke.runtime.config import PolicyFile, load_policy
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.run import Run
-from pokayoke.runtime.shared import SharedLastGood
 from pokayoke.runtime.switchboard import Switchboard
 from pokayoke.runtime.view import View, pager, rooted
 from pokayoke.runtime.workers import Workers
@@ -87,7 +87,7 @@ class Guard:
         policy = self._file.current() if self._file else load_policy(config)
         self.store: Store = open_store(store) if store is None or isinstance(store, str) else store
         self.approvals = Approvals(self.store, self.clock, self._reviewed)
-        self.last_good = SharedLastGood()
+        self.last_good = LastGood(lock=threading.Lock())
         self.workers = Workers(policy.execution.max_lost_workers)
         self.alerts = Alerts(self._write, policy.alerts, on_alert)
         self.switchboard = Switchboard(

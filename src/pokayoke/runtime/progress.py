@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import msgspec
 
 from pokayoke.core.admission import Approval, Request
-from pokayoke.core.call import Finding, Outcome, StopReason
+from pokayoke.core.call import SUCCESSFUL, Finding, Outcome, StopReason
 from pokayoke.core.ledger import EXECUTE, Answer
 from pokayoke.core.loop import Rounds, counted, exhausted, instruction
 from pokayoke.core.plan import Snapshot
@@ -208,7 +208,7 @@ class Progress:
         """Remember what became of a call. `writes` tells whether its tool is one that does."""
         self.tokens.note(outcome.text)
         key = outcome.key or ""
-        if not outcome.ok:
+        if outcome.status not in SUCCESSFUL:
             self.not_done.append(f"{outcome.tool}: {outcome.stop_reason}")
             if writes:
                 self.unmet[outcome.tool] = outcome.stop_reason or outcome.status

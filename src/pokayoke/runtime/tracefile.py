@@ -58,8 +58,6 @@ class TraceFile:
         """
         data, done, before = b"", 0, False
         try:
-            if self._fd < 0:
-                raise OSError(errno.EBADF, "the trace is closed")
             self._follow_or_rotate(sum(map(len, lines)) + len(lines))
             # After a write that stopped half-way, the next line begins on a line of its own.
             before = self._torn
@@ -115,6 +113,8 @@ class TraceFile:
 
     def _follow_or_rotate(self, coming: int) -> None:
         """Stay with the path: another process may have rotated, or someone moved the file away."""
+        if self._fd < 0:
+            raise OSError(errno.EBADF, "the trace is closed")
         try:
             there = os.stat(self.path)  # noqa: PTH116 - a quarter of the time of a Path's
         except FileNotFoundError:
