@@ -298,8 +298,8 @@ class Trace:
 
     def _make_ready(self) -> None:
         """Make the lines of all that waits."""
-        waiting = self._waiting
-        self._ready += self._make([waiting.popleft() for _ in range(len(waiting))])
+        if waiting := self._waiting:
+            self._ready += self._make([waiting.popleft() for _ in range(len(waiting))])
 
     def _make(self, events: list[Recorded]) -> list[bytes]:
         """Make the lines of events, the payloads of all common ones searched together."""
