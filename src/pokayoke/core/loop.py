@@ -235,11 +235,13 @@ def counted(count: LoopCount, marks: tuple[Mark, ...], kinds: Mapping[str, Kind]
     A round is bad if a call failed. It adds to the streak unless another call of it brought progress;
     a round with progress and without failure ends the streak. Progress of a tool ends that tool's own.
     """
+    bad = [mark for mark in marks if mark.kind]
+    if not (bad or count.streak or count.failing or count.seen):
+        return count  # nothing has gone wrong, so there is nothing to end
     failing = dict(count.failing)
     for mark in marks:
         if mark.progress:
             failing.pop(mark.tool, None)
-    bad = [mark for mark in marks if mark.kind]
     progress = any(mark.progress for mark in marks)
     if not bad:
         if not progress:

@@ -69,6 +69,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """True if any budget limits the runs."""
     kinds: tuple[Kind, ...] = KINDS
     """The kinds of failure the loop guard knows."""
+    kinds_by_name: Mapping[str, Kind] = {}
+    """The same, by name."""
     shadows: Mapping[str, Snapshot] = {}
     """By tool name, the version (alone) that judges the same calls beside the one that decides."""
 
@@ -108,7 +110,9 @@ def snapshot(
     simple = {plan.contract.name: plan for plan in plans.values() if not plan.contract.input_hooks}
     budgeted = policy.budgets != BudgetPolicy()
     beside = {contract.name: snapshot((contract,), policy, kinds) for contract in shadows}
-    return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(policy.loop, kinds), beside)
+    known = kinds_for(policy.loop, kinds)
+    named = {kind.name: kind for kind in known}
+    return Snapshot(policy, catalogue, plans, simple, budgeted, known, named, beside)
 
 
 def _plan(contract: Contract, policy: Policy) -> Plan:

@@ -7,7 +7,7 @@ import contextlib
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract_rules import is_async
@@ -73,7 +73,9 @@ class AsyncWorld(World):
         A declared one is kept whatever the tool does. The policy's is kept by every tool that lets itself be
         cancelled: a task of its own for each call would cost more than the rest of the way.
         """
-        self._run.notice("before_invoke")
+        watched = self._guard.on_step is not None
+        if watched:
+            self._run.notice("before_invoke")
         begun = time.perf_counter()
         try:
             function = self._function(step)
@@ -93,7 +95,8 @@ class AsyncWorld(World):
             pending = reaction.value
             reaction = await awaited(lambda: pending, limit, self._late(step))
         seconds = time.perf_counter() - begun
-        self._run.notice("after_invoke")
+        if watched:
+            self._run.notice("after_invoke")
         return reaction, seconds
 
     async def await_(self, step: Wait) -> None:
@@ -198,7 +201,8 @@ async def adrive(walk: Generator[Step, Any, T], world: AsyncWorld) -> T:
     except StopIteration as end:
         if world.misuse is not None:
             raise world.misuse from None
-        return cast("T", end.value)
+        ended: T = end.value
+        return ended
 
 
 async def awaited_here(function: Callable[[], Any], limit: float) -> Reaction:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -337,10 +337,10 @@ class Run:
 
     # -- parts -------------------------------------------------------------------------------------
 
-    async def _adrive(self, steps: Generator[Step, Any, T], invoke: Continuation | None = None) -> T:
+    def _adrive(self, steps: Generator[Step, Any, T], invoke: Continuation | None = None) -> Coroutine[Any, Any, T]:
         from pokayoke.runtime.adriver import AsyncWorld, adrive  # noqa: PLC0415 - asyncio is 20 ms of import
 
-        return await adrive(steps, AsyncWorld(self, invoke))
+        return adrive(steps, AsyncWorld(self, invoke))
 
     def _next(self) -> Scene:
         if self.view.watched:
