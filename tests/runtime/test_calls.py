@@ -130,6 +130,14 @@ def test_what_is_wrong_does_not_run_and_the_model_is_told(world, driver, name, a
     assert all(len(finding.hint) < 600 for finding in outcome.findings)
 
 
+@pytest.mark.parametrize("arguments", ["", "null", '["u1", 2]', "u1, 2"])
+def test_a_model_that_names_no_argument_is_told_which_ones_there_are(world, driver, arguments):
+    """It sent nothing from which it could learn what is missing."""
+    text = driver.call(world.guard().run("r"), call("order", arguments)).text
+    assert "It needs `user` (a text), `amount` (" in text
+    assert len(text) < 600
+
+
 @pytest.mark.parametrize("reason", ["length", "max_tokens", "incomplete", "MAX_TOKENS"])
 def test_a_cut_message_runs_nothing(world, driver, reason):
     """A call of a cut message is refused even if its text parses and fits."""

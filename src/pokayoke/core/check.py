@@ -205,14 +205,26 @@ def clarification(findings: Sequence[Finding], schema: Schema, *, root: str = "a
             (name,) for name in facts.properties
         ]
         opening = "This call is too uncertain to run. Ask the user, or state it again with certain values"
+    asked = _listed(paths, schema, root, _MAX_HINT - 60 - len(opening))
+    return _clip(f"{opening}: {asked}." if asked else f"{opening}.")
+
+
+def needs(schema: Schema, *, room: int) -> str:
+    """Return a sentence with what no call can do without, of about `room` characters at most; "" if that is nothing."""
+    facts = facts_at(schema, ())
+    listed = _listed([(name,) for name in facts.properties if name in facts.required], schema, "arguments", room)
+    return f"It needs {listed}." if listed else ""
+
+
+def _listed(paths: Sequence[Path], schema: Schema, root: str, room: int) -> str:
     parts: list[str] = []
     for path in paths:
         part = f"`{spoken(path, root)}` ({wanted_at(schema, path)})"
-        if sum(map(len, parts)) + len(part) + len(opening) > _MAX_HINT - 60:
+        if sum(map(len, parts)) + len(part) > room:
             parts.append(f"and {len(paths) - len(parts)} more")
             break
         parts.append(part)
-    return _clip(f"{opening}: {', '.join(parts)}." if parts else f"{opening}.")
+    return ", ".join(parts)
 
 
 def wanted_at(schema: Schema, path: Path) -> str:

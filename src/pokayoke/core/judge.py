@@ -13,6 +13,7 @@ import msgspec
 
 from pokayoke.core.call import Correction, Decision, Finding, ToolCall, Verdict
 from pokayoke.core.canonical import canonical, digest, dump
+from pokayoke.core.check import needs
 from pokayoke.core.contract import Contract
 from pokayoke.core.correct import Prepared, confidence, prepare
 from pokayoke.core.gate import Asked, Principal, first_objection, stop_reason_for
@@ -219,14 +220,23 @@ def _read(call: ToolCall, plan: Plan, scene: Scene) -> Reading:
 def _unreadable(call: ToolCall, plan: Plan | None, reading: Reading) -> Judged:
     effect = plan.contract.effect if plan else "write"
     tool = plan.contract.name if plan else call.name
+    refusal = finding_for(reading, effect=effect, tool=tool)
+    if plan is not None and refusal.code in _NOTHING_NAMED:
+        hint = f"{refusal.hint} {needs(plan.contract.input, room=_NEEDS_ROOM)}"
+        refusal = msgspec.structs.replace(refusal, hint=hint.strip())
     return Judged(
         call,
         plan,
         args_hash=_signature(call),
-        refusal=finding_for(reading, effect=effect, tool=tool),
+        refusal=refusal,
         room="intake",
         repairs=reading.repairs,
     )
+
+
+_NOTHING_NAMED = frozenset(("empty_arguments", "no_object", "not_an_object", "positional_arguments"))
+"""Refusals of texts in which no argument is named: the model may not know which there are."""
+_NEEDS_ROOM = 240  # characters: the whole hint has to stay under 600
 
 
 def _prepared(plan: Plan, value: dict[str, Any], reading: Reading) -> Generator[Step, Any, Prepared]:

@@ -234,7 +234,7 @@ def finding_for(reading: Reading, *, effect: Effect, tool: str) -> Finding:
         raise UsageError(f"a reading graded {reading.grade} may run for a tool with effect {effect}")
     reason = reading.reason or "edit_suggested"
     seen = REFUSALS[reason][1]
-    place = "" if reading.position is None else f" at character {reading.position}"
+    place = f" at character {reading.position}" if reading.position else ""  # at the beginning says nothing
     name = ascii(tool[:80])
     hint = f"The arguments for {name} were not used: {seen}{place}. "
     if reading.grade == "edited" and reading.canonical is not None and len(reading.canonical) <= _SUGGESTED:
