@@ -189,6 +189,22 @@ def test_when_not_found_is_proof_enough(place, driver, how, dead, seconds, runs)
         assert 0 < outcome.retry_after <= 31
 
 
+@pytest.mark.parametrize("found", [None, Found({"id": "O7"})])
+def test_what_a_lookup_does_to_its_arguments_stays_with_it(place, driver, found):
+    """The tool that runs after it, and the check of what was found, see the arguments of the call."""
+
+    def greedy(key, arguments):
+        arguments.clear()
+        return found or NOT_FOUND
+
+    seen = []
+    how = {**DEAD, "lookup": greedy, "invariants": (lambda value, arguments: seen.append(arguments) or True,)}
+    doubtful(place, driver, how=how)
+    assert driver.call(place.guard(how).run("r"), order("c2")).ok
+    assert place.effects == ([] if found else ["u1"])
+    assert seen == [{"user": "u1"}]
+
+
 def test_the_time_to_settle_counts_from_the_first_proof_of_death(place, driver):
     """Asking again does not begin it anew; the caller is told how long to wait."""
     doubtful(place, driver, how=SETTLED)

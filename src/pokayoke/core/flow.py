@@ -119,12 +119,13 @@ def _resolution(
     request: Request, judged: Judged, plan: Plan, scene: Scene, answer: Answer
 ) -> Generator[Step, Any, Answer]:
     """Settle a doubt by asking the target. What it found is checked, recorded, and then answered by the ledger."""
-    contract, arguments = plan.contract, judged.arguments or {}
+    contract = plan.contract
     patience = contract.timeout or scene.snapshot.policy.execution.timeout
-    answer, found = yield from resolved(request, contract, arguments, answer, patience)
+    # A lookup may do with its arguments what it likes.
+    answer, found = yield from resolved(request, contract, judged.again(), answer, patience)
     if found is None:
         return answer
-    yield Settle((yield from found_effect(request, plan, arguments, found)), contract.name, contract.redact)
+    yield Settle((yield from found_effect(request, plan, judged.again(), found)), contract.name, contract.redact)
     told: Answer = yield Admit(request)
     if told.kind == "resolve" and told.record is not None:
         # The ledger did not take what was found; until it does, the doubt stays.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
@@ -195,12 +196,21 @@ def is_cut(stop_reason: object) -> bool:
     if stop_reason is None:
         return False
     if isinstance(stop_reason, str):
-        return _word(stop_reason) in _CUT
+        return _names_cut(stop_reason) if len(stop_reason) <= _LONGEST_WORD else _word(stop_reason) in _CUT
     if isinstance(stop_reason, bytes):
         return is_cut(stop_reason.decode(errors="replace"))
     # A client library may hand over a member of its enumeration, whose name is the word, or what the
     # provider sent around it, such as `incomplete_details`.
     return any(isinstance(part, str) and _word(part) in _CUT for part in _parts(stop_reason))
+
+
+@functools.lru_cache(maxsize=256)
+def _names_cut(text: str) -> bool:
+    """Providers know a handful of words, and every call brings one."""
+    return _word(text) in _CUT
+
+
+_LONGEST_WORD = 64  # what is longer is not worth remembering
 
 
 def _parts(stop_reason: object) -> tuple[object, ...]:
