@@ -13,9 +13,9 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core import event
-from pokayoke.core.admission import Approval, Request
+from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding, Happened, Outcome, Status
-from pokayoke.core.canonical import digest, dump
+from pokayoke.core.canonical import dump
 from pokayoke.core.failure import explain
 from pokayoke.core.judge import Judged, Scene, identity_of
 from pokayoke.core.lastgood import degraded_value
@@ -26,6 +26,7 @@ from pokayoke.core.output import Checked, at_a_glance, at_length, check_output
 from pokayoke.core.plan import Plan
 from pokayoke.core.present import present, preview, refusal_text
 from pokayoke.core.resolve import Found
+from pokayoke.core.review import review_of
 from pokayoke.core.state import RunState, Taint, latch, unlatch, worsen
 from pokayoke.core.steps import (
     Compute,
@@ -217,7 +218,7 @@ def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Gene
         yield from _settle(entered, scene, "completed", output_ok=False, failure=reason)
     taint = Taint(contract.name, identity_of(entered.judged, entered.plan.contract), scene.step, reason)
     stops = policy.on_invalid_output == "fail_closed"
-    review = _review(entered, scene, reason) if policy.on_invalid_output == "human_review" else None
+    review = review_of(judged, contract, scene, reason) if policy.on_invalid_output == "human_review" else None
     before, after = yield Mark(lambda state: _tainted(state, taint, stops=stops), review)
     yield _broke_contract(entered, scene)
     value, findings = None, checked.findings
@@ -387,23 +388,6 @@ def _unrecorded(
 def _tainted(state: RunState, taint: Taint, *, stops: bool) -> RunState:
     state = latch(state, taint)
     return worsen(state, "stopped", "invalid_tool_output") if stops else state
-
-
-def _review(entered: Entered, scene: Scene, reason: str) -> Approval:
-    """The question to a person that goes with an invalid output: may writes go on?"""
-    contract, judged = entered.plan.contract, entered.judged
-    mark = digest(f"{scene.run_id}\x00{contract.id}\x00{judged.args_hash}\x00{scene.step}".encode())
-    return Approval(
-        id=f"rv-{mark[:12]}",
-        fingerprint=mark,
-        tool=contract.name,
-        contract=contract.id,
-        arguments={"reason": reason, "identity": identity_of(entered.judged, entered.plan.contract)},
-        run_id=scene.run_id,
-        asked_at=scene.now,
-        expires_at=scene.now + scene.snapshot.policy.approvals.expires_seconds,
-        kind="output",
-    )
 
 
 def _bytes(checked: Checked) -> bytes:

@@ -1,0 +1,31 @@
+"""The question to a person that goes with an invalid output: may writes go on?"""
+
+from __future__ import annotations
+
+from pokayoke.core.admission import Approval
+from pokayoke.core.canonical import digest
+from pokayoke.core.contract import Contract
+from pokayoke.core.judge import Judged, Scene, identity_of
+
+
+def review_of(judged: Judged, contract: Contract, scene: Scene, reason: str) -> Approval:
+    """Return the question.
+
+    Args:
+        judged: the call whose output is invalid.
+        contract: of its tool.
+        scene: where the call plays.
+        reason: what is wrong with the output.
+    """
+    mark = digest(f"{scene.run_id}\x00{contract.id}\x00{judged.args_hash}\x00{scene.step}".encode())
+    return Approval(
+        id=f"rv-{mark[:12]}",
+        fingerprint=mark,
+        tool=contract.name,
+        contract=contract.id,
+        arguments={"reason": reason, "identity": identity_of(judged, contract)},
+        run_id=scene.run_id,
+        asked_at=scene.now,
+        expires_at=scene.now + scene.snapshot.policy.approvals.expires_seconds,
+        kind="output",
+    )
