@@ -90,6 +90,27 @@ def test_a_second_attempt_gets_what_the_first_one_got(driver):
     assert seen == [(["a"], [1])] * 3
 
 
+def test_a_correction_is_told_as_it_was_made(driver):
+    """A tool that changes a corrected value changes nothing of what the outcome and a second attempt say."""
+    seen = []
+
+    def changing(items):
+        seen.append(list(items))
+        items.append("b")
+        if len(seen) < 2:
+            raise NotSentError
+        return {}
+
+    schema = {"type": "object", "properties": {"items": {"type": "array", "items": {"type": "string"}}}}
+    tool = Contract.from_schema(
+        "list", schema, output_schema={}, effect="read", handler=changing,
+        no_effect_errors=(NotSentError,), retry=RetryPolicy(initial=0.0),
+    )  # fmt: skip
+    outcome = driver.call(Guard([tool]).run("r"), ToolCall("c", "list", '{"items": "[\\"a\\"]"}'))
+    assert (outcome.status, outcome.attempts, seen) == ("ok", 2, [["a"], ["a"]])
+    assert [change.after for change in outcome.corrections] == [["a"]]
+
+
 @pytest.mark.parametrize("hook", ["invoke", "ticket"])
 def test_a_framework_gets_the_key_and_the_resolved_path(tmp_path, driver, hook):
     """A continuation and a ticket hand over exactly what a handler would get."""
