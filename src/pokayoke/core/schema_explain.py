@@ -69,8 +69,11 @@ class Explainer:
         self.memo: dict[tuple[int, str], list[Problem]] = {}
         self.checks, self.words, self.parts = known.checks, known.words, known.parts
 
-    def explain(self, schema: Any, value: Any, at: str, level: int) -> list[Problem]:
-        """Return the problems of a value at a place with a subschema; empty if there are none."""
+    def explain(self, schema: Any, value: Any, at: str, level: int, *, asked: bool = False) -> list[Problem]:
+        """Return the problems of a value at a place with a subschema; empty if there are none.
+
+        `asked` says that the value is known not to fit.
+        """
         if schema is False:
             return [problem_of(at, "false", "nothing here", value, {}, False)]
         if not is_object(schema):
@@ -84,7 +87,7 @@ class Explainer:
         if self.steps < 0 or level > _MAX_LEVELS:
             return []
         found: list[Problem] = []
-        if 0 < level <= _MAX_ASKED and self.fits(node, value):
+        if not asked and 0 < level <= _MAX_ASKED and self.fits(node, value):
             return found
         self.memo[key] = found
         if id(node) in self.map.targets:
@@ -187,10 +190,11 @@ def _missing(place: _Place, name: str) -> Problem:
 
 def _properties(run: Explainer, place: _Place) -> Found:
     if is_object(place.value):
-        asked = place.level <= _MAX_ASKED
+        value, level = place.value, place.level
         for name, schema in place.argument.items():
-            if name in place.value and not (asked and is_object(schema) and run.fits(schema, place.value[name])):
-                yield from run.explain(schema, place.value[name], place.at + escape(name), place.level)
+            asked = name in value and level <= _MAX_ASKED and is_object(schema)
+            if name in value and not (asked and run.fits(schema, value[name])):
+                yield from run.explain(schema, value[name], place.at + escape(name), level, asked=asked)
 
 
 def _pattern_properties(run: Explainer, place: _Place) -> Found:

@@ -88,8 +88,10 @@ def utf8(text: str) -> bytes:
 def dump_event(event: dict[str, Any]) -> bytes:
     """Return an event as JSON, whatever its values are."""
     try:
-        return orjson.dumps(event, default=plain)
-    except TypeError:  # a lone surrogate, an integer beyond 64 bits
+        findings = event.get("findings")
+        whole = {**event, "findings": orjson.Fragment(msgspec.json.encode(findings))} if findings else event
+        return orjson.dumps(whole, default=plain)
+    except (TypeError, UnicodeEncodeError):  # a lone surrogate, an integer beyond 64 bits
         return msgspec.json.encode(_sturdy(event))
 
 
