@@ -209,10 +209,14 @@ class Trace:
         # Copied now: once it waits, another thread may make its line, and that changes it.
         seen = shown(event, common=recorded.common) if self._observers else None
         arguments, result = event.get("arguments", b""), event.get("result", b"")
-        size, usual = _USUAL_BYTES, self._as_they_are and type(arguments) is type(result) is bytes
-        if not usual or len(arguments) > self._limit or len(result) > self._limit:
+        size = _USUAL_BYTES
+        if not self._as_they_are or type(arguments) is not bytes or type(result) is not bytes:
             size += self._placed(recorded)
         elif arguments or result:
+            if len(arguments) > self._limit:
+                event["arguments"], arguments = {"bytes": len(arguments)}, b""
+            if len(result) > self._limit:
+                event["result"], result = {"bytes": len(result)}, b""
             recorded.payloads = (arguments, result)
             size += len(arguments) + len(result)
         # No lock: appending to a deque is one step, and the count of bytes only decides when to write.
