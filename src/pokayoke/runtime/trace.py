@@ -283,10 +283,8 @@ class Trace:
     def _placed(self, recorded: Recorded) -> int:
         """Let payloads that are not written as they are give way now. Returns the bytes of those that are."""
         event = recorded.event
-        for key in _JSON_PAYLOADS:
-            data = event.get(key)
-            if key not in event:
-                continue
+        for key in [one for one in _JSON_PAYLOADS if one in event]:
+            data = event[key]
             if self._as_they_are and isinstance(data, bytes):
                 if len(data) <= self._limit:
                     recorded.payloads += (data,)
