@@ -70,7 +70,7 @@ class Explainer:
         self.checks, self.words, self.parts = known.checks, known.words, known.parts
 
     def explain(self, schema: Any, value: Any, at: str, level: int, *, asked: bool = False) -> list[Problem]:
-        """Return the problems of a value (`asked`: it is known not to fit) with a subschema; empty if there are none."""
+        """Return the problems of a value (`asked`: known not to fit) with a subschema; empty if there are none."""
         if schema is False:
             return [problem_of(at, "false", "nothing here", value, {}, False)]
         if not is_object(schema):
