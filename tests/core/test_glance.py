@@ -155,7 +155,7 @@ CONTRACTS = [
 def test_an_answer_judged_at_a_glance_is_judged_as_in_the_rooms(contract, raw):
     """Whatever the look says about an answer, the rooms say alike; and an ordinary answer is judged by it."""
     policy = ToolOutputPolicy()
-    quick, whole = output.at_a_glance(raw, contract, policy), output.at_length(raw, contract, {}, policy)
+    quick, whole = output._at_a_glance(raw, contract, policy), output._at_length(raw, contract, {}, policy)
     assert quick is None or quick == whole
     if contract is CONTRACTS[0] and raw == '{"name": "a"}':
         assert quick is not None

@@ -4,8 +4,8 @@
 
 The cost of a turn is the slope between runs of 1 and of 21 turns, so that starting a run does not count. The three
 ways are measured in turn within each round, and the median over the rounds is taken: what slows the machine down
-slows all of them. What is measured is this process's own time on the processor: the model's answers come from
-another process, and what else the machine does counts for nobody.
+slows all of them. What is measured is this process's own time on the processor, so that what else the machine does
+counts for nobody; the model is a script inside the process.
 """
 
 import argparse

@@ -138,6 +138,14 @@ def test_a_model_that_names_no_argument_is_told_which_ones_there_are(world, driv
     assert len(text) < 600
 
 
+def test_what_is_needed_is_told_by_name_where_its_description_is_too_long(driver):
+    """A long list of choices does not push the name of its field out of the hint."""
+    choices = {"enum": [f"{letter * 50}" for letter in "abcdefgh"]}
+    schema = {"type": "object", "properties": {"kind": choices, "n": {"type": "integer"}}, "required": ["kind", "n"]}
+    tool = Contract.from_schema("pick", schema, output_schema={}, handler=lambda **given: {})
+    assert "It needs `kind`, `n` (an integer)." in driver.call(Guard([tool]).run("r"), call("pick", "")).text
+
+
 @pytest.mark.parametrize("reason", ["length", "max_tokens", "incomplete", "MAX_TOKENS"])
 def test_a_cut_message_runs_nothing(world, driver, reason):
     """A call of a cut message is refused even if its text parses and fits."""

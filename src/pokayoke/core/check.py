@@ -220,6 +220,8 @@ def _listed(paths: Sequence[Path], schema: Schema, root: str, room: int) -> str:
     parts: list[str] = []
     for path in paths:
         part = f"`{spoken(path, root)}` ({wanted_at(schema, path)})"
+        if len(part) > room:  # its name is better than nothing
+            part = f"`{spoken(path, root)}`"
         if sum(map(len, parts)) + len(part) > room:
             parts.append(f"and {len(paths) - len(parts)} more")
             break

@@ -78,7 +78,7 @@ def undeclared_error(
     requires to be a number, an array or an object: then it is a measurement or a list that is
     always there (a fit's `error`, a linter's `errors`), not a slot for a failure.
     """
-    if value.__class__ is not dict or _SLOTS.isdisjoint(value):
+    if not is_object(value) or _SLOTS.isdisjoint(value):
         return None
     known = () if envelope is None else (envelope.ok, envelope.error)
     for name in _FLAGS:

@@ -44,9 +44,7 @@ def walk(call: ToolCall, scene: Scene) -> Generator[Step, Any, Outcome]:
         total += seconds
         transient = plan.retry.retries > 0 and is_transient(plan.contract, reaction)
         if not transient or attempt > plan.retry.retries:
-            outcome, result = yield from concluded(entered, scene, reaction, Ran(attempt, total, exhausted=transient))
-            _count(judged, scene, outcome, result)
-            return outcome
+            return (yield from leave(entered, scene, reaction, Ran(attempt, total, exhausted=transient)))
         if judged.own:
             arguments = judged.again()  # the first ones are the tool's
         # It may be tried again because nothing can have happened.
@@ -134,11 +132,12 @@ def _resolution(
 
 
 def _claim(judged: Judged, plan: Plan, scene: Scene, scope: tuple[str, str], occurrence: int) -> Claim:
-    contract, effect = plan.contract, effect_hash(judged, plan.contract)
-    identity = effect if contract.identity is None else identity_of(judged, contract)
+    contract = plan.contract
     return Claim(
-        key=ledger_key(scope, contract.name, identity, occurrence=occurrence, epoch=contract.key_epoch),
-        args_hash=effect,
+        key=ledger_key(
+            scope, contract.name, identity_of(judged, contract), occurrence=occurrence, epoch=contract.key_epoch
+        ),
+        args_hash=effect_hash(judged, contract),
         claim_id=scene.ident,
         tool=contract.name,
         contract=contract.id,

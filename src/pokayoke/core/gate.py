@@ -63,7 +63,7 @@ def rules_for(contract: Contract, policy: Policy, *, certain: bool = False) -> t
     Args:
         contract: the tool's contract.
         policy: what is allowed.
-        certain: leave those out that never object to a call whose confidence is 1 and whose paths are plain.
+        certain: leave those out that never object to a call whose confidence is 1.
     """
     rules: list[Rule] = []
     access = _access_rule(contract, policy.access)
@@ -71,7 +71,7 @@ def rules_for(contract: Contract, policy: Policy, *, certain: bool = False) -> t
         rules.append(access)
     if not certain or policy.confidence.threshold > 1:
         rules.append(_confidence_rule(policy.confidence.threshold))
-    if contract.paths and not certain:
+    if contract.paths:
         rules.append(_paths_rule(tuple(contract.paths.items())))
     return tuple(rules)
 

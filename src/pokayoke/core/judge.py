@@ -20,7 +20,6 @@ from pokayoke.core.gate import Asked, Principal, first_objection, stop_reason_fo
 from pokayoke.core.intake import Reading, copied, finding_for, from_value, is_cut, read_arguments
 from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Rounds
-from pokayoke.core.paths import splits_at_sight
 from pokayoke.core.placeholders import may_hold_placeholder
 from pokayoke.core.plan import Plan, Snapshot
 from pokayoke.core.state import RunState, blocked, repeated
@@ -189,19 +188,10 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
     repeats = scene.view.rounds.repeats
     if repeats.counts and repeats.count(contract.name, args_hash) >= scene.snapshot.policy.loop.identical_failures:
         return None
-    if (contract.paths or plan.rules_if_certain) and _may_object(plan, value, scene):
+    rules = plan.rules_if_certain
+    if rules and first_objection(rules, Asked(contract, value, 1.0, scene.principal)) is not None:
         return None
     return Judged(call, plan, value, args_hash, dumped, own=True)
-
-
-def _may_object(plan: Plan, value: dict[str, Any], scene: Scene) -> bool:
-    """Whether a rule may object to a call without repairs and corrections."""
-    for name, roots in plan.contract.paths.items():
-        path = value.get(name)
-        if path is not None and (type(path) is not str or splits_at_sight(path, roots) is None):
-            return True
-    asked = Asked(plan.contract, value, 1.0, scene.principal) if plan.rules_if_certain else None
-    return asked is not None and first_objection(plan.rules_if_certain, asked) is not None
 
 
 def _read(call: ToolCall, plan: Plan, scene: Scene) -> Reading:

@@ -224,7 +224,8 @@ class Rounds:
         seen = outcome.text.replace(outcome.call_id, "") if result is None else result
         # Comparing is quicker than hashing, but what is kept for it has to be small.
         mark = seen if len(seen) <= _MOST_COMPARED else hash(seen)
-        times = times + 1 if last in (None, mark) else 2
+        same = last is None or (type(last) is type(mark) and last == mark)
+        times = times + 1 if same else 2
         self._known[key] = (times, mark)
         return times
 

@@ -80,13 +80,13 @@ def check_output(raw: Any, contract: Contract, *, arguments: dict[str, Any], pol
         arguments: the arguments it was run with, for invariants.
         policy: caps and content type where the contract does not say.
     """
-    return at_a_glance(raw, contract, policy) or at_length(raw, contract, arguments, policy)
+    return _at_a_glance(raw, contract, policy) or _at_length(raw, contract, arguments, policy)
 
 
-def at_a_glance(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> Checked | None:
+def _at_a_glance(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> Checked | None:
     """Judge the usual answer in one look: strict JSON text that fits its schema, with nothing else to ask.
 
-    Says what `at_length` says, or None where there is anything to say.
+    Says what `_at_length` says, or None where there is anything to say.
     """
     schema = contract.output
     if type(raw) is not str or schema is None or contract.takes_text or contract.output_checks != "full":
@@ -104,7 +104,7 @@ def at_a_glance(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> Check
     return Checked(value, canonical=data, chars=len(raw))
 
 
-def at_length(raw: Any, contract: Contract, arguments: dict[str, Any], policy: ToolOutputPolicy) -> Checked:
+def _at_length(raw: Any, contract: Contract, arguments: dict[str, Any], policy: ToolOutputPolicy) -> Checked:
     """The way of an answer through the rooms."""
     got = receive(raw, contract, policy=policy)
     if got.failure is not None or got.finding is not None:

@@ -25,8 +25,7 @@ class Plan(msgspec.Struct, frozen=True):
         contract: the contract.
         kinds: the classes of correction that may run.
         rules: the gate rules that can object.
-        rules_if_certain: those of them that can object to a call without repairs and corrections whose paths are
-            plain.
+        rules_if_certain: those of them that can object to a call without repairs and corrections.
         limits: the limits that count its calls.
         asks: True if a person has to approve each call.
         trust: what the label of its output says: `checked` against a contract, or `unchecked`.
@@ -69,8 +68,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     """True if any budget limits the runs."""
     kinds: tuple[Kind, ...] = KINDS
     """The kinds of failure the loop guard knows."""
-    kinds_by_name: Mapping[str, Kind] = {}
-    """The same, by name."""
     shadows: Mapping[str, Snapshot] = {}
     """By tool name, the version (alone) that judges the same calls beside the one that decides."""
 
@@ -110,9 +107,7 @@ def snapshot(
     simple = {plan.contract.name: plan for plan in plans.values() if not plan.contract.input_hooks}
     budgeted = policy.budgets != BudgetPolicy()
     beside = {contract.name: snapshot((contract,), policy, kinds) for contract in shadows}
-    known = kinds_for(policy.loop, kinds)
-    named = {kind.name: kind for kind in known}
-    return Snapshot(policy, catalogue, plans, simple, budgeted, known, named, beside)
+    return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(policy.loop, kinds), beside)
 
 
 def _plan(contract: Contract, policy: Policy) -> Plan:

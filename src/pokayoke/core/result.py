@@ -22,7 +22,7 @@ from pokayoke.core.lastgood import degraded_value
 from pokayoke.core.ledger import Claim, Record, Settlement, Settling
 from pokayoke.core.ledger_explain import in_doubt
 from pokayoke.core.outcome import already_done
-from pokayoke.core.output import Checked, at_a_glance, at_length, check_output
+from pokayoke.core.output import Checked, check_output
 from pokayoke.core.plan import Plan
 from pokayoke.core.present import present, preview, refusal_text
 from pokayoke.core.resolve import Found
@@ -93,16 +93,13 @@ def concluded(
     if not isinstance(reaction, Returned):
         return (yield from _broken(entered, scene, reaction, ran)), None
     plan = entered.plan
-    checked = at_a_glance(reaction.value, plan.contract, plan.output)
-    if checked is not None:
-        return (yield from _valid(entered, scene, checked, ran)), checked.canonical
     judged = entered.judged
     # Only invariants look at arguments, and by now the tool may have changed those that it was given.
     arguments = judged.again() if judged.own and plan.contract.invariants else entered.arguments
     if plan.contract.output_hooks:
         checked = yield from _check(plan, arguments, reaction.value)
     else:
-        checked = at_length(reaction.value, plan.contract, arguments, plan.output)
+        checked = check_output(reaction.value, plan.contract, arguments=arguments, policy=plan.output)
     if checked.failure is not None:
         return (yield from _declared_failure(entered, scene, checked, ran)), None
     if checked.findings and scene.snapshot.policy.mode == "enforce":

@@ -265,7 +265,7 @@ class World:
         return None if problem is None else Answer("refuse", store_unavailable(request.tool, problem))
 
     def _claimed(self, request: Request, answer: Answer) -> Answer:
-        if self._guard.on_step is not None and request.claim is not None and answer.kind == "execute":
+        if request.claim is not None and answer.kind == "execute":
             self._run.notice("after_claim")
         question = request.approval
         if question is not None and self._guard.on_ask is None and asks_anew(answer):
@@ -273,8 +273,7 @@ class World:
         return answer
 
     def _settled(self, step: Settle, settled: Settled) -> Finding | Record | None:
-        if self._guard.on_step is not None:
-            self._run.notice("after_settle")
+        self._run.notice("after_settle")
         if settled.accepted:
             return None
         record = settled.record

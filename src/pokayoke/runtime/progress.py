@@ -165,7 +165,7 @@ class Progress:
             self.save()
         if not (marks := self.rounds.close()):
             return None
-        policy, kinds = snapshot.policy.loop, snapshot.kinds_by_name
+        policy, kinds = snapshot.policy.loop, {kind.name: kind for kind in snapshot.kinds}
         with self._lock:
             before = self._loop
             after = counted(before, marks, kinds)
