@@ -149,8 +149,7 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
         if ended is not None:
             return ended
     elif plan.keeps and stored is not None and not (checked.findings or checked.content):
-        whose = scene.tenant if scene.principal is None else _whose(scene)
-        scene.last_good.put(whose, contract.id, judged.args_hash, stored, now=scene.now)
+        scene.last_good.put(_whose(scene), contract.id, judged.args_hash, stored, now=scene.now)
     if scene.view.state.taints and not checked.findings:
         identity = identity_of(judged, contract)
         yield Mark(lambda state: unlatch(state, contract.name, identity, step=scene.step))
