@@ -13,7 +13,7 @@ from pokayoke.core.schema import compile_schema
 STAND_INS = [
     "<user_id>", "<your name>", "<YOUR_API_KEY>", "<email>", "<insert date>", "<id>", "<the order number>", "<userId>",
     "{{name}}", "{{ user.name }}", "{user_id}", "${user_id}", "${USER_ID}", "$USER_ID", "$ORDER_ITEM_ID",
-    "[Your Name]", "[insert address]", "...", "…", "....", "TODO", "TBD", "FIXME", "XXXX", "xxxx-xxxx-xxxx",
+    "[Your Name]", "[insert address]", "...", "…", "....", "TODO", "TBD", "FIXME", "XXXX", "xXXX", "xxxx-xxxx-xxxx",
     "INSERT_X_HERE", "insert-name-here", "your_api_key_here", "YOUR_KEY_HERE", "Your-Token-Here", "ENTER_NAME_HERE",
     "insert the name here", "Enter your city here", "put_id_here", "ADD_VALUE_HERE", "REPLACE_ME", "replace-me",
     "CHANGEME", "change_me", "REPLACE_WITH_TOKEN", "Replace_With_Your_Key",

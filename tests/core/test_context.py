@@ -873,13 +873,20 @@ def test_unreadable_calls_of_langchain():
     assert compacted(answered, 1_000).messages == answered
 
 
+def nested(levels):
+    value: tuple = ()
+    for _ in range(levels):
+        value = (value,)
+    return value
+
+
 def test_small_helpers():
     """Texts of results, arguments of any kind and signs of failure are read without failing."""
     assert answer_text([{"type": "text", "text": "a"}, "b"]) == "a\nb"
     assert answer_text([{"type": "image"}]) is None
     assert plain(b'{"a": 1}') == ({"a": 1}, '{"a":1}')
     assert plain(b"\xff{") == ("\ufffd{", "\ufffd{")
-    assert plain({"a": object()})[1] == "(arguments that are no JSON)"
+    assert plain({"a": object()})[1] == plain({"a": nested(100_000)})[1] == "(arguments that are no JSON)"
     assert seems_failed(False, 'x trust="error"')
     assert not seems_failed(False, "an error was avoided")
     assert [line.text for line in lines_of(Group(("words",), (0,), ""))] == []

@@ -176,10 +176,11 @@ def test_cycles_and_depth_without_end_are_refused():
     cycle: dict = {}
     cycle["a"] = [cycle, cycle]
     deep: dict = {}
-    for _ in range(5000):
-        deep = {"a": deep}
+    pairs: tuple = ()
+    for _ in range(100_000):
+        deep, pairs = {"a": deep}, (pairs,)
     assert from_value(cycle).reason == "not_json"
-    assert from_value(deep).reason == "not_json"
+    assert from_value(deep).reason == from_value({"a": pairs}).reason == "too_deep"
 
 
 @given(

@@ -14,6 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import attrs
 import msgspec
@@ -220,6 +221,7 @@ UNFAITHFUL = [
     (types, "not_serialisable", ""),
     (Broken.model_construct(n="text"), "not_serialisable", ""),
     (Angry(), "not_serialisable", ""),
+    ({"a": Mock(spec=dict)}, "not_serialisable", "/a"),
     (math.nan, "not_finite", ""),
     ([1, None, math.inf], "not_finite", "/2"),
     ({"a": {"b": (-math.inf,)}}, "not_finite", "/a/b/0"),
@@ -319,11 +321,13 @@ def test_a_plain_value_is_copied():
     assert result.value == {"a": [1]}
 
 
-def test_a_plain_value_at_great_depth_is_refused_without_a_crash():
-    """A million nested lists are a finding."""
+@pytest.mark.parametrize("around", [lambda x: [x], lambda x: (x,), lambda x: {"a": x}, lambda x: ([x, 1],)])
+@pytest.mark.parametrize("levels", [MAX_DEPTH, 254, 10_000, 1_000_000])
+def test_a_plain_value_at_great_depth_is_refused_without_a_crash(around, levels):
+    """A million nested lists, tuples or dicts are a finding, and so is one level too many."""
     value: Any = []
-    for _ in range(1_000_000):
-        value = [value]
+    for _ in range(levels):
+        value = around(value)
     assert to_json_value(value).code == "too_deep"
 
 

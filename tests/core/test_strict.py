@@ -1,6 +1,8 @@
 """Strict JSON: what is refused, and that nothing else is."""
 
+import gc
 import json
+import sys
 import threading
 
 import msgspec
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from pokayoke.core import strict
 from pokayoke.core.strict import StrictError, depth_of, dump_compact, parse
 
+LONG = "x" * 5_000  # more than what is read as a short text
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
@@ -146,11 +149,43 @@ def test_escaped_colons_are_no_duplicates(text):
         max_leaves=25,
     ),
     st.sampled_from([(",", ":"), (", ", ": ")]),
+    st.sampled_from([[], ["["], [LONG]]),
 )
-def test_the_depth_cap_is_exact(cap, value, separators):
-    """A text is refused as too deep exactly when it nests deeper than the cap, whatever its strings hold."""
+def test_the_depth_cap_is_exact(cap, value, separators, beside):
+    """A text is refused as too deep exactly when it nests deeper than the cap, however long it is."""
+    value = [*beside, value] if beside else value
     text = json.dumps(value, separators=separators)
     assert code_of(text, cap) == (None if depth_of(value) <= cap else "too_deep")
+
+
+def test_long_texts_of_many_threads_are_not_mixed_up():
+    """Threads that read long texts at the same time get their own values and their own dumps."""
+    texts = [json.dumps([[number], LONG]) for number in range(8)]
+    wrong: list[str] = []
+
+    def read(text):
+        for _ in range(300):
+            value, dump = parse(text)
+            if value != json.loads(text) or dump != text.replace(" ", "").encode():
+                wrong.append(text)
+
+    threads = [threading.Thread(target=read, args=(text,)) for text in texts]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == []
+
+
+def test_a_long_text_is_let_go_of():
+    """Nothing that was read stays reachable from what reading keeps for the next text."""
+    held = parse(json.dumps([LONG]))[0]
+    assert gc.get_referrers(held) in ([], [sys._getframe()])
 
 
 @pytest.mark.parametrize("item", ['{"a": [1]}', '{"a":[1]}', '{"a]": "["}'])
@@ -164,10 +199,10 @@ SHAPES = ["[%s]", "[ %s ]", '{"a":%s}', '{"a": %s}', '["]",%s,"["]', '["]", %s, 
 
 @pytest.mark.parametrize("shapes", [*([shape] for shape in SHAPES), SHAPES[:4], SHAPES[:1] + SHAPES[2:3], SHAPES])
 @pytest.mark.parametrize(("depth", "accepted"), [(63, True), (64, True), (65, False), (130, False), (250, False)])
-@pytest.mark.parametrize("core", ["1", "[]", "{}"])
+@pytest.mark.parametrize("core", ["1", "[]", "{}", f'"{LONG}"'])
 def test_no_spelling_hides_depth(shapes, depth, accepted, core):
     """Mixed brackets, empty containers and strings that look like brackets do not make a text look flatter."""
-    text, left = core, depth - (core != "1")
+    text, left = core, depth - (core in {"[]", "{}"})
     for level in range(left):
         text = shapes[level % len(shapes)] % text
     assert code_of(text, 64) == (None if accepted else "too_deep")

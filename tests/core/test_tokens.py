@@ -127,6 +127,17 @@ def test_messages_of_every_shape(message, content):
     assert estimate_message(message) == MESSAGE_TOKENS + content
 
 
+@pytest.mark.parametrize(("levels", "written"), [(200, True), (100_000, False)])
+def test_arguments_without_end_are_estimated_without_a_crash(levels, written):
+    """Nested tuples as arguments cost something, or nothing if no request could hold them."""
+    value: tuple = ()
+    for _ in range(levels):
+        value = (value,)
+    call = {"function": {"name": "f", "arguments": value}}
+    cost = estimate_message({"role": "assistant", "tool_calls": [call]})
+    assert (cost > MESSAGE_TOKENS + CALL_TOKENS + levels / 2) is written
+
+
 def test_a_tokenizer_can_stand_in():
     """The estimate of texts is replaceable."""
     assert estimate_message("a b c", estimate=lambda text: len(text.split())) == MESSAGE_TOKENS + 3

@@ -21,7 +21,7 @@ _LONGEST = 80
 
 _PREFILTER = re.compile(
     rb'"(?=[<{\[$.TFXxIiYyEeRrCcPpAa\xe2])'
-    rb"(?:[<{\[$]|\.\.\.|\xe2\x80\xa6|T(?:ODO|BD)\"|FIXME\"|XXXX|xxxx|I(?:NSERT|nsert)|insert[ _-]"
+    rb"(?:[<{\[$]|\.\.\.|\xe2\x80\xa6|T(?:ODO|BD)\"|FIXME\"|[Xx]{4}|I(?:NSERT|nsert)|insert[ _-]"
     rb"|Y(?:OUR|our)[_-]|your[_-]"
     rb"|E(?:NTER|nter)[ _-]|enter[ _-]|R(?:EPLACE|eplace)|replace[_-]?(?:me|with)|C(?:HANGE|hange)[_-]?|change[_-]?me"
     rb"|P(?:UT|ut)[ _-]|put[ _-]|A(?:DD|dd)[_-]|add[_-])"

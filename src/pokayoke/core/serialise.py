@@ -30,7 +30,7 @@ CODES: dict[str, str] = {
 }
 
 MAX_DEPTH = 100
-"""Deepest nesting of a Python object that is walked; plain values end at the dump's own 254 levels."""
+"""Deepest nesting of a Python object."""
 
 Decimals = Literal["text", "number"]
 _TOO_LONG = 10**308  # as in core/strict.py: what we write we must be able to read
@@ -98,15 +98,17 @@ def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text"
         return _finding("too_deep", "", "the value is nested too deeply to be walked")
 
 
-def outgrows(obj: Any, max_bytes: int) -> bool:
-    """Return whether the JSON text of a value would be longer, without writing more than that.
+def excess(obj: Any, max_bytes: int) -> Literal["too_long", "too_deep"] | None:
+    """Return in what a value is beyond what may be dumped, without writing more than `max_bytes`.
 
     A part that is reached in many ways is written as often: a few shared lists can be a trillion items.
     """
     if _is_small(obj, max_bytes):
-        return False
+        return None
     done = serialise(obj, max_bytes=max_bytes)
-    return isinstance(done, Finding) and done.code == "output_too_large"
+    if isinstance(done, Finding) and done.code == "output_too_large":
+        return "too_long"
+    return "too_deep" if isinstance(done, Finding) and done.code == "too_deep" else None
 
 
 def _within(done: Serialised, max_bytes: int) -> Serialised | Finding:
@@ -128,34 +130,39 @@ def _is_small(obj: Any, room: int) -> bool:  # noqa: C901 - one loop, unrolled b
     """Prove that dumping a plain value stays within bounds, before anything is written.
 
     Visits every place that would be written, a shared part as often as it is reached: forty lists
-    that each hold the next one twice are a trillion items. It stops when the room is used up, so a
-    cycle ends too, and at anything that is not plain: False sends the value to the walk.
+    that each hold the next one twice are a trillion items. It stops when the room or the depth is used
+    up, so a cycle ends too, and at anything that is not plain: False sends the value to the walk.
     """
-    if obj.__class__ is str:
+    if kind_of(obj) is str:
         return len(obj) <= room
-    if obj.__class__ not in _CONTAINERS:
-        return obj.__class__ in _SCALARS
-    queue: list[Any] = [obj]
-    for one in queue:  # grows while it is walked
-        room -= len(one) + 1
-        items: Iterable[Any] = one
-        if one.__class__ is dict:
-            try:
-                room -= sum(map(len, one))
-            except TypeError:  # a key that is no string
+    if kind_of(obj) not in _CONTAINERS:
+        return kind_of(obj) in _SCALARS
+    level: list[Any] = [obj]
+    for _ in range(MAX_DEPTH):  # the dump does not count tuples: of deep ones it would overrun the stack
+        below: list[Any] = []
+        for one in level:
+            room -= len(one) + 1
+            items: Iterable[Any] = one
+            if kind_of(one) is dict:
+                try:
+                    room -= sum(map(len, one))
+                except TypeError:  # a key that is no string
+                    return False
+                items = one.values()
+            for item in items:
+                kind = kind_of(item)
+                if kind is str:
+                    room -= len(item)
+                elif kind in _CONTAINERS:
+                    below.append(item)
+                elif kind not in _SCALARS:
+                    return False
+            if room < 0:
                 return False
-            items = one.values()
-        for item in items:
-            kind = item.__class__
-            if kind is str:
-                room -= len(item)
-            elif kind in _CONTAINERS:
-                queue.append(item)
-            elif kind not in _SCALARS:
-                return False
-        if room < 0:
-            return False
-    return True
+        if not below:
+            return True
+        level = below
+    return False
 
 
 class _Stop(Exception):  # noqa: N818 - carries the finding out of the walk; never leaves this module

@@ -19,7 +19,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, cast
 
-import orjson
+import msgspec
 
 from pokayoke.core.messages import CALL_KINDS, RESULT_KINDS, field, items
 
@@ -198,9 +198,11 @@ def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return orjson.dumps(value, default=str).decode()
-    except (TypeError, ValueError):  # integers beyond 64 bits, keys that are not text
+        return msgspec.json.encode(value, enc_hook=str).decode()
+    except (TypeError, ValueError):  # half a character, keys that have no text
         return repr(value)
+    except RecursionError:  # no request can hold it
+        return ""
 
 
 class TokenCounter:

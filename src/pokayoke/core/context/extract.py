@@ -15,7 +15,7 @@ from pokayoke.core.context.groups import Group, answer_text
 from pokayoke.core.context.note import is_note, quoted, unique
 from pokayoke.core.messages import Asked, calls_in, field, items, role_of, text_of
 from pokayoke.core.rare import rare
-from pokayoke.core.strict import StrictError, dump_compact, parse
+from pokayoke.core.strict import StrictError, dump_foreign, parse
 
 _MOST_SAID = {"user": 400, "system": 400, "assistant": 200}  # characters quoted of a text
 _MOST_ARGUMENTS = 200
@@ -164,7 +164,7 @@ def plain(arguments: Any) -> tuple[Any, str]:
             return text, text
         return value, dumped.decode()
     try:
-        return arguments, dump_compact(arguments).decode()
+        return arguments, dump_foreign(arguments).decode()
     except (TypeError, ValueError, RecursionError):  # not JSON: a framework's own objects
         return UNREADABLE, UNREADABLE
 

@@ -19,7 +19,7 @@ from pokayoke.core.context.placing import put_note, take_notes
 from pokayoke.core.context.problems import overflow, summariser_failed
 from pokayoke.core.context.values import Options
 from pokayoke.core.preview import preview
-from pokayoke.core.strict import StrictError, dump_compact, parse
+from pokayoke.core.strict import StrictError, dump_foreign, parse
 from pokayoke.core.tokens import estimate_message
 
 _SUPERSEDED = "[Superseded: the same call has a later result further down."
@@ -193,7 +193,7 @@ class Work:
         value = plain(arguments)[0]
         if self._options.identity is not None:
             return self._options.identity(name, value)
-        return None if value is UNREADABLE else (name, dump_compact(value, sort=True))
+        return None if value is UNREADABLE else (name, dump_foreign(value, sort=True))
 
     def _summarise(self, stays: list[bool]) -> None:
         """Put one note in the place of the middle; the latest words of the user stay as long as there is room."""
