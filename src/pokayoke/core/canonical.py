@@ -43,7 +43,7 @@ def _respelt() -> Callable[[str], bool]:
 
 def _may_be_respelt(dumped: bytes) -> bool:
     if not dumped.isascii():  # the search runs on ASCII five times as fast
-        if len(dumped.translate(None, _BEYOND)) != len(dumped):
+        if any(map(dumped.__contains__, _BEYOND)):
             return True
         dumped = dumped.translate(_ASCII_ONLY)
     return _respelt()(str(dumped, "ascii"))

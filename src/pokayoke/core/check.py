@@ -7,7 +7,7 @@ an unknown one the field itself. `hint` says what to send instead and is made of
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -154,7 +154,7 @@ def issues_of(value: Any, schema: Schema, *, parsed: bool = False) -> tuple[Issu
         if code == "missing_field":
             names = [problem.data.get("missing")]
         elif code == "unknown_field":
-            names = cast(Sequence[Any], problem.data.get("unexpected", ()))
+            names = problem.data.get("unexpected", ())
         places = [(*path, name) for name in names if isinstance(name, str)] or [path]
         for place in places:
             issue = Issue(place, code, problem)

@@ -14,7 +14,7 @@ from pokayoke.core.call import Effect
 from pokayoke.core.names import refused
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
 from pokayoke.core.schema import Schema
-from pokayoke.core.schema_map import is_object
+from pokayoke.core.shapes import is_object
 from pokayoke.core.terms import Compare, Comparison, Declared, Envelope, Equal, Format, Range
 from pokayoke.errors import ContractError
 

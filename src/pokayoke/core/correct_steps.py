@@ -7,7 +7,7 @@ that a rule does not understand are judged by the validator alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -19,6 +19,7 @@ from pokayoke.core.correctors import Correctors
 from pokayoke.core.places import Path, facts_at, join, look_up, renamed, replaced, same, split, spoken, without
 from pokayoke.core.schema import Schema
 from pokayoke.core.schema_problems import MAX_PROBLEMS
+from pokayoke.core.shapes import is_object
 
 MAX_CORRECTIONS = 256
 """Most corrections of one value."""
@@ -118,10 +119,9 @@ class Work:
 
     def _unwrap(self) -> None:
         """Open an envelope that holds exactly the arguments, and nothing else that could matter."""
-        given: object = self.value
-        if not self.issues or not isinstance(given, dict):
+        whole = self.value
+        if not self.issues or not is_object(whole):
             return
-        whole = cast(dict[str, Any], given)
         inner = [key for key in whole if key in _ENVELOPES]
         names = [key for key in whole if key in _NAMES and whole[key] == self._name]
         if len(inner) != 1 or len(names) + 1 != len(whole):
@@ -253,7 +253,7 @@ class Work:
     def _renames(self, issue: Issue) -> Iterator[Step]:
         """Give a field the name it was meant to have: one wrong name, one field, both ways."""
         parent = issue.path[:-1]
-        entries = cast(dict[str, Any], look_up(self.value, parent))
+        entries: dict[str, Any] = look_up(self.value, parent)
         fields = facts_at(self._schema, parent).properties
         meant = {key: nearest_field(key, fields, entries) for key in entries if key not in fields}
         for key, found in meant.items():

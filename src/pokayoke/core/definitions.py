@@ -9,7 +9,7 @@ import msgspec
 
 from pokayoke.core.contract import Contract
 from pokayoke.core.names import Wire, wire_name
-from pokayoke.core.schema_map import is_object
+from pokayoke.core.shapes import is_object
 from pokayoke.errors import ContractError
 
 

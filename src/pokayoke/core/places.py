@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import msgspec
 
 from pokayoke.core.schema import Schema
+from pokayoke.core.shapes import kind_of
 
 T = TypeVar("T")
 Path = tuple[str, ...]
@@ -79,10 +80,11 @@ def look_up(value: Any, path: Path) -> Any:
         LookupError: there is nothing.
     """
     for step in path:
-        if isinstance(value, dict):
-            value = cast(dict[str, Any], value)[step]
-        elif isinstance(value, list) and step.isdecimal():
-            value = cast(Sequence[Any], value)[int(step)]
+        kind = kind_of(value)
+        if kind is dict:
+            value = value[step]
+        elif kind is list and step.isdecimal():
+            value = value[int(step)]
         else:
             raise LookupError(step)
     return value
@@ -124,12 +126,13 @@ def remembered(schema: Schema, key: tuple[str, Path], make: Callable[[], T]) -> 
         key: what is asked, and the path.
         make: finds it out.
     """
-    known = schema.places.get(key)
+    known: Any = schema.places.get(key)
     if known is None:
         known = make()
         if len(schema.places) < _MAX_PLACES and sum(map(len, key[1])) < _MAX_KEY:
             schema.places[key] = known
-    return cast(T, known)
+    found: T = known
+    return found
 
 
 def facts_at(schema: Schema, path: Path) -> Facts:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pokayoke.core.schema_map import Draft, Known, Part, SchemaMap, is_array, is_object, stands_alone
+from pokayoke.core.schema_map import Draft, Known, Part, SchemaMap, stands_alone
 from pokayoke.core.schema_problems import (
     BOUNDS,
     MAX_PROBLEMS,
@@ -26,6 +26,7 @@ from pokayoke.core.schema_problems import (
     short,
     wording,
 )
+from pokayoke.core.shapes import is_array, is_object
 
 if TYPE_CHECKING:
     import jsonschema_rs

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import msgspec
+
+from pokayoke.core.shapes import is_array, is_object
 
 Draft = Literal["draft4", "draft6", "draft7", "2019-09", "2020-12"]
 
@@ -71,16 +73,6 @@ class Known(msgspec.Struct):
     checks: dict[tuple[int, str], Any] = {}
     words: dict[tuple[int, str], tuple[str, dict[str, Any]]] = {}
     parts: dict[int, list[Part]] = {}
-
-
-def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Return whether a JSON value is an object."""
-    return isinstance(value, dict)
-
-
-def is_array(value: object) -> TypeGuard[list[Any]]:
-    """Return whether a JSON value is an array."""
-    return isinstance(value, list)
 
 
 def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pokayoke.core.rare import rare
-from pokayoke.core.schema_map import is_array, is_object
+from pokayoke.core.shapes import is_array, is_object
 
 LIGHT = 500
 """Weight up to which a pattern may be asked about any text the intake lets through."""

@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core.call import NO_DATA
-from pokayoke.core.schema_map import is_array, is_object
+from pokayoke.core.shapes import is_array, is_object
 
 MAX_DEPTH = 250
 """Deepest value a validator is given; beyond it the C stack of a small thread may end."""
@@ -68,7 +68,7 @@ def short(value: Any, limit: int = 60) -> str:
 def _beginning(value: Any, room: int) -> str:
     """Return a value as compact JSON, or more than `room` characters of its beginning."""
     if isinstance(value, str):
-        return _encode(value[: room + 1])
+        return _quoted(value[: room + 1])
     if type(value) is int:
         return str(value)
     if is_object(value):
@@ -77,7 +77,7 @@ def _beginning(value: Any, room: int) -> str:
             if len(text) > room:
                 return text
             name = key if type(key) is str else _name_of_kind(key)
-            text += f"{',' if len(text) > 1 else ''}{_encode(name[: room + 1])}:"
+            text += f"{',' if len(text) > 1 else ''}{_quoted(name[: room + 1])}:"
             text += _beginning(item, room - len(text))
         return text + "}"
     if is_array(value):
@@ -133,6 +133,7 @@ def _name_of_kind(value: object) -> str:
     return f"<{type(value).__name__}>"
 
 
+_quoted = json.encoder.encode_basestring
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_name_of_kind).encode
 
 

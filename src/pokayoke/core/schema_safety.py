@@ -21,10 +21,9 @@ from pokayoke.core.schema_map import (
     LEGACY,
     Draft,
     SchemaMap,
-    is_array,
-    is_object,
     subschemas,
 )
+from pokayoke.core.shapes import is_array, is_object
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pokayoke.core.schema_map import LEGACY, SchemaMap, is_array, is_object
+from pokayoke.core.schema_map import LEGACY, SchemaMap
+from pokayoke.core.shapes import is_array, is_object
 
 _MAX_STEPS = 2_000
 _APPLICATORS = (

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from pokayoke.core.contract import Contract
-from pokayoke.core.schema_map import is_object
+from pokayoke.core.shapes import is_object
 
 _K1: Final = 1.2
 _B: Final = 0.75

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origin
 
 from pokayoke.core.call import Finding
-from pokayoke.core.schema_map import is_array, is_object, subschemas
+from pokayoke.core.schema_map import subschemas
+from pokayoke.core.shapes import is_array, is_object
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:

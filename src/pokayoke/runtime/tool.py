@@ -18,7 +18,7 @@ from typing import Any, cast, overload
 
 from pokayoke.core.call import Effect
 from pokayoke.core.contract import Contract
-from pokayoke.core.schema_map import is_object
+from pokayoke.core.shapes import is_object
 from pokayoke.errors import ContractError
 
 _DECLARED = inspect.Signature.empty
