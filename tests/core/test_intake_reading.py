@@ -3,6 +3,7 @@
 import datetime as dt
 import decimal
 import enum
+import math
 import types
 import uuid
 
@@ -179,7 +180,10 @@ def test_cycles_and_depth_without_end_are_refused():
     pairs: tuple = ()
     for _ in range(100_000):
         deep, pairs = {"a": deep}, (pairs,)
-    assert from_value(cycle).reason == "not_json"
+    turn: list = []
+    turn.append((turn,))
+    assert from_value(cycle).reason == from_value({"a": turn}).reason == "not_json"
+    assert from_value({"a": math.nan, "b": pairs}).reason == "not_json"
     assert from_value(deep).reason == from_value({"a": pairs}).reason == "too_deep"
 
 

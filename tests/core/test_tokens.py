@@ -138,6 +138,14 @@ def test_arguments_without_end_are_estimated_without_a_crash(levels, written):
     assert (cost > MESSAGE_TOKENS + CALL_TOKENS + levels / 2) is written
 
 
+@pytest.mark.parametrize("value", ["\ud800" * 50, 10**50, object()])
+def test_arguments_that_have_no_json_form_are_estimated_too(value):
+    """Half characters, long integers and foreign objects count about as much as they look."""
+    call = {"function": {"name": "f", "arguments": {"a": value}}}
+    cost = estimate_message({"role": "assistant", "tool_calls": [call]})
+    assert MESSAGE_TOKENS + CALL_TOKENS + 10 < cost < 500
+
+
 def test_a_tokenizer_can_stand_in():
     """The estimate of texts is replaceable."""
     assert estimate_message("a b c", estimate=lambda text: len(text.split())) == MESSAGE_TOKENS + 3

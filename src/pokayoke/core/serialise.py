@@ -98,17 +98,19 @@ def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text"
         return _finding("too_deep", "", "the value is nested too deeply to be walked")
 
 
-def excess(obj: Any, max_bytes: int) -> Literal["too_long", "too_deep"] | None:
-    """Return in what a value is beyond what may be dumped, without writing more than `max_bytes`.
+def undumpable(obj: Any, max_bytes: int) -> Literal["too_long", "too_deep", "not_json"] | None:
+    """Return why a value must not be dumped as it is, without writing more than `max_bytes`; None if it may.
 
     A part that is reached in many ways is written as often: a few shared lists can be a trillion items.
     """
     if _is_small(obj, max_bytes):
         return None
     done = serialise(obj, max_bytes=max_bytes)
-    if isinstance(done, Finding) and done.code == "output_too_large":
+    if not isinstance(done, Finding):
+        return None
+    if done.code == "output_too_large":
         return "too_long"
-    return "too_deep" if isinstance(done, Finding) and done.code == "too_deep" else None
+    return "too_deep" if done.code == "too_deep" else "not_json"
 
 
 def _within(done: Serialised, max_bytes: int) -> Serialised | Finding:

@@ -8,7 +8,7 @@ import msgspec
 import orjson
 
 from pokayoke.core.intake.reading import Reading, SchemaLike, is_cut, refused
-from pokayoke.core.serialise import excess
+from pokayoke.core.serialise import undumpable
 from pokayoke.core.strict import StrictError, depth_of, parse
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def from_value(
     """
     if is_cut(stop_reason):
         return refused("cut_message")
-    if (code := excess(value, 4 * max_chars)) is not None:
+    if (code := undumpable(value, 4 * max_chars)) is not None:
         return refused(code)
     try:
         dump = _plain_dump(value)
@@ -124,7 +124,7 @@ def copied(value: dict[str, Any], max_chars: int, max_depth: int) -> tuple[Any, 
         ValueError: there may be something to say.
         TypeError: as above.
     """
-    if excess(value, max_chars) is None:
+    if undumpable(value, max_chars) is None:
         dump = orjson.dumps(value, option=_PLAIN)
         copy: Any = orjson.loads(dump)
         if copy == value and len(dump) <= max_chars and dump.count(b"[") + dump.count(b"{") <= max_depth:
@@ -133,7 +133,7 @@ def copied(value: dict[str, Any], max_chars: int, max_depth: int) -> tuple[Any, 
 
 
 def _plain_dump(value: Any) -> bytes:
-    """Dump a value of unknown origin that is neither too long nor too deep."""
+    """Dump a value of unknown origin that may be dumped."""
     try:
         return orjson.dumps(value, option=_PLAIN)
     except TypeError as exc:
