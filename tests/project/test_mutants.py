@@ -7,7 +7,7 @@ import pytest
 
 from tools.mutants import EQUIVALENT, ROOT, TARGETS, mutants
 
-SMALL = {"pokayoke.core.ledger": 12, "pokayoke.core.admission": 12, "pokayoke.core.switch": 20}
+SMALL = {"pokayoke.core.ledger": 24, "pokayoke.core.admission": 24, "pokayoke.core.switch": 40}
 
 
 @pytest.mark.timeout(3_600)

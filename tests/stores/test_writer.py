@@ -240,6 +240,7 @@ async def test_a_caller_notices_that_the_writer_is_gone(store, monkeypatch):
     with pytest.raises(StoreError, match="the writer of the ledger has ended"):
         claim(store)
     task.cancel()
+    store._writer._limit = 0.0  # nobody is left whom closing could wait for
 
 
 def test_one_of_those_who_wait_goes_on(store, locked, commits):
