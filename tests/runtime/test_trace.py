@@ -424,6 +424,18 @@ class TestRotation:
         kept = [event["step"] for file in (files[2], files[1], files[0]) for event in lines(file)]
         assert kept == list(range(kept[0], 60))
 
+    def test_a_program_that_goes_elsewhere_keeps_its_trace(self, path, monkeypatch):
+        """A relative path is meant from where the trace was opened: after a change of folder it is the same file."""
+        monkeypatch.chdir(path.parent)
+        trace = trace_to(path.name)
+        elsewhere = path.parent / "elsewhere"
+        elsewhere.mkdir()
+        monkeypatch.chdir(elsewhere)
+        trace.record(result(step=1, ok=False))
+        trace.close()
+        assert [line["step"] for line in lines(path)] == [1]
+        assert list(elsewhere.iterdir()) == []
+
     def test_without_backups_it_starts_anew(self, path):
         """Backups 0 keeps one file within its size."""
         trace = trace_to(path, max_bytes=500, backups=0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -30,7 +31,7 @@ class TraceFile:
     """An append-only file of lines.
 
     Args:
-        path: where it is. The folder has to exist.
+        path: where it is, from where the program is now. The folder has to exist.
         max_bytes: size at which the file becomes `path.1`, and so on.
         backups: how many of those are kept.
 
@@ -44,6 +45,8 @@ class TraceFile:
 
     def __init__(self, path: str | os.PathLike[str], *, max_bytes: int, backups: int) -> None:
         self.path = os.fspath(path)
+        with suppress(OSError):  # without a current folder, opening says what is wrong
+            self.path = str(Path(path).absolute())
         self.dropped = 0
         self.problem: str | None = None
         self._max_bytes, self._backups = max_bytes, backups
