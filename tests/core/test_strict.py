@@ -158,28 +158,30 @@ def test_the_depth_cap_is_exact(cap, value, separators, beside):
     assert code_of(text, cap) == (None if depth_of(value) <= cap else "too_deep")
 
 
-def test_long_texts_of_many_threads_are_not_mixed_up():
-    """Threads that read long texts at the same time get their own values and their own dumps."""
-    texts = [json.dumps([[number], LONG]) for number in range(8)]
-    wrong: list[str] = []
+@pytest.mark.parametrize("cap", [200, 201, 254, 255, 256, 1_000_000])
+@pytest.mark.parametrize("core", ["1", f'"{LONG}"'])
+def test_no_cap_is_above_200(cap, core):
+    """A larger cap is taken for 200: what is deeper is refused, and what is not keeps its dump."""
+    for depth, code in ((200, None), (201, "too_deep"), (254, "too_deep"), (300, "too_deep")):
+        assert code_of("[" * depth + core + "]" * depth, cap) == code
+    assert parse(f"[{core}]", max_depth=cap)[1] == f"[{core}]".encode()
 
-    def read(text):
-        for _ in range(300):
-            value, dump = parse(text)
-            if value != json.loads(text) or dump != text.replace(" ", "").encode():
-                wrong.append(text)
 
-    threads = [threading.Thread(target=read, args=(text,)) for text in texts]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert wrong == []
+def test_long_texts_read_at_the_same_time_are_not_mixed_up(monkeypatch):
+    """A second long text that is read while the first one is being written leaves it as it was."""
+    first, second = (json.dumps([[number], LONG], separators=(",", ":")) for number in (1, 2))
+    parse(first)
+    write, beside = orjson.dumps, []
+
+    def interrupted(value, option=None):
+        if not beside:
+            beside.append(None)
+            beside[0] = parse(second)[1]
+        return write(value, option=option)
+
+    monkeypatch.setattr(strict.orjson, "dumps", interrupted)
+    assert parse(first)[1] == first.encode()
+    assert beside == [second.encode()]
 
 
 def test_a_long_text_is_let_go_of():

@@ -136,6 +136,8 @@ def test_arguments_without_end_are_estimated_without_a_crash(levels, written):
     call = {"function": {"name": "f", "arguments": value}}
     cost = estimate_message({"role": "assistant", "tool_calls": [call]})
     assert (cost > MESSAGE_TOKENS + CALL_TOKENS + levels / 2) is written
+    call["function"]["arguments"] = {"a": "\ud800", "b": value}
+    assert estimate_message({"role": "assistant", "tool_calls": [call]}) >= cost
 
 
 @pytest.mark.parametrize("value", ["\ud800" * 50, 10**50, object()])

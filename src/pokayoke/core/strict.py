@@ -46,6 +46,7 @@ _LARGE = ord("+" if b"+" in orjson.dumps(1e300) else "e")
 # Runs of 19 digits may exceed a signed 64-bit integer: orjson would read them as floats.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_RUN = b"0" * 19
+_DEEPEST = 200  # orjson ends at 254, and some of that has to be left over
 # From here on the depth is proven by the dump itself; below, counting signs takes less time.
 _LONG = 4_096
 _SORTED = orjson.OPT_SORT_KEYS
@@ -88,7 +89,7 @@ def parse(
 
     Args:
         data: the text; bytes must be UTF-8 without a byte order mark.
-        max_depth: deepest nesting of arrays and objects, at most 200; a flat object has depth 1.
+        max_depth: deepest nesting of arrays and objects, 200 if it is more; a flat object has depth 1.
         sort: True sorts the keys of the returned dump.
         max_bytes: longest text in bytes; None sets no limit.
         equal_duplicates: True accepts a key that repeats with an equal value (nothing is lost);
@@ -176,6 +177,7 @@ def _dump_within(value: Any, max_depth: int, option: int | None, *, long: bool) 
     Raises:
         StrictError: the value nests deeper.
     """
+    max_depth = min(max_depth, _DEEPEST)
     try:
         if long:
             dump = _dump_inside(value, _deepest_dump() - max_depth + 1, option)

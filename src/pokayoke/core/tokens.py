@@ -198,9 +198,10 @@ def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return msgspec.json.encode(value, enc_hook=str).decode()
-    except (TypeError, ValueError):  # half a character, keys that have no text
-        return repr(value)
+        try:
+            return msgspec.json.encode(value, enc_hook=str).decode()
+        except (TypeError, ValueError):  # half a character, keys that have no text
+            return repr(value)
     except RecursionError:  # no request can hold it
         return ""
 
