@@ -60,7 +60,7 @@ class Scanner:
     def _doubts(self, begin: int, end: int) -> None:
         """Refuse a string that shows a misplaced quote although it closes."""
         text = self.text
-        if text[end - 1] == "\n" and text.find("\n", begin, end) == end - 1:
+        if "raw_control_character" in self.repairs and p.SLIPPED(text[begin + 1 : end]):
             raise Refusal("lost_quote", end)  # it slipped behind the end of its line
         if "extra_escape" in self.repairs and text.count('\\"', begin, end) % 2 and "\\'" in text[begin:end]:
             raise Refusal("bad_escape", begin)  # one of a pair of escaped quotes is of another kind
