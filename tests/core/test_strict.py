@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pokayoke.core import strict
 from pokayoke.core.strict import StrictError, depth_of, dump_compact, parse
 
-LONG = "x" * 5_000  # more than what is read as a short text
+LONG = "x" * 17_000  # more than what is read as a short text
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),

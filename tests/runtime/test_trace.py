@@ -9,10 +9,12 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 
 import msgspec
 import pytest
 
+from pokayoke import Contract, Guard, ToolCall
 from pokayoke.core.call import Correction, Finding
 from pokayoke.core.policy import TracePolicy
 from pokayoke.core.redact import FAILED, Redactor
@@ -673,3 +675,20 @@ def test_the_payload_bytes_of_an_event_are_not_copied_through_python():
     line = Trace(TracePolicy()).record(result(arguments=deep)).line
     assert deep in line
     assert msgspec.json.decode(line.replace(deep, b"1"))["arguments"] == 1
+
+
+def test_what_a_call_keeps_takes_about_as_much_memory_as_its_line(tmp_path):
+    """Two hundred kept events take no more than two thirds beyond their lines, with everything else a run remembers."""
+    contract = Contract.from_schema("t", {"type": "object"}, output_schema={"type": "object"}, effect="read")
+    with Guard([contract], config={"trace": {"path": str(tmp_path / "t.jsonl")}}).run() as run:
+        for number in range(300):
+            if number == 100:
+                gc.collect()
+                tracemalloc.start()
+            call = ToolCall(str(number), "t", '{"text": "' + "x" * 200 + '"}')
+            run.call(call, invoke=lambda _: '{"text": "' + "y" * 1_000 + '"}')
+        run.guard.trace.flush()
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert taken < 200 * len(run.trace.lines[-1]) * 5 / 3

@@ -18,6 +18,7 @@ import orjson
 import rfc8785
 
 from pokayoke.core.matcher import matcher
+from pokayoke.core.tight import dumps
 
 _SORTED = orjson.OPT_SORT_KEYS
 # Between these bounds the shortest digits of a fractional double are written alike by orjson and by
@@ -52,7 +53,7 @@ def _may_be_respelt(dumped: bytes) -> bool:
 def dump(value: Any) -> bytes:
     """Return compact JSON with sorted keys; integers of any size are exact."""
     try:
-        return orjson.dumps(value, option=_SORTED)
+        return dumps(value, _SORTED)
     except TypeError:
         return msgspec.json.encode(value, order="deterministic")
 

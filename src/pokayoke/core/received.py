@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import orjson
 
 from pokayoke.core.blocks import Blocks, as_blocks
 from pokayoke.core.call import Finding, Raw
@@ -20,6 +19,7 @@ from pokayoke.core.markup import is_page
 from pokayoke.core.policy import ToolOutputPolicy
 from pokayoke.core.serialise import serialise, too_large
 from pokayoke.core.strict import StrictError, parse
+from pokayoke.core.tight import dumps
 from pokayoke.core.wire import (
     BYTES_PER_CHAR,
     Wire,
@@ -133,7 +133,7 @@ def _text(text: str, contract: Contract, limit: int, content: tuple[Any, ...] = 
 
 def _verbatim(text: str, content: tuple[Any, ...] = ()) -> Received:
     try:
-        data = orjson.dumps(text)
+        data = dumps(text)
     except TypeError:
         return _no(fault("lone_surrogate", "the text holds a lone surrogate"))
     return Received(text, data, len(text), content)

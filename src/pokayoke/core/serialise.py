@@ -21,6 +21,7 @@ from pokayoke.core.call import Finding
 from pokayoke.core.foreign import Unwritable, key_text, plain
 from pokayoke.core.shapes import kind_of
 from pokayoke.core.strict import dump_compact
+from pokayoke.core.tight import dumps
 
 CODES: dict[str, str] = {
     "output_too_large": "the output is larger than the contract allows",
@@ -81,7 +82,7 @@ def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text"
     """
     if _is_small(obj, max_bytes):
         try:
-            data = orjson.dumps(obj, option=_OPTIONS)
+            data = dumps(obj, _OPTIONS)
             value = orjson.loads(data)
             # null is also what orjson writes for NaN; equality tells them apart at C speed.
             if b"null" not in data or value == obj:

@@ -21,6 +21,7 @@ import msgspec
 import orjson
 
 from pokayoke.core.matcher import matcher
+from pokayoke.core.tight import dumps
 
 CODES: dict[str, str] = {
     "byte_order_mark": "the text begins with a byte order mark",
@@ -48,7 +49,7 @@ _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_RUN = b"0" * 19
 _DEEPEST = 200  # orjson ends at 254, and some of that has to be left over
 # From here on the depth is proven by the dump itself; below, counting signs takes less time.
-_LONG = 4_096
+_LONG = 16_384
 _SORTED = orjson.OPT_SORT_KEYS
 _NOT_FINITE = re.compile(r"NaN|Infinity|-?[0-9.]++[eE]\+?[0-9]{3}")
 _LINE_COLUMN = re.compile(r"at line ([0-9]+) column ([0-9]+)")
@@ -111,7 +112,7 @@ def parse(
         value = orjson.loads(source)
     except orjson.JSONDecodeError as exc:
         raise _diagnose(source, exc) from None
-    dump, colons = _dump_within(value, max_depth, _SORTED if sort else None, long=len(source) > _LONG)
+    dump, colons = _dump_within(value, max_depth, _SORTED if sort else 0, long=len(source) > _LONG)
     # An integer that orjson took for a double is beyond 1e18, so its dump has an exponent.
     if _LARGE in dump and _LONG_RUN in source.translate(_DIGITS):
         value, dump = _exact_integers(source, sort=sort)
@@ -143,7 +144,7 @@ def depth_of(value: Any) -> int:
 def dump_compact(value: Any, *, sort: bool = False) -> bytes:
     """Return the compact dump of a JSON value (without tuples), integers of any size included."""
     try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None)
+        return dumps(value, _SORTED if sort else 0)
     except TypeError:  # integers beyond 64 bits
         return msgspec.json.encode(value, order="sorted" if sort else None)
 
@@ -167,7 +168,7 @@ def _escaped_colon() -> Callable[[str], bool]:
     return matcher(r"\\u003[aA]")
 
 
-def _dump_within(value: Any, max_depth: int, option: int | None, *, long: bool) -> tuple[bytes, int]:
+def _dump_within(value: Any, max_depth: int, option: int, *, long: bool) -> tuple[bytes, int]:
     """Return the compact dump of a value that nests no deeper than allowed, and how many colons are in it.
 
     orjson ends at a depth of its own. Inside of so many lists that only the depth allowed is left, it proves
@@ -182,7 +183,7 @@ def _dump_within(value: Any, max_depth: int, option: int | None, *, long: bool) 
         if long:
             dump = _dump_inside(value, _deepest_dump() - max_depth + 1, option)
             return dump, dump.count(b":")
-        dump = orjson.dumps(value, option=option)
+        dump = dumps(value, option)
         signs = dump.translate(None, _NO_SIGNS)
         colons = signs.count(b":")
         # Every level opens and closes, so it takes two signs.
@@ -192,11 +193,11 @@ def _dump_within(value: Any, max_depth: int, option: int | None, *, long: bool) 
         pass
     if depth_of(value) > max_depth:
         raise StrictError("too_deep")
-    dump = orjson.dumps(value, option=option)
+    dump = dumps(value, option)
     return dump, dump.count(b":")
 
 
-def _dump_inside(value: Any, levels: int, option: int | None) -> bytes:
+def _dump_inside(value: Any, levels: int, option: int) -> bytes:
     """Dump a value inside of so many lists, and take their brackets off.
 
     Raises:

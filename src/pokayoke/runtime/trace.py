@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 import msgspec
-import orjson
 
 from pokayoke.core.policy import TracePolicy
 from pokayoke.core.redact import FAILED, Redactor
 from pokayoke.core.secret import Seen
+from pokayoke.core.tight import dumps
 from pokayoke.runtime.observers import Observer, shown, tell
 from pokayoke.runtime.tracefile import TraceFile
 from pokayoke.runtime.traceline import (
@@ -306,7 +306,7 @@ class Trace:
     def _make(self, events: list[Recorded]) -> list[bytes]:
         """Make the lines of events, the payloads of all common ones searched together."""
         harmless = self._harmless(events)
-        dumps, secrets = orjson.dumps, self._seen
+        secrets = self._seen
         lines: list[bytes] = []
         for recorded in events:
             event, line = recorded.event, b""

@@ -17,6 +17,7 @@ import orjson
 from pokayoke.core.matcher import matcher
 from pokayoke.core.redact import FAILED
 from pokayoke.core.result import UNCHECKED
+from pokayoke.core.tight import dumps
 
 # Fields that hold names, numbers and hashes of ours. A call that ended well has no others but its payloads,
 # and only those are searched for secrets. (`tool` is a resolved name unless there are findings.)
@@ -90,7 +91,7 @@ def dump_event(event: dict[str, Any]) -> bytes:
     try:
         findings = event.get("findings")
         whole = {**event, "findings": orjson.Fragment(msgspec.json.encode(findings))} if findings else event
-        return orjson.dumps(whole, default=plain)
+        return dumps(whole, default=plain)
     except (TypeError, UnicodeEncodeError):  # a lone surrogate, an integer beyond 64 bits
         return msgspec.json.encode(_sturdy(event))
 

@@ -10,6 +10,7 @@ import orjson
 from pokayoke.core.intake.reading import Reading, SchemaLike, is_cut, refused
 from pokayoke.core.serialise import undumpable
 from pokayoke.core.strict import StrictError, depth_of, parse
+from pokayoke.core.tight import dumps
 
 if TYPE_CHECKING:
     from pokayoke.core.intake.grading import Grading
@@ -125,7 +126,7 @@ def copied(value: dict[str, Any], max_chars: int, max_depth: int) -> tuple[Any, 
         TypeError: as above.
     """
     if undumpable(value, max_chars) is None:
-        dump = orjson.dumps(value, option=_PLAIN)
+        dump = dumps(value, _PLAIN)
         copy: Any = orjson.loads(dump)
         if copy == value and len(dump) <= max_chars and dump.count(b"[") + dump.count(b"{") <= max_depth:
             return copy, dump
@@ -135,7 +136,7 @@ def copied(value: dict[str, Any], max_chars: int, max_depth: int) -> tuple[Any, 
 def _plain_dump(value: Any) -> bytes:
     """Dump a value of unknown origin that may be dumped."""
     try:
-        return orjson.dumps(value, option=_PLAIN)
+        return dumps(value, _PLAIN)
     except TypeError as exc:
         if "nteger" not in str(exc):
             raise
