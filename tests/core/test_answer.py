@@ -2,7 +2,8 @@
 
 import pytest
 
-from pokayoke.core.answer import final_answer
+from pokayoke.core.answer import final_answer, remember
+from pokayoke.core.call import Outcome
 
 
 @pytest.mark.parametrize(
@@ -12,7 +13,7 @@ from pokayoke.core.answer import final_answer
         ("Done.", [], {"unmet": {"put": "in_doubt", "pay": "quota_exceeded"}}, "Done.\n\n[Not done: put (in_doubt), pay (quota_exceeded).]", False),
         ("Done.", ["put"], {"certain": False}, "Done.", False),
         (None, [], {}, "I could not finish this safely. Nothing was changed.", False),
-        ("", ["put", "put"], {}, "I could not finish this safely. Done: put, put.", False),
+        ("", ["put", "get", "put"], {}, "I could not finish this safely. Done: put (2 times), get.", False),
         (" ", [], {"certain": False}, "I could not finish this safely. What was changed before cannot be looked up now.", False),
         (" ", ["put"], {"certain": False}, "I could not finish this safely. Done: put. What was changed before cannot be looked up now.", False),
         ("", ["put"], {"fallback": "Sorry."}, "Sorry.", False),
@@ -25,12 +26,47 @@ def test_what_the_user_reads(text, done, more, said, verified):
     assert (answer.text, answer.verified) == (said, verified)
 
 
+def refused(tool, reason="unknown_tool"):
+    return Outcome(status="refused", call_id="1", tool=tool, stop_reason=reason)
+
+
 def test_reasons_are_said_once():
     """What was not done is listed in order, each reason once, and the stop reason is handed on."""
-    answer = final_answer("", [], ["put: in_doubt", "get: tool_failure", "put: in_doubt"], "tool_failure")
+    lacking = {}
+    for tool, reason in (("put", "in_doubt"), ("get", "tool_failure"), ("put", "in_doubt")):
+        remember(lacking, refused(tool, reason))
+    answer = final_answer("", [], lacking, "tool_failure")
     assert (
         answer.text
         == "I could not finish this safely. Nothing was changed. Not done: put: in_doubt; get: tool_failure."
     )
     assert answer.stop_reason == "tool_failure"
     assert not final_answer("Well.", [], [], "tool_failure").verified
+
+
+def test_invented_names_do_not_fill_the_answer():
+    """A thousand invented names are twenty and a word; a long one is cut, and none of them acts on a terminal."""
+    lacking = {}
+    for name in ("x" * 1_000_000, "red\x1b[31m\u202e", "two\nlines", "half\ud800"):
+        remember(lacking, refused(name))
+    assert [*lacking] == [
+        f"{'x' * 64}: unknown_tool",
+        "red\\u001b[31m\\u202e: unknown_tool",
+        "two lines: unknown_tool",
+        "half?: unknown_tool",
+    ]
+    for number in range(15):
+        remember(lacking, refused(f"tool_{number}"))
+    assert "and more" not in final_answer("", [], lacking, None).text
+    for number in range(15, 1_000):
+        remember(lacking, refused(f"tool_{number}"))
+    assert final_answer("", [], lacking, None).text.endswith("tool_15: unknown_tool; and more.")
+    assert len(lacking) == 21
+
+
+def test_exactly_as_many_as_are_named_are_not_more():
+    """Twenty reasons are all said."""
+    lacking = {}
+    for number in range(20):
+        remember(lacking, refused(f"tool_{number}"))
+    assert final_answer("", [], lacking, None).text.endswith("tool_19: unknown_tool.")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from pokayoke.core.call import StopReason
+from pokayoke.core.call import Outcome, StopReason
+from pokayoke.core.neutral import neutralise
+
+_MOST_NAMED = 20
+_NAME_CHARS = 64
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -26,7 +31,7 @@ class Answer(msgspec.Struct, frozen=True):
 def final_answer(
     text: str | None,
     done: Sequence[str],
-    not_done: Sequence[str],
+    not_done: Collection[str],
     stop_reason: StopReason | None,
     *,
     unmet: Mapping[str, str] | None = None,
@@ -41,7 +46,7 @@ def final_answer(
     Args:
         text: what the model wrote; None or blank if it wrote nothing.
         done: names of the writes that took effect, in order.
-        not_done: what was refused or failed, in order, with reasons.
+        not_done: what was refused or failed, in order, with reasons; see `remember`.
         stop_reason: why the run ended, if it has.
         unmet: tools that were to write and did not the last time they were tried, with the reason.
         fallback: the host's own text for a model that wrote nothing; None makes one of what is known.
@@ -56,9 +61,21 @@ def final_answer(
     if fallback and fallback.strip():
         return Answer(fallback, verified=False, stop_reason=stop_reason)
     parts = ["I could not finish this safely."]
-    parts.append(f"Done: {', '.join(done)}." if done else "Nothing was changed." if certain else "")
+    times = [name if count == 1 else f"{name} ({count} times)" for name, count in Counter(done).items()]
+    parts.append(f"Done: {', '.join(times)}." if done else "Nothing was changed." if certain else "")
     if not certain:
         parts.append("What was changed before cannot be looked up now.")
     if not_done:
-        parts.append(f"Not done: {'; '.join(dict.fromkeys(not_done))}.")
+        named = [*not_done][:_MOST_NAMED] + ["and more"] * (len(not_done) > _MOST_NAMED)
+        parts.append(f"Not done: {'; '.join(named)}.")
     return Answer(" ".join(filter(None, parts)), verified=False, stop_reason=stop_reason)
+
+
+def remember(not_done: dict[str, None], outcome: Outcome) -> None:
+    """Add what did not end well, each thing once; beyond twenty only that there was more.
+
+    The tool's name may be one that the model invented: it is cut, and shown so that it does nothing.
+    """
+    if len(not_done) <= _MOST_NAMED:
+        tool = neutralise(outcome.tool[:_NAME_CHARS].replace("\n", " ").encode(errors="replace").decode())
+        not_done[f"{tool}: {outcome.stop_reason}"] = None

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import msgspec
 
 from pokayoke.core.admission import Approval, Request
+from pokayoke.core.answer import remember
 from pokayoke.core.call import SUCCESSFUL, Finding, Outcome, StopReason
 from pokayoke.core.ledger import EXECUTE, Answer
 from pokayoke.core.loop import Rounds, counted, exhausted, instruction
@@ -37,7 +38,7 @@ class Progress:
         tenant: whose run it is, if there are several tenants.
         tokens: the token counter.
         keeps_texts: True if there is something to page through.
-        not_done: what did not end well, with reasons, in order.
+        not_done: what did not end well, with reasons, in order; see `remember`.
         unmet: tools that were to write and did not the last time, with the reason.
     """
 
@@ -52,7 +53,7 @@ class Progress:
         if state.tokens:
             self.tokens.report(state.tokens)
         self._done: dict[str, str] = {}
-        self.not_done: list[str] = []
+        self.not_done: dict[str, None] = {}
         self.unmet: dict[str, str] = {}
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
@@ -209,7 +210,7 @@ class Progress:
         self.tokens.note(outcome.text)
         key = outcome.key or ""
         if outcome.status not in SUCCESSFUL:
-            self.not_done.append(f"{outcome.tool}: {outcome.stop_reason}")
+            remember(self.not_done, outcome)
             if writes:
                 self.unmet[outcome.tool] = outcome.stop_reason or outcome.status
             if outcome.status in ("in_doubt", "pending"):
