@@ -128,9 +128,9 @@ class Work:
                     await self._overhead(report)
                 else:
                     await self._checked(report)
-            except (BuildError, OSError) as error:
-                report.problem = str(error)
-                self.say(name, f"cannot be run: {error}")
+            except Exception as error:  # noqa: BLE001 - the other frameworks go on, whatever became of this one
+                report.problem = str(error) if isinstance(error, (BuildError, OSError)) else repr(error)
+                self.say(name, f"cannot be run: {report.problem}")
         return report
 
     async def _checked(self, report: Report) -> None:
@@ -212,7 +212,7 @@ async def _lines(name: str, *arguments: str) -> AsyncIterator[dict[str, Any]]:
     """The JSON lines of a program in an environment.
 
     Raises:
-        BuildError: it ended with an error.
+        BuildError: it ended with an error, or printed something else.
     """
     process = await asyncio.create_subprocess_exec(
         str(python(name)),
@@ -227,7 +227,12 @@ async def _lines(name: str, *arguments: str) -> AsyncIterator[dict[str, Any]]:
     assert process.stderr is not None
     noise = asyncio.create_task(process.stderr.read())
     async for line in process.stdout:
-        yield json.loads(line)
+        try:
+            found = json.loads(line)
+        except ValueError:
+            process.kill()
+            raise BuildError(f"it printed {line!r} between its results") from None
+        yield found
     said = (await noise).decode(errors="replace")
     if await process.wait():
         raise BuildError(said[-3_000:])

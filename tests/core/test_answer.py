@@ -53,7 +53,7 @@ def test_invented_names_do_not_fill_the_answer():
         f"{'x' * 64}: unknown_tool",
         "red\\u001b[31m\\u202e: unknown_tool",
         "two lines: unknown_tool",
-        "half?: unknown_tool",
+        "half\\ud800: unknown_tool",
     ]
     for number in range(15):
         remember(lacking, refused(f"tool_{number}"))

@@ -269,8 +269,10 @@ def test_neutralising_is_linear(text):
 
 
 def test_a_lone_surrogate_does_not_stop_the_presentation():
-    """Text that no UTF-8 can carry is still shown (a host may hand in anything)."""
-    assert neutralise("a\ud800b") == "a\ud800b"
+    """Half a character, which no encoding carries, is shown as its escape; Korean beside it stays as it is."""
+    assert neutralise("a\ud800b") == "a\\ud800b"
+    assert neutralise("\ud7a3\udc00", json=True) == "\ud7a3\\udc00"
+    assert neutralise("\ud7a3\ud558") == "\ud7a3\ud558"
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ counts for nobody; the model is a script inside the process.
 """
 
 import argparse
+import contextlib
 import gc
 import importlib.metadata
 import json
 import statistics
+import sys
 import time
 
 from runner import load
@@ -53,8 +55,9 @@ def main() -> None:
     parser.add_argument("--host", required=True)
     parser.add_argument("--rounds", type=int, default=30, help="rounds (30)")
     given = parser.parse_args()
-    host = load(given.host)
-    found = slopes(host, given.rounds)
+    with contextlib.redirect_stdout(sys.stderr):  # frameworks print what they like
+        host = load(given.host)
+        found = slopes(host, given.rounds)
     turn = {hooks: statistics.median(values) for hooks, values in found.items()}
     # Rounds are compared with themselves: a slow one slows all three. Where their quartiles are wide, measure again.
     pairs = zip(found["guarded"], found["empty"], strict=True)

@@ -77,5 +77,5 @@ def remember(not_done: dict[str, None], outcome: Outcome) -> None:
     The tool's name may be one that the model invented: it is cut, and shown so that it does nothing.
     """
     if len(not_done) <= _MOST_NAMED:
-        tool = neutralise(outcome.tool[:_NAME_CHARS].replace("\n", " ").encode(errors="replace").decode())
+        tool = neutralise(outcome.tool[:_NAME_CHARS].replace("\n", " "))
         not_done[f"{tool}: {outcome.stop_reason}"] = None

@@ -6,11 +6,13 @@ All of them are immutable. Nothing in here decides anything.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from operator import index
 from typing import Any, Literal, cast
 
 import msgspec
 
-from pokayoke.errors import CallRefused, OutcomeError, ToolFailed, ToolOutputInvalid
+from pokayoke.errors import CallRefused, OutcomeError, ToolFailed, ToolOutputInvalid, UsageError
 
 Effect = Literal["read", "write", "destructive"]
 Blame = Literal["model", "tool", "policy", "host"]
@@ -52,6 +54,9 @@ class ToolCall(msgspec.Struct, frozen=True):
         stop_reason: why the provider says the message ended, if known.
         confidence: the host's own confidence in this call, 0 to 1, if it has one.
         occurrence: 0 for the first; a wanted repetition of an equal write carries 1, 2, ...
+
+    Raises:
+        UsageError: the confidence is no number, or the occurrence no whole number from 0.
     """
 
     id: str
@@ -66,6 +71,26 @@ class ToolCall(msgspec.Struct, frozen=True):
         if type(self.id) is not str or type(self.name) is not str:
             for field, given in (("id", cast(object, self.id)), ("name", cast(object, self.name))):
                 msgspec.structs.force_setattr(self, field, str.__str__(given) if isinstance(given, str) else "")
+        if self.confidence is not None and type(self.confidence) is not float:
+            msgspec.structs.force_setattr(self, "confidence", _number(self.confidence))
+        if type(self.occurrence) is not int or self.occurrence < 0:
+            msgspec.structs.force_setattr(self, "occurrence", _count(self.occurrence))
+
+
+def _number(given: object) -> float:
+    """Any kind of number as a float; a text is none."""
+    if hasattr(type(given), "__float__"):
+        with suppress(TypeError, ValueError, OverflowError):
+            return float(cast("float", given))
+    raise UsageError(f"confidence is a number from 0 to 1 or None, got {type(given).__name__}")
+
+
+def _count(given: object) -> int:
+    """Any kind of whole number from 0 as an int."""
+    with suppress(TypeError):
+        if (count := index(cast("int", given))) >= 0:
+            return count
+    raise UsageError(f"occurrence is a whole number from 0, got {type(given).__name__}")
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ what others do at the same moment (mode, limits, approvals, claims) are `core/ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -15,8 +15,10 @@ import msgspec
 from pokayoke.core.call import Finding, StopReason
 from pokayoke.core.check import clarification
 from pokayoke.core.contract import Contract
+from pokayoke.core.ident import text_id
 from pokayoke.core.paths import check_path, splits_at_sight
 from pokayoke.core.policy import AccessPolicy, Policy
+from pokayoke.errors import UsageError
 
 CODES: dict[str, str] = {
     "permission_denied": "the caller may not use this tool",
@@ -37,12 +39,22 @@ class Principal(msgspec.Struct, frozen=True, gc=False):
 
 
 def principal_of(who: str | dict[str, Any] | Principal | None) -> Principal | None:
-    """Return a principal, out of an id or `{"id": ..., "roles": [...]}`."""
-    if isinstance(who, str):
-        return Principal(who)
+    """Return a principal, out of an id or `{"id": ..., "roles": [...]}`.
+
+    Raises:
+        UsageError: it is anything else, or its id or a role is no text that a store can keep.
+    """
+    if who is None:
+        return None
     if isinstance(who, dict):
-        return Principal(str(who.get("id", "")), tuple(who.get("roles", ())))
-    return who
+        who = Principal(who.get("id", ""), who.get("roles", ()))
+    elif not isinstance(who, Principal):
+        who = Principal(who)
+    roles = cast("object", who.roles)
+    if not isinstance(roles, (tuple, list, set, frozenset)):
+        raise UsageError(f"the roles of a principal are a list of texts, got {type(roles).__name__}")
+    known = [text_id(role, "a principal's role") for role in cast("Collection[object]", roles)]
+    return Principal(text_id(who.id, "principal"), tuple(known))
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):

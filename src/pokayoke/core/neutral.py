@@ -21,7 +21,7 @@ from pokayoke.core.rare import rare
 # --- the fast pass ------------------------------------------------------------------------------
 
 # Lead bytes of UTF-8 under which something invisible, or a bar or bracket of a chat template, may be.
-_LEADS = b"\xc2\xcd\xd8\xe1\xe2\xe3\xef\xf0\xf3"
+_LEADS = b"\xc2\xcd\xd8\xe1\xe2\xe3\xed\xef\xf0\xf3"
 _KEPT = frozenset(b"<\x7f" + bytes(range(0x20)) + _LEADS) - frozenset(b"\t\n")
 # All that a mark in square brackets is made of: where it stands in the text, it stands in what the pass leaves.
 _MARKS = ("INST", "SYS", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS", "IMG")
@@ -37,6 +37,7 @@ _SEQUENCES = {
     0xE1: rb"\xe1(?:\x85[\x9f\xa0]|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])",
     0xE2: rb"\xe2(?:\x80[\x8b-\x8f\xa8-\xae]|\x81[\xa0-\xaf])",
     0xE3: rb"\xe3\x85\xa4",
+    0xED: rb"\xed[\xa0-\xbf]",  # half a character: no encoding holds it
     0xEF: rb"\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb0-\xbb]|\xbc\x9c)",
     0xF0: rb"\xf0(?:\x9b\xb2[\xa0-\xa3]|\x9d\x85[\xb3-\xba])",
     0xF3: rb"\xf3[\xa0-\xaf]",
@@ -44,10 +45,10 @@ _SEQUENCES = {
 
 # --- the slow pass ------------------------------------------------------------------------------
 
-# Controls without tab and line feed; format characters, fillers, variation selectors, tags, separators.
+# Controls without tab and line feed; format characters, fillers, variation selectors, tags, separators, surrogates.
 _UNSEEN = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
 )
 _NAMES = (

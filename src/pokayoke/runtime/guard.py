@@ -13,6 +13,7 @@ from pokayoke.core.admission import Approval
 from pokayoke.core.alert import Alert
 from pokayoke.core.contract import Contract, require_output_contract
 from pokayoke.core.gate import Principal, principal_of
+from pokayoke.core.ident import text_id
 from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Kind
 from pokayoke.core.plan import Snapshot
@@ -131,10 +132,13 @@ class Guard:
             prompt: the user's first text; the same as `run.user(prompt)`.
 
         Raises:
-            UsageError: the run is in use for another tenant.
+            UsageError: the run is in use for another tenant, or an id is no text that every store can keep.
             StoreError: a run of that id cannot be looked up, because the store cannot be reached.
         """
         self.refresh()
+        for what, given in (("run_id", run_id), ("session", session), ("tenant", tenant)):
+            if given is not None:
+                text_id(given, what)
         ident = run_id or f"run_{uuid.uuid4().hex[:12]}"
         progress = self._progress(ident, tenant, known=bool(run_id))
         opened = Run(

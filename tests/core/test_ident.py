@@ -1,0 +1,97 @@
+"""What a host says of itself and of a call: taken over if it can be kept, else refused at once with what to do."""
+
+import decimal
+import fractions
+import math
+
+import pytest
+
+from pokayoke import Guard, ToolCall
+from pokayoke.core.gate import Principal, principal_of
+from pokayoke.core.ident import text_id
+from pokayoke.errors import UsageError
+
+
+class Text(str):
+    """A text with a class of its own."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("kept", ["a", "run-1", "Zoë 林 🙂", "x" * 500, Text("t"), ""])
+def test_an_id_that_every_store_keeps_is_taken(kept):
+    """Text of up to 500 characters is returned as plain text."""
+    assert text_id(kept, "run_id") == kept
+    assert type(text_id(kept, "run_id")) is str
+
+
+@pytest.mark.parametrize(
+    ("refused", "why"),
+    [
+        (5, "run_id is a text, got int: pass str() of it"),
+        (b"run", "got bytes"),
+        (object(), "got object"),
+        ("x" * 501, "at most 500 characters, got 501"),
+        ("a\0", "holds a control character or a lone surrogate"),
+        ("a\nb", "control character"),
+        ("\x1f", "control character"),
+        ("\x7f", "control character"),
+        ("\ud800", "lone surrogate"),
+    ],
+)
+def test_any_other_id_is_refused_when_a_run_is_opened(refused, why):
+    """The message names the argument, can be printed, and nothing is opened."""
+    for name in ("run_id", "session", "tenant", "principal"):
+        with pytest.raises(UsageError) as raised:
+            Guard([]).run(**{name: refused})
+        assert name in str(raised.value)
+        assert why.replace("run_id", name) in str(raised.value)
+        str(raised.value).encode()
+
+
+def test_a_principal_is_an_id_or_an_id_with_roles():
+    """Roles come as any collection of texts, and one text is not a collection of letters."""
+    assert principal_of(None) is None
+    assert principal_of("u") == principal_of({"id": "u"}) == Principal("u")
+    assert principal_of({"id": "u", "roles": ["a", "b"]}) == principal_of(Principal("u", ("a", "b")))
+    for roles in ("admin", 5, None, ["a", 5], [["a"]]):
+        with pytest.raises(UsageError, match="role"):
+            principal_of({"id": "u", "roles": roles})
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [(1, 1.0), (True, 1.0), (decimal.Decimal("0.5"), 0.5), (fractions.Fraction(1, 4), 0.25), (math.inf, math.inf)],
+)
+def test_any_kind_of_number_is_a_confidence(given, taken):
+    """Whatever can be a float is one from then on."""
+    call = ToolCall("1", "t", "{}", confidence=given)
+    assert (type(call.confidence), call.confidence) == (float, taken)
+
+
+@pytest.mark.parametrize("given", ["0.9", b"1", [], {}, object(), 1j, 10**400, decimal.Decimal("sNaN")])
+def test_what_is_no_number_is_no_confidence(given):
+    """It is the host's mistake, and said where the call is made."""
+    with pytest.raises(UsageError, match="confidence is a number from 0 to 1 or None"):
+        ToolCall("1", "t", "{}", confidence=given)
+
+
+class Count:
+    """A whole number of a library's own kind."""
+
+    def __index__(self):
+        return 3
+
+
+@pytest.mark.parametrize(("given", "taken"), [(0, 0), (7, 7), (True, 1), (Count(), 3)])
+def test_any_kind_of_whole_number_is_an_occurrence(given, taken):
+    """Whatever counts is an int from then on."""
+    call = ToolCall("1", "t", "{}", occurrence=given)
+    assert (type(call.occurrence), call.occurrence) == (int, taken)
+
+
+@pytest.mark.parametrize("given", [-1, None, 1.0, "1", math.nan, [], object()])
+def test_what_does_not_count_is_no_occurrence(given):
+    """A key made of it would not be found again."""
+    with pytest.raises(UsageError, match="occurrence is a whole number from 0"):
+        ToolCall("1", "t", "{}", occurrence=given)
