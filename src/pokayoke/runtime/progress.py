@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 
 import msgspec
@@ -63,7 +64,8 @@ class Progress:
         # What is counted is the time since the first opening; a wall clock that was set back adds nothing.
         self._begun = clock.monotonic() - (max(0.0, clock.now() - state.started) if state.started else 0.0)
         self._unsaved: str | None = None
-        self._pending: list[Change] = []
+        self._pending: dict[int, Change] = {}
+        self._numbers = itertools.count()
         self._open: dict[str, StopReason] = {}
         self._opened = clock.now()
         self._recalled, self._new_turn = not named, False
@@ -100,12 +102,12 @@ class Progress:
     def change(self, how: Change, review: Approval | None = None) -> tuple[RunState, RunState]:
         """Change the state where every process finds it. Returns the states before and after."""
         with self._lock:
-            self._pending.append(how)
+            waiting = self._waiting_with(how)
             try:
-                before, after = self._store.change_run(self.state.run_id, self._composed())
+                before, after = self._store.change_run(self.state.run_id, self._composed(waiting))
             except Exception as error:  # noqa: BLE001 - a store may raise anything; until it is reached, writes are refused
                 return self._unchanged(how, error)
-            self._changed(after)
+            self._changed(after, waiting)
             if review is not None:
                 self._keep_question(review)
         return before, after
@@ -113,15 +115,17 @@ class Progress:
     async def achange(self, how: Change, review: Approval | None = None) -> tuple[RunState, RunState]:
         """`change` without blocking the event loop."""
         with self._lock:
-            self._pending.append(how)
-            composed = self._composed()
+            waiting = self._waiting_with(how)
         try:
-            before, after = await self._store.achange_run(self.state.run_id, composed)
-        except Exception as error:  # noqa: BLE001 - as in `change`
-            with self._lock:
-                return self._unchanged(how, error)
+            before, after = await self._store.achange_run(self.state.run_id, self._composed(waiting))
+        except BaseException as error:
+            with self._lock:  # also when the caller is cancelled: what happened has happened
+                unchanged = self._unchanged(how, error)
+            if isinstance(error, Exception):
+                return unchanged
+            raise
         with self._lock:
-            self._changed(after)
+            self._changed(after, waiting)
         if review is not None:
             await self._akeep_question(review)
         return before, after
@@ -133,8 +137,11 @@ class Progress:
 
     def save(self) -> str | None:
         """Keep the totals, and what could not be kept so far. Returns why that was impossible, or None."""
-        self.change(self._with_totals)
-        return self._unsaved
+        with self._lock:
+            totals = self._with_totals  # the latest ones are enough, however often they could not be kept
+            self._pending = {number: how for number, how in self._pending.items() if how != totals}
+            self.change(totals)
+            return self._unsaved
 
     def unsaved(self) -> str | None:
         """Try again to keep what could not be kept; a store that does not know the latch must admit nothing."""
@@ -273,13 +280,17 @@ class Progress:
         rest = "" if part.next_offset is None else f" Continue with offset {part.next_offset}."
         return f"{part.text}\n[characters {part.offset} to {end} of {part.total}.{rest}]"
 
-    def _composed(self) -> Change:
-        """Everything that waits to be kept, as one change of whatever the store holds by now."""
-        waiting = tuple(self._pending)
+    def _waiting_with(self, how: Change) -> dict[int, Change]:
+        """One more change, and everything that waits to be kept."""
+        self._pending[next(self._numbers)] = how
+        return dict(self._pending)
+
+    def _composed(self, waiting: dict[int, Change]) -> Change:
+        """All of these as one change of whatever the store holds by now."""
 
         def composed(state: RunState) -> RunState:
             after = state
-            for how in waiting:
+            for how in waiting.values():
                 after = how(after)
             return after if after is state else self._with_totals(after)
 
@@ -298,13 +309,18 @@ class Progress:
             return state
         return msgspec.structs.replace(state, **totals)
 
-    def _changed(self, after: RunState) -> None:
-        self._pending.clear()
-        self._unsaved = None
+    def _changed(self, after: RunState, kept: Iterable[int]) -> None:
+        """The store took these changes. Those of other tasks, under way or not taken, hold here all the same."""
+        for number in kept:
+            self._pending.pop(number, None)
+        if not self._pending:
+            self._unsaved = None
         if after.version >= self.state.version:
+            for how in self._pending.values():
+                after = how(after)
             self.state = after
 
-    def _unchanged(self, how: Change, error: Exception) -> tuple[RunState, RunState]:
+    def _unchanged(self, how: Change, error: BaseException) -> tuple[RunState, RunState]:
         """The store did not take a change: it holds here, and is kept with the next one."""
         before = self.state
         self.state = how(before)
