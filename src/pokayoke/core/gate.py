@@ -47,7 +47,7 @@ def principal_of(who: str | dict[str, Any] | Principal | None) -> Principal | No
     if who is None:
         return None
     if isinstance(who, dict):
-        who = Principal(who.get("id", ""), who.get("roles", ()))
+        who = Principal(str(who.get("id", "")), who.get("roles", ()))
     elif not isinstance(who, Principal):
         who = Principal(who)
     roles = cast("object", who.roles)
