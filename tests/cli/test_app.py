@@ -1,5 +1,6 @@
 """The command line as a whole: help, exit codes, errors."""
 
+import json
 import os
 import subprocess
 import sys
@@ -117,3 +118,13 @@ def test_a_terminal_without_unicode_gets_escapes(tmp_path):
 def test_the_app_is_what_the_entry_point_runs():
     """The package offers the app and its entry point by name."""
     assert callable(cli_app)
+
+
+@pytest.mark.parametrize("options", [[], ["-OO"]])
+def test_the_package_itself_can_be_run(options):
+    """`python -m pokayoke` is the command, also without docstrings and assertions."""
+    command = [sys.executable, *options, "-m", "pokayoke"]
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["pokayoke", __version__]
+    told = subprocess.run([*command, "doctor", "--json"], capture_output=True, text=True, check=False)
+    assert all(probe["fired"] for probe in json.loads(told.stdout)["probes"])

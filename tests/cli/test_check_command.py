@@ -120,6 +120,13 @@ def test_what_cannot_be_read_is_exit_code_2(shell, folder, words):
     assert done.stderr.strip()
 
 
+def test_who_names_a_python_file_is_told_what_to_name(shell, folder):
+    """A file of Python is no definition; the message shows how its tools are named."""
+    done = shell("check", "shop.py")
+    assert done.returncode == 2
+    assert "name what holds the tools: shop:guard" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("call", "code", "decision"),
     [

@@ -72,7 +72,7 @@ def read_definitions(path: Path, *, name: str | None = None) -> Iterator[tuple[s
         try:
             value = parse(data)[0]
         except StrictError as error:
-            raise ConfigurationError(f"{name}: not JSON: {error}") from None
+            raise ConfigurationError(f"{name}: not JSON: {error}{_instead(path)}") from None
     listed = _unwrapped(value)
     if not listed:
         raise ConfigurationError(f"{name} holds no tool definitions in the shape of OpenAI, Anthropic or MCP")
@@ -80,6 +80,11 @@ def read_definitions(path: Path, *, name: str | None = None) -> Iterator[tuple[s
         inner = definition.get("function", definition) if is_object(definition) else None
         label = inner.get("name", index) if is_object(inner) else index
         yield f"{name}: {label}", definition
+
+
+def _instead(path: Path) -> str:
+    """What to name instead of a Python file."""
+    return f". Of a Python file, name what holds the tools: {path.stem}:guard" if path.suffix == ".py" else ""
 
 
 def fields_of(definition: Any, *, trust_hints: bool = False) -> dict[str, Any]:
