@@ -220,3 +220,21 @@ def test_importing_it_stays_light():
     code = f"import sys, pokayoke.dropin; print(*({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_arguments_that_a_client_has_parsed_are_taken_and_none_are_refused():
+    """A dict is copied; what is missing or no object is refused like any other text, not a TypeError."""
+    given = {"a": [1]}
+    taken = safe_parse_args(given)
+    assert taken == given
+    assert taken is not given
+    for other in (None, 5, [], {"a": object()}):
+        with pytest.raises(ArgumentsRefused):
+            safe_parse_args(other)
+
+
+@pytest.mark.parametrize("wrong", [None, "100", [], float("nan"), float("inf"), 0])
+def test_a_window_that_is_no_number_is_said_so(wrong):
+    """What is wrong with the call is an error with a sentence, not a comparison that fails inside."""
+    with pytest.raises(UsageError, match="max_tokens must be at least 1"):
+        check_context([], wrong)

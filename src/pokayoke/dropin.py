@@ -64,11 +64,13 @@ class NotSerialisable(PokayokeError, TypeError):  # noqa: N818 - the name says w
         self.finding = finding
 
 
-def safe_parse_args(raw: str | bytes, schema: Schema | dict[str, Any] | bool | None = None) -> dict[str, Any]:
+def safe_parse_args(
+    raw: str | bytes | dict[str, Any], schema: Schema | dict[str, Any] | bool | None = None
+) -> dict[str, Any]:
     """Read the argument text of a tool call.
 
     Args:
-        raw: the text as the provider sent it.
+        raw: the text as the provider sent it, or the dict a client has made of it.
         schema: JSON Schema of the arguments; a `Schema` from `compile_schema` saves compiling it each time.
 
     Returns:

@@ -529,3 +529,26 @@ def test_parsed_arguments_that_grow_when_written_are_too_long():
     for _ in range(60):
         shared = [shared, shared]
     assert from_value({"a": shared}).reason == "too_long"
+
+
+@pytest.mark.parametrize(
+    ("value", "grade", "reason"),
+    [
+        ({"a": [1, None]}, "exact", None),
+        ({}, "exact", None),
+        (None, "lossy", "not_an_object"),
+        (5, "lossy", "not_an_object"),
+        ([], "lossy", "not_an_object"),
+        ({"a": object()}, "lossy", "not_json"),
+        ({1: 2}, "lossy", "not_json"),
+        (bytearray(b"{}"), "lossy", "not_json"),
+        ({"a": "x" * 200_000}, "lossy", "too_long"),
+    ],
+)
+def test_what_is_no_text_is_read_or_refused(value, grade, reason):
+    """A client may have parsed the arguments already, or left them out: a dict is copied, the rest is refused by name."""
+    reading = read_arguments(value)
+    assert (reading.grade, reading.reason) == (grade, reason)
+    assert reading.value == (value if grade == "exact" else None)
+    assert reading.value is not value or value is None
+    assert read_arguments(value, stop_reason="length").reason == "cut_message"

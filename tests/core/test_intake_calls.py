@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.intake import read_calls
+from pokayoke.core.intake import Calls, read_calls
 from pokayoke.core.intake import texts as module
+from pokayoke.errors import UsageError
 
 F = ("f", {"a": 1})
 G = ("g", {"b": "x"})
@@ -297,3 +298,10 @@ def test_a_list_of_named_objects_is_split_into_refused_calls(text, tools, names)
     calls = read_calls(text, tools=tools).calls
     assert [call.name for call in calls] == names
     assert all(call.reading.value is None for call in calls)
+
+
+def test_a_message_without_text_holds_no_calls():
+    """None is what providers send beside calls of their own; blocks are not a text, and it is said what to do."""
+    assert read_calls(None) == Calls()
+    with pytest.raises(UsageError, match="got list: join its blocks"):
+        read_calls([{"type": "text", "text": "x"}])

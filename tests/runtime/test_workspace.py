@@ -384,7 +384,7 @@ def test_several_roots(method, tmp_path):
     assert read(confine(f"{two}/both.txt", roots)) == "two"
 
 
-@pytest.mark.parametrize("roots", [[], "", "/", "no-such-folder", "a\0b", __file__, ["."] * 2 + ["/"]])
+@pytest.mark.parametrize("roots", [[], "", "/", "no-such-folder", "a\0b", "half\ud800", __file__, ["."] * 2 + ["/"]])
 def test_roots_that_cannot_work(roots):
     """A root that is missing, no folder, or the whole disk is the programmer's error."""
     with pytest.raises(ConfigurationError):

@@ -55,8 +55,12 @@ _workspaces: dict[tuple[str, ...], Workspace] = {}
 
 def _prepared(root: str | Path) -> tuple[str, str]:
     """Return a root's absolute spelling and its path without links, both with / between names."""
-    if not root or "\0" in str(root):
-        raise ConfigurationError(f"a workspace root must be the path of a folder, got {root!r}")
+    try:
+        unusable = not root or b"\0" in os.fsencode(root)
+    except UnicodeEncodeError:
+        unusable = True
+    if unusable:
+        raise ConfigurationError(f"a workspace root must be the path of a folder, got {root!a}")
     declared = Path(os.path.abspath(root))  # noqa: PTH100 - Path.absolute() keeps `..`
     try:
         real = declared.resolve(strict=True)

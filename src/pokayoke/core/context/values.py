@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -141,7 +142,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             UsageError: one of them is out of range.
         """
-        if self.max_tokens < 1 or not 0 < self.threshold <= 1 or self.keep_last < 0:
+        given = (self.max_tokens, self.threshold, self.keep_last)
+        sound = all(isinstance(cast("object", one), (int, float)) for one in given)
+        # Asked this way round, NaN is out of range, too.
+        if not (sound and 1 <= self.max_tokens < math.inf and 0 < self.threshold <= 1 and self.keep_last >= 0):
             raise UsageError(
                 f"max_tokens must be at least 1, threshold above 0 and up to 1, keep_last 0 or more; "
                 f"got {self.max_tokens}, {self.threshold}, {self.keep_last}"

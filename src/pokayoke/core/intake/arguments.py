@@ -26,7 +26,7 @@ _PLAIN = (
 
 
 def read_arguments(
-    text: str | bytes,
+    text: str | bytes | dict[str, Any],
     *,
     schema: SchemaLike | None = None,
     stop_reason: str | None = None,
@@ -36,7 +36,8 @@ def read_arguments(
     """Read the argument text of one tool call.
 
     Args:
-        text: what the provider sent; bytes must be UTF-8.
+        text: what the provider sent; bytes must be UTF-8. What a client has made a dict of is taken as `from_value`
+            takes it, and anything else is a refusal.
         schema: the tool's input schema. It never changes a value; it can prove that nothing is missing.
         stop_reason: why the provider says the message ended, in any provider's spelling.
         max_chars: longest text that is looked at, in characters.
@@ -50,6 +51,8 @@ def read_arguments(
     """
     if is_cut(stop_reason):
         return refused("cut_message")
+    if not isinstance(text, (str, bytes)):
+        return from_value(text, max_chars=max_chars, max_depth=max_depth)
     if len(text) > max_chars and (isinstance(text, str) or len(text) > 4 * max_chars):
         return refused("too_long", max_chars)
     try:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 from pokayoke.core.intake.arguments import MAX_CHARS, MAX_DEPTH
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, is_cut, refused
+from pokayoke.errors import UsageError
 
 
 def read_calls(
-    text: str | bytes,
+    text: str | bytes | None,
     *,
     tools: Iterable[str] | Mapping[str, SchemaLike | None] | None = None,
     stop_reason: str | None = None,
@@ -23,7 +25,7 @@ def read_calls(
     before its arguments, and `name(key=value)` with literal values.
 
     Args:
-        text: the message text; bytes must be UTF-8.
+        text: the message text; bytes must be UTF-8. None, of a message without text, holds no calls.
         tools: names of the tools on offer, or a mapping from name to input schema.
         stop_reason: why the provider says the message ended; one that proves a cut makes every reading lossy.
         max_chars: longest text that is looked at.
@@ -34,7 +36,12 @@ def read_calls(
 
     Raises:
         ContractError: a schema in `tools` is not usable.
+        UsageError: the text is no text, such as a list of blocks.
     """
+    if text is None:
+        return Calls()
+    if not isinstance(cast("object", text), (str, bytes)):
+        raise UsageError(f"read_calls takes the text of a message, got {type(text).__name__}: join its blocks")
     try:
         plain = text.decode() if isinstance(text, bytes) else text
         plain.encode()
