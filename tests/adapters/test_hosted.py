@@ -257,3 +257,15 @@ def test_what_is_not_declared_is_a_write_whose_output_is_unchecked():
     assert [one.unchecked for one in made] == [True] * 3
     assert made[1].identity == ("key",)
     assert made[1].description == "Put."
+
+
+@pytest.mark.parametrize("ident", ["x" * 100_000, "a\0b", "\ud800", 7])
+def test_a_run_is_found_again_by_any_id_of_a_framework(ident):
+    """A client may choose such an id: the same one leads to the same run, also in a process that comes later."""
+    store = pokayoke.open_store("memory://")
+    put = contracts([Described("put", "Put.", KEY)], fields={"put": {"output_schema": "text"}})
+    for status in ("ok", "replayed"):
+        runs = Runs(pokayoke.Guard(put, store=store))
+        outcome = runs.of(ident).call(ToolCall("1", "put", {"key": "a"}), lambda _: "done")
+        assert outcome.status == status
+        runs.close(ident)

@@ -8,7 +8,7 @@ import pytest
 
 from pokayoke import Guard, ToolCall
 from pokayoke.core.gate import Principal, principal_of
-from pokayoke.core.ident import text_id
+from pokayoke.core.ident import kept_id, text_id
 from pokayoke.errors import UsageError
 
 
@@ -45,6 +45,15 @@ def test_any_other_id_is_refused_when_a_run_is_opened(refused, why):
         assert name in str(raised.value)
         assert why.replace("run_id", name) in str(raised.value)
         str(raised.value).encode()
+
+
+def test_an_id_of_a_framework_is_kept_whatever_it_is():
+    """One that a store keeps stays as it is; any other has a hash of its own, the same each time."""
+    assert kept_id("thread 1\n") == "thread 1\n"
+    assert kept_id(7) == "7"
+    odd = ["x" * 501, "x" * 502, "a\0", "a\x1f", "\ud800", "\udfff"]
+    assert [text_id(kept_id(ident), "run_id") for ident in odd] == [kept_id(ident) for ident in odd]
+    assert len({*map(kept_id, odd)}) == len(odd)
 
 
 def test_a_principal_is_an_id_or_an_id_with_roles():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from pokayoke.adapters.turnstile import Turnstile
 from pokayoke.core.call import Effect, Finding, Outcome, ToolCall
 from pokayoke.core.contract import Contract
+from pokayoke.core.ident import kept_id
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.replies import Ids
@@ -154,7 +155,7 @@ class Runs:
         with self._lock:
             hosted = self._open.get((ident, part))
             if hosted is None:
-                run = self.guard.run(ident if durable else None, **who)
+                run = self.guard.run(kept_id(ident) if durable else None, **who)
                 hosted = self._open[ident, part] = Hosted(run, through=self.through, taken=taken)
             self._open.move_to_end((ident, part))
             while len(self._open) > _KEPT_RUNS:

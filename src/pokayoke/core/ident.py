@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from pokayoke.errors import UsageError
@@ -29,3 +30,14 @@ def text_id(value: object, what: str) -> str:
     if _UNKEPT.search(text):
         raise UsageError(f"{what} {text[:40]!a} holds NUL, U+001F or a lone surrogate: pass another id")
     return text
+
+
+def kept_id(given: object) -> str:
+    """Return an id of a framework, or of a client behind it, as every store can keep it: an odd one as its hash.
+
+    Nobody who could change such an id hears of it, so it is no error.
+    """
+    ident = str(given)
+    if len(ident) <= _MOST_CHARS and not _UNKEPT.search(ident):
+        return ident
+    return f"sha256:{hashlib.sha256(ident.encode(errors='surrogatepass')).hexdigest()}"
