@@ -28,10 +28,11 @@ from pokayoke.core.tight import dumps
 from pokayoke.runtime.observers import Observer, shown, tell
 from pokayoke.runtime.tracefile import TraceFile
 from pokayoke.runtime.traceline import (
+    COMMON,
     digest_of,
     dump_event,
-    is_common,
     is_quiet,
+    only_unchecked,
     plain,
     quiet,
     shortened,
@@ -205,9 +206,10 @@ class Trace:
         now = event.get("ts")
         if now is None:
             now = event["ts"] = self._clock()
-        recorded = Recorded(self, event, is_common(event, self._as_they_are))
+        common = COMMON.issuperset(event) or (self._as_they_are and only_unchecked(event))
+        recorded = Recorded(self, event, common)
         # Copied now: once it waits, another thread may make its line, and that changes it.
-        seen = shown(event, common=recorded.common) if self._observers else None
+        seen = shown(event, common=common) if self._observers else None
         arguments, result = event.get("arguments", b""), event.get("result", b"")
         size = _USUAL_BYTES
         if not self._as_they_are or type(arguments) is not bytes or type(result) is not bytes:
@@ -309,16 +311,17 @@ class Trace:
         secrets = self._seen
         lines: list[bytes] = []
         for recorded in events:
-            event, line = recorded.event, b""
+            event = recorded.event
             # What stood under a secret name before must be looked for in every later payload of the run.
             if recorded.common and (
                 not recorded.payloads or (harmless and not (secrets and secrets.get(event.get("run_id"))))
             ):
                 try:
-                    line = dumps(event, default=plain)
+                    lines.append(dumps(event, 0, plain))
+                    continue
                 except TypeError:  # a lone surrogate, an integer beyond 64 bits: the longer way knows them
-                    line = b""
-            lines.append(line or self._safe_line(event))
+                    pass
+            lines.append(self._safe_line(event))
         if not is_quiet(b"".join(lines)):
             lines = [quiet(line) for line in lines]
         for recorded, line in zip(events, lines, strict=True):
@@ -385,16 +388,11 @@ class Trace:
 _open_traces: weakref.WeakSet[Trace] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
+def _each(act: Callable[[Trace], None]) -> None:
     for trace in list(_open_traces):
-        trace.forked()
-
-
-def _at_exit() -> None:
-    for trace in list(_open_traces):
-        trace.flush()
+        act(trace)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-atexit.register(_at_exit)
+    os.register_at_fork(after_in_child=lambda: _each(Trace.forked))
+atexit.register(_each, Trace.flush)

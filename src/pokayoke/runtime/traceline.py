@@ -25,7 +25,8 @@ _OURS: Final = frozenset(
     {"ts", "run_id", "step", "event", "tool", "ok", "call_id", "room", "decision", "args_hash", "confidence"}
     | {"contract", "status", "us", "attempts", "effect", "key", "mode", "repairs", "safe_mode", "occurrence"}
 )
-_COMMON: Final = _OURS | {"arguments", "result"}
+COMMON: Final = _OURS | {"arguments", "result"}
+"""What an event of a call that ended well holds: names, numbers and the two payloads."""
 _FINDINGS: Final = frozenset({"findings"})
 _SHORT_TEXT: Final = 1_000
 _MOST_FINDINGS: Final = 20
@@ -59,21 +60,12 @@ def quiet(line: bytes) -> bytes:
     return _unquiet.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 
-def is_common(event: dict[str, Any], as_they_are: bool) -> bool:
-    """Whether an event holds names, numbers and the two payloads only.
-
-    That nothing is promised about an output is no more than that, either.
-
-    Args:
-        event: as it was handed over.
-        as_they_are: True if payloads are written as they are.
-    """
-    if _COMMON.issuperset(event):
-        return True
+def only_unchecked(event: dict[str, Any]) -> bool:
+    """Whether an event holds no more than `COMMON` and that nothing is promised about the output."""
     findings = event.get("findings")
-    if not as_they_are or findings is None or len(findings) != 1 or findings[0] is not UNCHECKED:
+    if findings is None or len(findings) != 1 or findings[0] is not UNCHECKED:
         return False
-    return _COMMON.issuperset(event.keys() - _FINDINGS)
+    return COMMON.issuperset(event.keys() - _FINDINGS)
 
 
 def digest_of(data: bytes) -> dict[str, Any]:
