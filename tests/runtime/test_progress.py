@@ -96,6 +96,17 @@ def test_a_mark_holds_although_its_caller_was_cancelled(progress):
     assert tools(progress._store.load_run("r")) == ["a"]
 
 
+def test_a_mark_holds_although_its_caller_was_interrupted():
+    """Ctrl-C in the middle of keeping a mark reaches the host, and the mark stays."""
+    store = FailingStore(MemoryStore(), {"change_run": [1]}, error=KeyboardInterrupt)
+    progress = Progress(RunState("r"), store, SystemClock(), named=True)
+    with pytest.raises(KeyboardInterrupt):
+        progress.change(marking("a", 1))
+    assert tools(progress.state) == ["a"]
+    assert progress.unsaved() is None
+    assert tools(store.load_run("r")) == ["a"]
+
+
 def test_an_outage_does_not_pile_up_totals():
     """A thousand rounds that could not be written down wait as one, and arrive when the store is back."""
     store = FailingStore(MemoryStore(), {"change_run": range(1, 1_001)})

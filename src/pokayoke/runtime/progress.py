@@ -105,7 +105,7 @@ class Progress:
             waiting = self._waiting_with(how)
             try:
                 before, after = self._store.change_run(self.state.run_id, self._composed(waiting))
-            except Exception as error:  # noqa: BLE001 - a store may raise anything; until it is reached, writes are refused
+            except BaseException as error:  # noqa: BLE001 - a store may raise anything; until it is reached, writes are refused
                 return self._unchanged(how, error)
             self._changed(after, waiting)
             if review is not None:
@@ -118,12 +118,9 @@ class Progress:
             waiting = self._waiting_with(how)
         try:
             before, after = await self._store.achange_run(self.state.run_id, self._composed(waiting))
-        except BaseException as error:
-            with self._lock:  # also when the caller is cancelled: what happened has happened
-                unchanged = self._unchanged(how, error)
-            if isinstance(error, Exception):
-                return unchanged
-            raise
+        except BaseException as error:  # noqa: BLE001 - as in `change`
+            with self._lock:
+                return self._unchanged(how, error)
         with self._lock:
             self._changed(after, waiting)
         if review is not None:
@@ -321,10 +318,15 @@ class Progress:
             self.state = after
 
     def _unchanged(self, how: Change, error: BaseException) -> tuple[RunState, RunState]:
-        """The store did not take a change: it holds here, and is kept with the next one."""
+        """The store did not take a change: it holds here, and is kept with the next one.
+
+        So it does if the caller was cancelled or interrupted, who then gets to know that: what happened has happened.
+        """
         before = self.state
         self.state = how(before)
         self._unsaved = type(error).__name__
+        if not isinstance(error, Exception):
+            raise error
         return before, self.state
 
     def _keep_question(self, review: Approval) -> None:
