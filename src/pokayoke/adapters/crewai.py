@@ -31,6 +31,7 @@ from pokayoke.adapters import hosted as host
 from pokayoke.adapters.crewai_calls import Heard, Known, Record, Turn, asked_of, in_text
 from pokayoke.adapters.crewai_tools import GuardedTool, contracts, name_of
 from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.ident import kept_id
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class _Shared:
         else:
             # Ids of tasks and agents are made anew in each process; what they are about is not.
             ident, durable = f"{named}/{getattr(task, 'key', None) or getattr(agent, 'key', '')}", True
-            who.setdefault("session", named)
+            who.setdefault("session", kept_id(named))
         record = self._records.get(ident)
         if record is None:
             record = Record(self._runs.of(ident, durable=durable, **who))

@@ -67,7 +67,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     occurrence: int = 0
 
     def __post_init__(self) -> None:
-        """Take over what a provider left out: an id or a name that is no text counts as an empty one."""
+        """Take over what a provider left out (what is no text is an empty one), and numbers of any kind."""
         if type(self.id) is not str or type(self.name) is not str:
             for field, given in (("id", cast(object, self.id)), ("name", cast(object, self.name))):
                 msgspec.structs.force_setattr(self, field, str.__str__(given) if isinstance(given, str) else "")

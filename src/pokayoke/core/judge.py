@@ -17,7 +17,7 @@ from pokayoke.core.check import needs
 from pokayoke.core.contract import Contract
 from pokayoke.core.correct import Prepared, confidence, prepare
 from pokayoke.core.gate import Asked, Principal, first_objection, stop_reason_for
-from pokayoke.core.intake import Reading, copied, finding_for, from_value, is_cut, read_arguments
+from pokayoke.core.intake import Reading, copied, finding_for, is_cut, read_arguments
 from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Rounds
 from pokayoke.core.placeholders import may_hold_placeholder
@@ -196,8 +196,6 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
 
 def _read(call: ToolCall, plan: Plan, scene: Scene) -> Reading:
     limits = scene.snapshot.policy.validation.intake
-    if not isinstance(call.arguments, (str, bytes)):
-        return from_value(call.arguments, max_chars=limits.max_chars, max_depth=limits.max_depth)
     return read_arguments(
         call.arguments,
         schema=plan.contract.input,

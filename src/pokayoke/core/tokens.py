@@ -96,7 +96,7 @@ def _windows(step: int) -> Callable[[str], tuple[str, ...]]:
 
 
 def _weighed(samples: Iterable[tuple[str, int]]) -> int:
-    """Return what up to `_TOGETHER` texts are worth, each counted for itself. Together they cost a third.
+    """Return what up to `_TOGETHER` texts are worth, each counted for itself. Together they cost half.
 
     A byte's weight, and a change after it, are added for all bytes at once, as two long integers: neither
     grows beyond its byte.

@@ -19,7 +19,7 @@ from pokayoke.core.catalogue import Catalogue
 from pokayoke.core.contract import Contract
 from pokayoke.core.correct import confidence, prepare
 from pokayoke.core.gate import Asked, Rule, first_objection, rules_for
-from pokayoke.core.intake import Reading, finding_for, from_value, read_arguments
+from pokayoke.core.intake import Reading, finding_for, read_arguments
 from pokayoke.core.output import Checked, check_output
 from pokayoke.core.policy import AccessPolicy, Policy
 from pokayoke.core.secret import HIDDEN
@@ -104,13 +104,6 @@ class Judge:
 
     def _read(self, call: Recording, contract: Contract | None) -> Reading:
         limits = self.policy.validation.intake
-        if not isinstance(call.arguments, str):
-            return from_value(
-                call.arguments,
-                stop_reason=call.stop_reason,
-                max_chars=limits.max_chars,
-                max_depth=limits.max_depth,
-            )
         return read_arguments(
             call.arguments,
             schema=None if contract is None else contract.input,

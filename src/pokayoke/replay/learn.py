@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from pokayoke.core.blocks import as_blocks
-from pokayoke.core.intake import from_value, read_arguments
+from pokayoke.core.intake import read_arguments
 from pokayoke.core.shapes import is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.replay.effects import guess_effect
@@ -80,7 +80,7 @@ class Watched:
             self._note_slot(call.output)
             return
         given = call.arguments if call.used is None else call.used
-        reading = read_arguments(given) if isinstance(given, str) else from_value(given)
+        reading = read_arguments(given)
         if reading.value is None:
             self.unreadable += 1
             return

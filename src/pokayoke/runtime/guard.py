@@ -132,7 +132,8 @@ class Guard:
             prompt: the user's first text; the same as `run.user(prompt)`.
 
         Raises:
-            UsageError: the run is in use for another tenant, or an id is no text that every store can keep.
+            UsageError: the run is in use for another tenant, or an id is no text, longer than 500 characters, or
+                holds what no database keeps.
             StoreError: a run of that id cannot be looked up, because the store cannot be reached.
         """
         self.refresh()

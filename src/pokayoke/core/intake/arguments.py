@@ -36,8 +36,8 @@ def read_arguments(
     """Read the argument text of one tool call.
 
     Args:
-        text: what the provider sent; bytes must be UTF-8. What a client has made a dict of is taken as `from_value`
-            takes it, and anything else is a refusal.
+        text: what the provider sent; bytes must be UTF-8. A dict that a client has parsed is proven to be plain
+            JSON and copied; anything else is a refusal.
         schema: the tool's input schema. It never changes a value; it can prove that nothing is missing.
         stop_reason: why the provider says the message ended, in any provider's spelling.
         max_chars: longest text that is looked at, in characters.
