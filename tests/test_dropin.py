@@ -90,7 +90,7 @@ def test_tool_names_are_exact():
     """A name is valid if it is in the set, and in no other way."""
     assert validate_tool_name("get_order", {"get_order", "pay"})
     assert validate_tool_name("pay", ["get_order", "pay"])
-    for name in ("Get_Order", "get-order", "get_orders", "", "order"):
+    for name in ("Get_Order", "get-order", "get_orders", "", "order", ["pay"], None):
         assert not validate_tool_name(name, {"get_order", "pay"})
     with pytest.raises(UsageError):
         validate_tool_name("order", "get_order")

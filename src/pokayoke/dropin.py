@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pokayoke.core.call import Finding
 from pokayoke.core.check import check
@@ -102,7 +102,7 @@ def validate_tool_name(name: str, valid: Collection[str]) -> bool:
     """
     if isinstance(valid, str):
         raise UsageError(f"valid must be a set or list of tool names, got the text {valid!r}")
-    return name in valid
+    return isinstance(cast("object", name), str) and name in valid
 
 
 def safe_serialize(result: Any) -> str:

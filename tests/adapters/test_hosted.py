@@ -269,3 +269,71 @@ def test_a_run_is_found_again_by_any_id_of_a_framework(ident):
         outcome = runs.of(ident).call(ToolCall("1", "put", {"key": "a"}), lambda _: "done")
         assert outcome.status == status
         runs.close(ident)
+
+
+def test_a_run_acts_for_whoever_calls():
+    """Later callers of a run get what they may do themselves, each call at once, and share all that it remembers."""
+    guard = pokayoke.Guard(contracts([Described("put", "Put.", KEY)], fields={"put": {"roles": ("boss",)}}))
+    runs = Runs(guard)
+    boss = runs.of("r", principal={"id": "b", "roles": ["boss"]})
+    boss.notes["seen"] = 1
+    temp = runs.of("r", principal={"id": "t", "roles": []})
+    put = ToolCall("c", "put", {"key": "a"})
+    outcomes = [one.call(put, lambda _: "done") for one in (temp, boss)]
+    assert [outcome.status for outcome in outcomes] == ["refused", "ok"]
+    assert temp.run.progress is boss.run.progress
+    assert temp.notes == {"seen": 1}
+    assert [one.id for hosted in (boss, temp) for one in hosted.heard([Asked("c", "put", "{}")])] == ["c", "c_2"]
+    assert runs.of("r", principal={"id": "t", "roles": []}) is temp
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_run_belongs_to_one_tenant(durable):
+    """Another tenant's caller does not get what the first one has written, nor that it was written."""
+    runs = Runs(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])))
+    runs.of("r", durable=durable, tenant="acme", session="s")
+    with pytest.raises(UsageError, match="one of tenant 'acme'"):
+        runs.of("r", durable=durable, tenant="evil", session="s")
+    assert runs.of("r", durable=durable, tenant="acme", session="t").run.session == "t"
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_an_equal_write_happens_once_in_a_run_that_was_not_used_for_long(monkeypatch, durable):
+    """A run that made room for others is found again with its ledger, also under an id that no restart knows."""
+    monkeypatch.setattr("pokayoke.adapters.hosted._KEPT_RUNS", 1)
+    monkeypatch.setattr("pokayoke.adapters.hosted._KEPT_IDS", 2)
+    runs = Runs(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])))
+    put = ToolCall("c", "put", {"key": "a"})
+    seen = []
+    for ident in ("0", "1", "0", "2", "3", "4", "5", "0"):
+        seen.append(runs.of(ident, durable=durable).call(put, lambda _: "done").status)
+    assert seen[:3] == ["ok", "ok", "replayed"]
+    assert seen[-1] == ("replayed" if durable else "ok"), "of the ids, the latest are kept"
+
+
+def test_a_run_whose_end_can_be_seen_is_kept_until_then(monkeypatch):
+    """However many others come, it stays while somebody holds what lives as long; afterwards it is closed."""
+    monkeypatch.setattr("pokayoke.adapters.hosted._KEPT_RUNS", 1)
+    runs = Runs(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])))
+    life = object()
+    hosted = runs.of("long", durable=False, life=life)
+    others = [runs.of(str(number)) for number in range(3)]
+    assert runs.of("long", durable=False, life=life) is hosted
+    assert others[0].run.stop_reason == "success"
+    assert hosted.run.stop_reason is None
+    del life
+    runs.of("last")
+    assert hosted.run.stop_reason == "success"
+
+
+def test_a_durable_store_never_takes_a_passing_id_for_a_lasting_one(monkeypatch, tmp_path):
+    """A run that no restart knows is another one when it comes back: its id is not one that writes are kept under."""
+    monkeypatch.setattr("pokayoke.adapters.hosted._KEPT_RUNS", 1)
+    store = pokayoke.open_store(f"sqlite:///{tmp_path / 'ledger.db'}", create=True)
+    runs = Runs(pokayoke.Guard(contracts([Described("put", "Put.", KEY)]), store=store))
+    first = runs.of("0", durable=False).run.id
+    runs.of("1", durable=False)
+    back = runs.of("0", durable=False)
+    assert back.run.id != first
+    assert back.call(ToolCall("c", "put", {"key": "a"}), lambda _: "done").findings[0].code == "no_scope"
+    store.close()

@@ -1,6 +1,7 @@
 """`pokayoke approvals`: list, show, answer, wait, and the small server that takes signed answers."""
 
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -50,7 +51,7 @@ def asked(ledger, number=1, *, kind="call", expires=3_600.0, at=None, **fields):
     at = time.time() if at is None else at
     approval = Approval(
         f"{'ap' if kind == 'call' else 'rv'}-{number:012x}", f"f{number}", "pay", "pay@1", {"to": "ann", "password": "hunter2"},
-        "r1", at, at + expires, kind=kind,
+        "r1", at, at + expires, kind=kind, **fields,
     )  # fmt: skip
     store = ledger()
     store.propose(approval)
@@ -79,7 +80,7 @@ def test_an_answer_from_the_shell_decides_the_call(shell, ledger, word, status, 
         (listed,) = lines(shell("approvals", "list", "--json"))
         assert (listed["id"], listed["tool"], listed["arguments"]) == (pending.approval, "pay", {"to": "ann"})
         assert '"ann"' in shell("approvals", "show", pending.approval[:6]).stdout
-        done = shell("approvals", word, pending.approval[:6], "--by", "bob", "--reason", "because", "--json")
+        done = shell("approvals", word, pending.approval[:9], "--by", "bob", "--reason", "because", "--json")
         assert (lines(done)[0]["by"], lines(done)[0]["reason"]) == ("bob", "because")
         assert run.call(call).status == status
         assert run.call(ToolCall("c2", "pay", {"to": "eve"})).status == "pending"
@@ -134,6 +135,26 @@ def test_what_cannot_be_done_is_exit_code_2(shell, ledger, words):
     done = shell("approvals", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr
+
+
+def test_a_question_is_not_answered_by_a_slip(shell, ledger):
+    """Too little of an id shows a question and answers none."""
+    waits = asked(ledger, 1)
+    assert shell("approvals", "show", "ap-").returncode == 0
+    for word, start in itertools.product(("approve", "deny"), ("ap-", waits[:8])):
+        done = shell("approvals", word, start, "--by", "bob")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "at least 6 digits" in done.stderr
+    assert shell("approvals", "approve", waits[:9], "--by", "bob").returncode == 0
+
+
+def test_an_address_that_is_taken_is_named(shell, ledger):
+    """Who starts a second server reads which address the first one has."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = shell("approvals", "serve", "--listen", address)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"cannot listen on {address}" in done.stderr
 
 
 def test_the_server_does_not_start_without_a_secret(shell, ledger, monkeypatch):
@@ -216,6 +237,12 @@ def test_questions_go_out_redacted_and_answers_come_in(client, ledger):
     store = ledger()
     assert [entry.kind for entry in store.audit()] == ["approved", "denied"]
     store.close()
+
+
+def test_what_the_contract_marks_goes_out_redacted_too(client, ledger):
+    """The marks stay with the question: who lists it needs no contract."""
+    asked(ledger, marks=("to",))
+    assert client("/approvals")[1][0]["arguments"] == {"to": "[redacted]", "password": "[redacted]"}
 
 
 FORGED = {

@@ -178,3 +178,21 @@ def test_a_check_writes_no_trace(shell, folder):
     (folder / "pokayoke.yaml").write_text("trace: {path: t.jsonl}")
     assert shell("check", "shop:ALL", "--call", '{"name": "order", "arguments": {}}').returncode == 1
     assert not (folder / "t.jsonl").exists()
+
+
+def test_a_guard_is_judged_by_its_own_policy(shell, folder):
+    """A guard reads no file by itself, so pokayoke.yaml beside it says nothing; a configuration that is named does."""
+    (folder / "own.py").write_text(
+        "from shop import ALL\nimport pokayoke\n"
+        "guard = pokayoke.Guard(ALL, config={'access': {'deny': ['order']}})\nopen_to_all = pokayoke.Guard(ALL)\n"
+    )
+    (folder / "pokayoke.yaml").write_text("approvals: {tools: [order]}")
+    call = json.dumps({"name": "order", "arguments": {"sku": "S1", "amount": 2}})
+    said = [
+        checked(shell, *sources, "--call", call)[1]
+        for sources in (["own:guard"], ["own:open_to_all"], ["own:guard", "--config", "pokayoke.yaml"], ["shop:ALL"])
+    ]
+    assert [one["verdict"]["verdict"]["decision"] for one in said] == ["refuse", "allow", "ask", "ask"]
+    assert [one["config"] for one in said] == [
+        "the policy of own:guard", "the policy of own:open_to_all", "pokayoke.yaml", "pokayoke.yaml",
+    ]  # fmt: skip

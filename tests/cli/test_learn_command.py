@@ -95,7 +95,29 @@ def test_only_the_named_tools(shell, tmp_path):
     done = shell("learn", write(tmp_path, rows), "--tool", "other")
     assert "get_order" not in done.stdout
     assert done.returncode == 0
-    assert shell("learn", "calls.jsonl", "--tool", "none").returncode == 1
+    done = shell("learn", "calls.jsonl", "--tool", "none", "-o", "none.yaml")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no call of 'none'; there are get_order, other" in done.stderr
+    assert not (tmp_path / "none.yaml").exists()
+    done = shell("learn", "calls.jsonl", "--tool", "none", "--tool", "other")
+    assert "no call of 'none'" in done.stderr
+    assert "name: other" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [(" t ", "white space around it"), ("t\u0430ool", "mixes scripts"), ("x" * 200, "more than 128 characters")],
+)
+def test_one_odd_name_costs_one_tool(shell, tmp_path, name, why):
+    """A tool whose name cannot be registered is skipped, named on stderr and in the file; the others are learnt."""
+    odd = {"tool": name, "arguments": {"a": "x"}, "output": "k"}
+    done = shell("learn", write(tmp_path, [*CALLS, odd]), "-o", "contracts.yaml")
+    assert done.returncode == 1
+    assert "not learnt" in done.stderr
+    assert why in done.stderr
+    text = (tmp_path / "contracts.yaml").read_text()
+    assert [one["name"] for one in read_document(text).value["contracts"]] == ["get_order"]
+    assert why in text
 
 
 def test_stdin_is_a_recording(shell):

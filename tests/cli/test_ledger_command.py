@@ -1,14 +1,17 @@
 """`pokayoke ledger`: what it shows, settles and forgets, and that it names what it cannot do."""
 
+import base64
 import json
 import time
 
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall
+from pokayoke.cli.ledger import _found
 from pokayoke.core.admission import Request
 from pokayoke.core.ledger import Claim, Settlement
 from pokayoke.core.state import RunState
+from pokayoke.errors import StoreError
 from pokayoke.stores import open_store
 from pokayoke.stores.sql import schema
 
@@ -134,7 +137,7 @@ def test_an_effect_is_shown_with_its_audit_and_what_to_do(shell, ledger):
     key = wrote(ledger, "ab" + "0" * 62, "in_doubt", failure="timeout")
     text = shell("ledger", "show", "ab").stdout
     assert f"pokayoke ledger resolve {key[:12]}" in text
-    shell("ledger", "resolve", "ab", "--happened", "PO-7", "--by", "ann", "--reason", "seen")
+    shell("ledger", "resolve", key[:6], "--happened", "PO-7", "--by", "ann", "--reason", "seen")
     (told,) = lines(shell("ledger", "show", key, "--json"))
     assert told["record"]["state"] == "completed"
     assert "output" not in told["record"]
@@ -200,6 +203,7 @@ def test_a_person_settles_a_doubt(shell, ledger, words, after, times):
     "words",
     [
         ("--by", "a", "--reason", "b"), ("--happened", "x", "--not-happened", "--by", "a", "--reason", "b"),
+        ("--happened", "--by", "a", "--reason", "b", "--by", "a"), ("--happened", "--json", "--by", "a", "--reason", "b"),
         ("--happened", " ", "--by", "a", "--reason", "b"), ("--not-happened", "--by", " ", "--reason", "b"),
         ("--not-happened", "--by", "a", "--reason", ""), ("--not-happened", "--by", "a"), ("--not-happened", "--reason", "a"),
     ],
@@ -217,9 +221,20 @@ def test_a_decision_says_what_who_and_why(shell, ledger, words):
 def test_only_a_doubt_can_be_settled(shell, ledger, state):
     """What is settled, or at work, is nobody's to decide."""
     wrote(ledger, "a" * 64, state)
-    done = shell("ledger", "resolve", "a", "--not-happened", "--by", "ann", "--reason", "x")
+    done = shell("ledger", "resolve", "a" * 6, "--not-happened", "--by", "ann", "--reason", "x")
     assert done.returncode == 2
     assert "not in doubt" in done.stderr
+
+
+def test_a_doubt_is_not_settled_by_a_slip(shell, ledger):
+    """Too little of a key shows an effect and decides nothing."""
+    key = wrote(ledger, "a" * 64, "in_doubt")
+    words = ("--not-happened", "--by", "ann", "--reason", "looked")
+    assert shell("ledger", "show", "a").returncode == 0
+    done = shell("ledger", "resolve", "aaaaa", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "at least 6 digits" in done.stderr
+    assert shell("ledger", "resolve", key[:6], *words).returncode == 0
 
 
 # -- prune -------------------------------------------------------------------------------------------
@@ -234,7 +249,7 @@ def test_pruning_counts_first_and_forgets_only_what_is_settled(shell, ledger):
     wrote(ledger, "4" * 64, "in_doubt", at=now - 100 * DAY)
     wrote(ledger, "5" * 64, "executing", at=now - 100 * DAY)
     wrote(ledger, "6" * 64, "in_doubt", at=now - 100 * DAY)
-    shell("ledger", "resolve", "6", "--happened", "PO-6", "--by", "ann", "--reason", "seen today")
+    shell("ledger", "resolve", "6" * 6, "--happened", "PO-6", "--by", "ann", "--reason", "seen today")
     (dry,) = lines(shell("ledger", "prune", "--older-than", "90d", "--json"))
     assert (dry["old"], dry["by_tool"], dry["forgotten"]) == (2, {"pay": 1, "mail": 1}, 0)
     (wet,) = lines(shell("ledger", "prune", "--older-than", "90d", "--yes", "--by", "ann", "--json"))
@@ -301,3 +316,23 @@ def test_an_older_ledger_is_migrated_and_a_newer_one_left_alone(shell, ledger, t
         assert "is up to date" in shell("ledger", "migrate").stdout
     else:
         assert (tmp_path / "ledger.db").read_bytes() == before
+
+
+def test_an_effect_is_found_without_the_key_of_its_output(tmp_path, monkeypatch):
+    """A whole key, or how it begins, finds an effect among its neighbours; its sealed output is not asked for."""
+    url, key = f"sqlite:///{tmp_path}/sealed.db", "a" * 63 + "0"
+    monkeypatch.setenv("POKAYOKE_STORE_KEY", base64.b64encode(b"k" * 32).decode())
+    store = open_store(url, create=True)
+    for one in (key, "a" * 64, "a" * 62 + "99", "9" * 64):
+        store.admit(Request("r", "pay", "write", None, 1.0, Claim(one, "h", "c", "pay", "pay@1", "r", 1.0, 1.0)))
+        store.settle(Settlement(one, "c", "completed", 2.0, output=b'"secret"'))
+    store.close()
+    monkeypatch.delenv("POKAYOKE_STORE_KEY")
+    store = open_store(url)
+    assert [_found(store, one).key for one in (key, "a" * 64, "9", "A" * 62 + "9")] == [
+        key, "a" * 64, "9" * 64, "a" * 62 + "99",
+    ]  # fmt: skip
+    for one, said in (("aa", "several keys"), ("b", "no effect"), ("a" * 63 + "1", "no effect"), ("", "no effect")):
+        with pytest.raises(StoreError, match=said):
+            _found(store, one)
+    store.close()

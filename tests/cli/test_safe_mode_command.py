@@ -6,7 +6,11 @@ import time
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall, open_store
+from pokayoke.cli.safe_mode import _heard_of
+from pokayoke.core.admission import Request
+from pokayoke.core.ledger import Claim
 from pokayoke.core.switch import Seen
+from pokayoke.stores import MemoryStore
 from pokayoke.stores.nouns import Flip
 
 URL = "sqlite:///ledger.db"
@@ -152,6 +156,17 @@ def test_a_name_that_nobody_knows_is_doubted(shell, ledger):
     store.close()
     assert writes(ledger).ok
     assert shell("safe-mode", "open", "--scope", "pay", *WHO).stderr == ""
+
+
+def test_a_tool_among_many_effects_is_known():
+    """Its one effect is found behind more than a page of those of other tools."""
+    store = MemoryStore()
+    for number in range(1_001):
+        tool = "pay" if number == 1_000 else "mail"
+        wish = Claim(f"{number:064x}", "h", "c", tool, f"{tool}@1", "r", 1.0, 1.0)
+        store.admit(Request("r", tool, "write", (), 1.0, wish))
+    assert _heard_of(store, "pay")
+    assert not _heard_of(store, "payy")
 
 
 @pytest.mark.parametrize("command", ["open", "close"])

@@ -6,10 +6,13 @@ import msgspec
 import pytest
 
 from pokayoke.core.admission import Approval, Charge, Held, Request, Used, admit, charges, fingerprint
+from pokayoke.core.contract import Contract
 from pokayoke.core.ledger import Claim, Record
+from pokayoke.core.plan import unsent_amounts
 from pokayoke.core.policy import LimitPolicy
 from pokayoke.core.state import RunState, Taint, latch, worsen
 from pokayoke.core.switch import Switch
+from pokayoke.errors import ContractError
 
 RUN = RunState("r")
 WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0)
@@ -140,6 +143,8 @@ def test_the_same_request_again_gets_the_same_answer():
     assert (again.answer.kind, again.record, again.used) == ("execute", first.record, {})
     other = admit(request(claim=msgspec.structs.replace(WISH, claim_id="c2")), held)
     assert other.answer.finding.code == "run_stopped"
+    forked = admit(request(claim=msgspec.structs.replace(WISH, owner="a child")), held)
+    assert forked.answer.finding.code == "run_stopped"
     settled = msgspec.structs.replace(held, record=msgspec.structs.replace(first.record, state="in_doubt"))
     assert admit(request(), settled).answer.finding.code == "run_stopped"
 
@@ -242,8 +247,21 @@ def test_a_used_up_limit_says_which(calls, amount, what):
 )
 def test_what_is_counted_together(per, counter):
     """Each kind of limit counts what its name says; days are UTC days."""
-    (charge,) = charges((LimitPolicy(per=per, calls=1),), {}, tool="pay", run_id="r", user="u", now=1795219200.0)
+    (charge,) = charges(
+        (LimitPolicy(per=per, calls=1),), {}, tool="pay", run_id="r", user="u", tenant=None, now=1795219200.0
+    )
     assert charge.counter == counter
+
+
+@pytest.mark.parametrize("user", ["u", None])
+def test_users_of_two_tenants_are_counted_apart(user):
+    """The same id names another person in each tenant; without a tenant nothing changes."""
+    limits = (LimitPolicy(per="user", calls=1),)
+    counted = [
+        charges(limits, {}, tool="pay", run_id="r", user=user, tenant=tenant, now=0.0)[0].counter
+        for tenant in (None, "a", "b")
+    ]
+    assert counted == [f"user:*:{whose}{user or ''}" for whose in ("", "a\x1f", "b\x1f")]
 
 
 @pytest.mark.parametrize(
@@ -254,7 +272,7 @@ def test_what_is_counted_together(per, counter):
         ({"amount": 2.5}, 2.5),
         ({"amount": "5"}, 5.0),
         ({"amount": "-1e3"}, 1000.0),
-        ({"amount": None}, 0.0),
+        ({"amount": None}, inf),
         ({}, 0.0),
         ({"amount": "5 EUR"}, inf),
         ({"amount": "nan"}, inf),
@@ -264,13 +282,58 @@ def test_what_is_counted_together(per, counter):
 )
 def test_amounts_are_sizes(arguments, value):
     """A negative amount must not buy room for a positive one; what cannot be measured passes no limit."""
-    (charge,) = charges((LimitPolicy(field="amount", amount=9),), arguments, tool="t", run_id="r", user=None, now=0.0)
+    (charge,) = charges(
+        (LimitPolicy(field="amount", amount=9),), arguments, tool="t", run_id="r", user=None, tenant=None, now=0.0
+    )
     assert charge.value == value
+
+
+NUMBER = {"type": "number"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "counted"),
+    [
+        ({}, {}),
+        ({"other": NUMBER}, {}),
+        ({"amount": {"type": "number", "default": 400}}, {"amount": 400}),
+        ({"amount": {"type": ["number", "null"], "default": None}}, {"amount": None}),
+        ({"amount": {"anyOf": [NUMBER, {"type": "null"}], "default": 7}}, {"amount": 7}),
+        (
+            {"amount": {"anyOf": [{"type": "number", "default": 3}, {"type": "string", "default": "-9"}]}},
+            {"amount": "-9"},
+        ),
+        ({"amount": {"$ref": "#/$defs/sum"}}, {"amount": 5}),
+        ({"amount": NUMBER}, {"amount": None}),
+    ],
+)
+def test_a_declared_default_counts_where_the_argument_is_left_out(schema, counted):
+    """The largest default counts, null stands for what nobody knows, and a tool without the argument spends nothing."""
+    whole = {"type": "object", "properties": schema, "$defs": {"sum": {"type": "number", "default": 5}}}
+    tool = Contract.from_schema("pay", whole, output_schema={})
+    limits = (LimitPolicy(calls=1), LimitPolicy(calls=1, field="other"), LimitPolicy(amount=9, field="amount"))
+    assert unsent_amounts(tool, limits) == counted
+    assert unsent_amounts(tool, ()) == {}
+
+
+@pytest.mark.parametrize("amount", [NUMBER, {"type": ["number", "null"], "default": None}])
+def test_a_limit_for_a_tool_may_not_count_what_nobody_knows(amount):
+    """A limit that names the tool is refused while building, unless the argument is required or has a default."""
+    limits, quota = (LimitPolicy(tool="pay", amount=9, field="amount"),), (LimitPolicy(amount=9, field="amount"),)
+    schema = {"type": "object", "properties": {"amount": amount}}
+    with pytest.raises(ContractError, match=r"'amount'.*Make it required"):
+        unsent_amounts(Contract.from_schema("pay", schema, output_schema={}), limits)
+    with pytest.raises(ContractError, match="'amount'"):
+        unsent_amounts(Contract.from_schema("pay", schema, output_schema={}, quota=quota), quota)
+    asked = Contract.from_schema("pay", {**schema, "required": ["amount"]}, output_schema={})
+    assert unsent_amounts(asked, limits) == {"amount": None}
 
 
 def test_a_limit_without_a_field_counts_calls_only():
     """No field, no amount."""
-    (charge,) = charges((LimitPolicy(per="user", calls=1),), {"amount": 5}, tool="t", run_id="r", user=None, now=0.0)
+    (charge,) = charges(
+        (LimitPolicy(per="user", calls=1),), {"amount": 5}, tool="t", run_id="r", user=None, tenant=None, now=0.0
+    )
     assert (charge.value, charge.counter) == (0.0, "user:*:")
 
 
@@ -282,7 +345,7 @@ def test_limits_on_one_tool_do_not_overwrite_each_other(turn):
         LimitPolicy(amount=9, field="weight"),
         LimitPolicy(calls=5),
     )[::turn]
-    taken = charges(limits, {"amount": 60, "weight": 1}, tool="t", run_id="r", user=None, now=0.0)
+    taken = charges(limits, {"amount": 60, "weight": 1}, tool="t", run_id="r", user=None, tenant=None, now=0.0)
     kept = admit(request(claim=None, charges=taken), Held(RUN))
     again = admit(request(claim=None, charges=taken), Held(RUN, used=kept.used))
     assert (kept.answer.kind, again.answer.finding.code) == ("execute", "quota_exceeded")
@@ -293,3 +356,27 @@ def test_an_edited_call_needs_a_new_approval():
     base = ("pay@1", ("run", "r"), "h1", 0)
     others = [("pay@2", *base[1:]), ("pay@1", ("run", "q"), "h1", 0), ("pay@1", ("run", "r"), "h2", 0), (*base[:3], 1)]
     assert len({fingerprint(*base), *(fingerprint(*other) for other in others)}) == 5
+
+
+@pytest.mark.parametrize(
+    ("allowed", "amounts", "last"),
+    [
+        (0.3, [0.1, 0.1, 0.1], "execute"),
+        (1000.0, [333.30, 333.30, 333.30, 0.10], "execute"),
+        (1000.0, [333.30, 333.30, 333.30, 0.11], "refuse"),
+        (1e9, [999_999_999.99, 0.02], "refuse"),
+        (1e-6, [1e-6, 1e-9], "refuse"),
+        (0.0, [0.0], "execute"),
+        (0.0, [1e-9], "refuse"),
+        (1000.0, [inf], "refuse"),
+    ],
+)
+def test_a_sum_may_reach_its_limit_in_any_parts(allowed, amounts, last):
+    """Parts that add up to the limit are within it, however floats add; the smallest coin more is not."""
+    used = {}
+    for amount in amounts:
+        kept = admit(
+            request(effect="read", claim=None, charges=(Charge("x", None, allowed, amount),)), Held(RUN, used=used)
+        )
+        used = kept.used
+    assert kept.answer.kind == last

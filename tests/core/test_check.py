@@ -105,6 +105,22 @@ def test_hint(value, says):
     assert says in " ".join(finding.hint for finding in check(value, SCHEMA))
 
 
+@pytest.mark.parametrize(
+    ("node", "value", "says"),
+    [
+        ({"type": "number", "minimum": 0, "exclusiveMinimum": 0}, 0, "more than 0"),
+        ({"allOf": [{"type": "integer", "minimum": 0}, {"minimum": 10, "maximum": 20}]}, 5, "at least 10"),
+        ({"type": "string", "format": "uuid", "pattern": "^a"}, "b5a3f2f0-1111-4111-8111-111111111111", "^a"),
+        ({"type": "string", "format": "uri", "maxLength": 5}, "http://x.example", "at most 5"),
+        ({"maximum": 3}, 5, "at most 3"),
+    ],
+)
+def test_a_hint_never_asks_for_what_was_refused(node, value, says):
+    """Where several rules hold for a place, the hint tells the one that failed."""
+    hint = check({"a": value}, compile_schema({"properties": {"a": node}}))[0].hint
+    assert says in hint
+
+
 def test_unknown_field_without_any_known():
     """Where an object has no fields at all, the hint says so."""
     schema = compile_schema({"type": "object", "additionalProperties": False})
@@ -127,6 +143,7 @@ def test_hints_stay_short():
     many = {f"field_number_{i}_{'x' * 50}": {"type": "string"} for i in range(300)}
     schema = compile_schema({"properties": many, "additionalProperties": False})
     assert all(len(finding.hint) < 600 for finding in check({"y" * 5000: 1}, schema))
+    assert all(len(finding.message) < 800 for finding in check({"y" * 5000: 1}, schema))
     choices = compile_schema({"enum": ["x" * 500 + str(i) for i in range(500)]})
     assert all(len(finding.hint) < 600 for finding in check("no", choices))
 

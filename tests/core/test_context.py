@@ -12,7 +12,7 @@ from random_histories import Ai, Human, System, Tool
 
 import pokayoke
 from pokayoke.core.context import Facts, History, OpenEffect, Refusal, compacted
-from pokayoke.core.context.extract import gist, ids_in, lines_of, plain, seems_failed
+from pokayoke.core.context.extract import gist, ids_in, is_good, lines_of, plain
 from pokayoke.core.context.groups import UNANSWERED, Group, altered, answer_text
 from pokayoke.core.context.note import Note, lines_of_facts, quoted, read, write
 from pokayoke.core.context.problems import CODES
@@ -218,6 +218,59 @@ def test_what_supersedes(newer, identity, superseded):
     assert bool(result.superseded) == superseded
 
 
+def told(body, trust="checked", before=""):
+    """A result as a guard writes it."""
+    return f'{before}<tool_output tool="find" call="x-77" trust="{trust}">\n{body}\n</tool_output>'
+
+
+AFTERWARDS = [
+    # what the call of before answers now, whether that is its result, what a note says of it
+    (told(LONG), True, "answered"),
+    (told(LONG, "unchecked"), True, "answered"),
+    (told("12 EUR", before="already ran at 12:00; result of then\n"), True, 'answered, shows ["12"]'),
+    (told(LONG, "error", "find reports a failure.\n"), False, "said: "),
+    (told(LONG, "degraded", "find cannot be used.\n"), False, "said: "),
+    ("find failed (ValueError). Nothing was changed.", False, 'said: "find failed (ValueError). Nothing was changed."'),
+    ("It is not known whether find took effect.", False, 'said: "It is not known whether find took effect."'),
+    ("", False, "said"),
+]
+
+
+@pytest.mark.parametrize(("newer", "good", "line"), AFTERWARDS)
+def test_in_a_history_with_labels_what_has_none_is_no_result(newer, good, line):
+    """A guard labels every output, so its refusals, failures and doubts supersede nothing and are quoted as they are."""
+    build = Builder("openai")
+    build.user("a")
+    build.calls(["old"], {"id": 7})
+    build.results(["old"], told(LONG + "Total 14.90"))
+    build.calls(["new"], {"id": 7})
+    build.results(["new"], newer)
+    build.messages += [{"role": "assistant", "content": "x"}] * 10
+    worth = compacted(build.messages, 10_000).before
+    result = compacted(build.messages, worth - 1, threshold=1, large=10_000)
+    assert bool(result.superseded) == good
+    assert result.dropped or result.messages[3]["content"].endswith('It showed ["14.90"]]')
+    noted = compacted([*build.messages, *[{"role": "assistant", "content": LONG}] * 30], 6_000, large=10_000)
+    assert note_in(noted.messages).splitlines()[3].startswith(f'call: "find" {{"id":7}}, {line}')
+
+
+def test_what_was_no_result_is_none_in_brief_either():
+    """The preview of a failure that was put aside says so, and a good result of before is still not superseded by it."""
+    build = Builder("openai")
+    build.user("a")
+    for key, text in (("old", LONG), ("new", "Error: " + LONG * 9)):
+        build.calls([key], {"id": 7})
+        build.results([key], text)
+    build.messages += [{"role": "assistant", "content": "x"}] * 10
+    first = compacted(build.messages, 3_000, large=1_000)
+    assert list(first.offloaded.values()) == ["Error: " + LONG * 9]
+    assert ' trust="error" preview="true"' in first.messages[5]["content"]
+    assert compacted(first.messages, 700, threshold=0.65, large=10_000).superseded == 0
+    labelled = [*build.messages[:3], chat_result("old", told(LONG * 9)), *build.messages[4:]]
+    brief = compacted(labelled, 3_000, large=1_000).messages[3]["content"]
+    assert brief.startswith('<tool_output tool="find" trust="checked" preview="true"')
+
+
 def test_arguments_in_another_order_are_the_same_call():
     """Key order and spacing do not make another call; other values, and text that is no JSON, do."""
     first, second = '{"a": 1, "b": 2}', '{"b":2,"a":1}'
@@ -257,7 +310,9 @@ def test_the_note_says_what_was_done():
     assert len(said[0]) < 500
     assert "<" not in said[0]
     assert said[1] == 'call: "find" {"order":"ORD-1","amount":3}, answered, shows ["ORD-1","14.90"]'
-    assert said[2:4] == ['call: "find" {"id":1}, failed', 'call: "find" {"id":5}, no answer']
+    assert said[2].startswith('call: "find" {"id":1}, failed: "The parcel left the depot')
+    assert len(said[2]) < 250
+    assert said[3] == 'call: "find" {"id":5}, no answer'
     assert said[4].startswith('call: "find" "{\\"text\\":\\"yyy')
     assert said[5:] == ['assistant: "done"']
 
@@ -887,8 +942,8 @@ def test_small_helpers():
     assert plain(b'{"a": 1}') == ({"a": 1}, '{"a":1}')
     assert plain(b"\xff{") == ("\ufffd{", "\ufffd{")
     assert plain({"a": object()})[1] == plain({"a": nested(100_000)})[1] == "(arguments that are no JSON)"
-    assert seems_failed(False, 'x trust="error"')
-    assert not seems_failed(False, "an error was avoided")
+    assert not is_good("ERROR: gone", failed=False, labelled=False)
+    assert is_good("an error was avoided", failed=False, labelled=False)
     assert [line.text for line in lines_of(Group(("words",), (0,), ""))] == []
 
 
@@ -1115,3 +1170,125 @@ def test_every_result_is_a_valid_history(shape, system, steps, max_tokens, keep_
     assert text_of(result.messages[-1]) == text_of(messages[-1]) or keep_last == 0 or shape == "anthropic"
     again = compacted(result.messages, max_tokens, keep_last=keep_last, format=name)
     assert again.messages == result.messages
+
+
+RULE = {"role": "developer", "content": "Never show the address of a parcel."}
+
+
+def test_what_the_host_says_in_between_stays():
+    """A later message of the system or developer stays; what does not fit is quoted first, and a finding says so."""
+    build = Builder("openai")
+    build.user("Where are my parcels?")
+    build.messages.append(RULE)
+    for count in range(60):
+        build.calls([f"c{count}"], {"id": count})
+        build.results([f"c{count}"])
+    roomy = compacted(build.messages, 6_000)
+    assert RULE in roomy.messages
+    assert (roomy.findings, PROBLEMS["openai"](roomy.messages)) == ((), [])
+    rules = [{"role": "system", "content": f"Rule {count}: never. " + LONG} for count in range(30)]
+    tight = compacted([*build.messages[:2], *rules, *build.messages[2:]], 6_000)
+    assert {finding.code for finding in tight.findings} == {"system_left_out"}
+    assert [finding.at for finding in tight.findings] == [f"/{at}" for at in range(2, 33)]
+    assert 'system: "Rule 29: never.' in note_in(tight.messages)
+    again = compacted([*tight.messages, *build.messages[-100:]], 6_000)
+    assert 'system: "Rule 29: never.' in note_in(again.messages)
+
+
+PAIRS = [
+    # a call of another kind and its answer, and the field of each that names it
+    ({"type": "computer_call", "id": "i{}", "call_id": "c{}"}, {"type": "computer_call_output", "call_id": "c{}"}),
+    ({"type": "local_shell_call", "id": "i{}", "call_id": "c{}"}, {"type": "local_shell_call_output", "id": "i{}"}),
+    ({"type": "shell_call", "call_id": "c{}"}, {"type": "shell_call_output", "call_id": "c{}"}),
+    ({"type": "apply_patch_call", "call_id": "c{}"}, {"type": "apply_patch_call_output", "call_id": "c{}"}),
+    (
+        {"type": "mcp_approval_request", "id": "m{}", "name": "pay"},
+        {"type": "mcp_approval_response", "approval_request_id": "m{}", "approve": True},
+    ),
+]
+
+
+def numbered(item_, count):
+    """A copy with a number in each of its ids."""
+    return {name: value.format(count) if isinstance(value, str) else value for name, value in item_.items()}
+
+
+@pytest.mark.parametrize(("call", "answer"), PAIRS)
+def test_calls_of_other_kinds_are_never_parted_from_their_answers(call, answer):
+    """Wherever the end begins, also while the history grows: either both are there, or none."""
+    messages = [U]
+    for count in range(20):
+        asks = item(f"f{count}", arguments=json.dumps({"id": count}))
+        messages += [asks, output(f"f{count}", LONG), numbered(call, count), numbered(answer, count)]
+    grown = History(3_000)
+    for message in messages:
+        grown.add(message)
+        waits = message["type"] == call["type"] if "type" in message else False
+        shown = grown.messages()
+        kinds = [one.get("type") for one in shown]
+        assert kinds.count(call["type"]) - kinds.count(answer["type"]) == waits
+    for keep_last in range(1, 9):
+        result = compacted(messages, 3_000, keep_last=keep_last, large=10_000)
+        assert result.dropped
+        kinds = [one.get("type") for one in result.messages]
+        assert kinds.count(call["type"]) == kinds.count(answer["type"])
+
+
+def test_what_nobody_asked_for_is_left_alone():
+    """Answers of other kinds whose call is not in the history, and calls that the provider answers itself, stay."""
+    messages = [U, PAIRS[0][1], {"type": 5}, {"type": "web_search_call", "id": "w"}, {"type": "shell_call"}, A]
+    assert compacted(messages, 1_000, format="openai").messages == messages
+    assert compacted([U, PAIRS[4][0], PAIRS[4][1]], 1_000).findings == ()
+    with pytest.raises(UsageError, match="in the shape of items"):
+        compacted([PAIRS[4][0]], 1_000, format="anthropic")
+
+
+def test_outputs_in_a_chat_without_tool_calls():
+    """There the user's side brings the outputs: they are put aside, and told as calls, never as the user's words."""
+    messages = [U]
+    for count in range(40):
+        messages.append({"role": "assistant", "content": f'{{"name": "find", "arguments": {{"id": {count}}}}}'})
+        body = told(f"{LONG} {count}.50") + "\n" + told("gone", "error")
+        messages.append({"role": "user", "content": body})
+    messages.insert(3, {"role": "user", "content": "Only blue ones."})
+    messages.append({"role": "user", "content": "And now?"})
+    note = note_in(compacted(messages, 4_000, large=10_000).messages)
+    users = [line for line in note.splitlines() if line.startswith("user: ")]
+    assert users == ['user: "Only blue ones."']
+    assert 'call: "find", answered, shows ["30.50"]\ncall: "find", said: "gone"' in note
+    aside = compacted(messages, 6_000, kept=True, large=200, threshold=0.5, keep_last=2)
+    assert messages[2]["content"] in aside.offloaded.values()
+    assert aside.superseded == 0
+    again = compacted(aside.messages, 6_000, kept=True, large=200, threshold=0.5, keep_last=2)
+    assert again.messages == aside.messages
+
+
+THOUGHT = {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]}
+BLANK = {"role": "assistant", "content": [*THOUGHT["content"], {"type": "text", "text": "  "}]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "wanted"),
+    [
+        ([U, THOUGHT, U], [{"role": "user", "content": [{"type": "text", "text": "hi"}] * 2}]),
+        ([U, BLANK, U], [{"role": "user", "content": [{"type": "text", "text": "hi"}] * 2}]),
+        ([U, A, U, BLANK], [U, A, U]),
+        ([THOUGHT, U, A], [U, A]),
+        ([U, THOUGHT, use("a"), got("a")], None),
+        ([U, use("a"), BLANK, got("a"), A], None),
+    ],
+)
+def test_a_message_that_only_thinks_is_refused(messages, wanted):
+    """With Anthropic a message of thought alone goes, and what stood around it still takes turns; before a call it stays."""
+    result = compacted(messages, 100_000, format="anthropic")
+    assert PROBLEMS["anthropic"](result.messages) == []
+    assert wanted is None or result.messages == wanted
+    assert wanted is None or "empty_message" in {finding.code for finding in result.findings}
+    for one in result.messages:
+        kinds = {block["type"] for block in one["content"]} if isinstance(one["content"], list) else {"text"}
+        assert kinds != {"thinking"}
+    grown = History(100_000, format="anthropic")
+    for message in messages:
+        grown.add(message)
+        grown.messages()
+    assert grown.messages() == result.messages

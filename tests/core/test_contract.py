@@ -1,6 +1,7 @@
 """Contracts: what a field means, what contradicts itself, what other people's definitions become."""
 
 import dataclasses
+import functools
 import json
 
 import msgspec
@@ -105,8 +106,8 @@ def test_a_key_from_the_model_is_refused_where_other_names_are_not(rest):
 
 def test_calling_a_contract_calls_the_function():
     """A contract is used like its handler in tests; without one, the error says so."""
-    assert made(handler=lambda user: user + "!")("u") == "u!"
-    assert made(handler=lambda user: user, function=lambda user: "as written")("u") == "as written"
+    assert made(handler=lambda user, key="": user + "!")("u") == "u!"
+    assert made(handler=lambda user, key: user, function=lambda user: "as written")("u") == "as written"
     with pytest.raises(ContractError, match="no handler"):
         made()()
 
@@ -125,16 +126,16 @@ def test_user_code_is_announced():
 def test_async_handlers_are_recognised():
     """Coroutine functions and objects with an async __call__ are async, everything else is not."""
 
-    async def work():
+    async def work(**arguments):
         """Do nothing."""
 
     class Worker:
-        async def __call__(self):
+        async def __call__(self, **arguments):
             """Do nothing."""
 
     assert made(handler=work).is_async
     assert made(handler=Worker()).is_async
-    assert not made(handler=print).is_async
+    assert not made(handler=dict).is_async
 
 
 def test_lists_become_tuples_and_roots_become_texts(tmp_path):
@@ -194,6 +195,13 @@ def test_contracts_that_make_sense_are_built(fields):
         ({"max_chars": float("inf")}, "max_chars must be a positive number"),
         ({"timeout": "5"}, "timeout must be a positive number"),
         ({"description": 5}, "description must be a text"),
+        ({"approval": "no"}, "approval must be True or False"),
+        ({"idempotent": "no"}, "idempotent must be True or False"),
+        ({"open_world": "yes"}, "open_world must be True or False"),
+        ({"key_epoch": "x"}, "key_epoch must be a whole number"),
+        ({"key_epoch": 1.5}, "key_epoch must be a whole number"),
+        ({"schemas": [1]}, "schemas maps absolute URIs"),
+        ({"retry": RetryPolicy(), "idempotent": True}, "on_ambiguous='rerun_safe' with idempotent=True"),
         ({"retry": 3}, "retry must be RetryPolicy"),
         ({"envelope": {"ok": "/ok"}}, "envelope must be Envelope"),
         ({"quota": (5,)}, "quota holds LimitPolicy"),
@@ -247,7 +255,8 @@ def test_contracts_that_make_sense_are_built(fields):
         ({"output_schema": TOTAL, "invariants": (Compare("/a", "=", "/b"),)}, "op is one of"),
         ({"output_schema": TOTAL, "invariants": (Equal("/total", "/sum"),)}, "no property 'sum'"),
         ({"correctors": {"amout": "counter_suffix"}}, "no such field"),
-        ({"colour": "red"}, "a contract has no field colour"),
+        ({"colour": "red"}, "a contract has no field colour. Known: approval, "),
+        ({"aproval": True}, "a contract has no field aproval. Did you mean 'approval'?"),
     ],
 )  # fmt: skip
 def test_contradictions_are_refused_with_the_way_out(fields, words):
@@ -256,6 +265,65 @@ def test_contradictions_are_refused_with_the_way_out(fields, words):
         made(**fields)
     assert words in str(caught.value)
     assert "pay" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("handler", "words"),
+    [
+        (
+            lambda usr, key: None,
+            "every call has the argument 'user', which the handler does not take. It takes: usr, key",
+        ),
+        (lambda *names: None, "every call has the argument 'user', which the handler does not take. It takes: nothing"),
+        (lambda user, /, key: None, "every call has the argument 'user'"),
+        (lambda user, key, total: None, "the handler needs 'total', but the input schema has no such property"),
+    ],
+)
+def test_a_handler_that_no_call_fits_is_refused(handler, words):
+    """Its parameters are named as the schema names the arguments."""
+    with pytest.raises(ContractError, match="pay: ") as caught:
+        made(handler=handler)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "handler"),
+    [
+        (ORDER, lambda **arguments: None),
+        (ORDER, lambda user, key, amount=1, total=2: None),
+        (ORDER, functools.wraps(lambda other: None)(lambda *_, **__: None)),
+        (ORDER, dict),
+        ({"type": "object"}, lambda user: None),
+        ({"type": "object", "properties": {"user": {}}}, lambda total: None),
+        ({"type": "object", "patternProperties": {"^t": {}}, "additionalProperties": False}, lambda total: None),
+    ],
+)
+def test_a_handler_that_some_call_fits_is_taken(schema, handler):
+    """Any name, a default, a wrapper, an unknown signature and an open schema leave room."""
+    assert Contract.from_schema("pay", schema, handler=handler).handler is handler
+
+
+def test_a_handler_has_to_take_the_key():
+    """The guard fills the key argument in every call, whether the schema requires it or not."""
+    schema = {"type": "object", "properties": {"k": {"type": "string"}}}
+    with pytest.raises(ContractError, match="every call has the argument 'k'"):
+        Contract.from_schema("pay", schema, key_argument="k", handler=lambda: None)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"type": "string", "maxLength": 36},
+        {"type": "string", "format": "uuid"},
+        {"type": "string", "pattern": "^PO-"},
+        {"$ref": "#/$defs/short"},
+    ],
+)
+def test_the_schema_of_a_key_argument_takes_a_ledger_key(declared):
+    """A schema that no key fits would refuse every call, or would be broken by every one."""
+    schema = {"type": "object", "properties": {"a/k": declared}, "$defs": {"short": {"type": "string", "maxLength": 9}}}
+    with pytest.raises(ContractError, match="'a/k' takes no ledger key"):
+        Contract.from_schema("pay", schema, key_argument="a/k")
 
 
 @pytest.mark.parametrize(
@@ -405,22 +473,23 @@ def test_plain_data_and_back():
         output_schema=TOTAL,
         retry=RetryPolicy(retries=1),
         idempotent=True,
+        on_ambiguous="rerun_safe",
         quota=(LimitPolicy(amount=5, field="amount"),),
         invariants=(Range("/total", min=0), Equal("/total", "/amount"), lambda output, arguments: None),
         envelope=Envelope(data="/data"),
         correctors={"amount": ["counter_suffix", {"aliases": {"one": 1}}], "user": int},
         paths={"file": ["/data"]},
-        handler=print,
+        handler=dict,
         sources=(),
     )
     data = json.loads(json.dumps(contract.to_mapping()))
-    again = Contract.from_mapping(data, handler=print)
+    again = Contract.from_mapping(data, handler=dict)
     assert again.to_mapping() == contract.to_mapping()
     assert again.invariants == contract.invariants[:2]
     assert again.correctors == {"amount": ("counter_suffix", {"aliases": {"one": 1}})}
     assert again.sources == ()
     assert again.key_argument == "key"
-    assert again.handler is print
+    assert again.handler is dict
     assert Contract.from_schema("t", {}).to_mapping() == {"name": "t", "version": "1", "input_schema": {}}
     assert made(correctors={"user": int}).to_mapping().keys() == {"name", "version", "input_schema"}
 
@@ -428,7 +497,8 @@ def test_plain_data_and_back():
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"name": "pay", "efect": "read"}, "unknown key 'efect'"),
+        ({"name": "pay", "efect": "read"}, "unknown key 'efect'. Did you mean 'effect'?"),
+        ({"name": "pay", "colour": "red"}, "unknown key 'colour'. Known: approval, "),
         ({"effect": "read"}, "needs a name"),
         ({"name": "pay", "timeout": "soon"}, "timeout: Expected"),
         ({"name": "pay", "retry": {"retrys": 1}}, "retry: Object contains unknown field"),

@@ -64,6 +64,16 @@ def test_inputs_are_the_models(old, new, expected):
         (obj(a=N), obj(a=N, b=S), Change("output /b", "field added", "safe")),
         (obj(), {**obj(), "additionalProperties": True}, Change("output /*", "other fields: was not allowed", "safe")),
         (
+            {**obj(), "additionalProperties": N},
+            {**obj(), "additionalProperties": True},
+            Change("output /*", "other fields: type: number -> anything", "breaking", ("readers",)),
+        ),
+        (
+            {**obj(), "additionalProperties": N},
+            {**obj(a={}), "additionalProperties": N},
+            Change("output /a", "type: number -> anything", "breaking", ("readers",)),
+        ),
+        (
             obj(a={"pattern": "x"}),
             obj(a={"pattern": "y"}),
             Change("output /a", "pattern: x -> y", "unknown", ("readers", "tool")),

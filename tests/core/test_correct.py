@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pokayoke.core.call import Correction
 from pokayoke.core.contract import Contract
 from pokayoke.core.correct import clarification, confidence, prepare
-from pokayoke.core.places import same
+from pokayoke.core.places import look_up, same
 
 WRITE = ("equivalent", "declared")
 READ = (*WRITE, "likely")
@@ -219,6 +219,42 @@ def test_field_names_left_alone(sent):
     assert prepare(sent, contract(FIELDS), kinds=READ).findings
 
 
+@pytest.mark.parametrize(
+    ("field", "sent"),
+    [
+        ("amount_€", "amount_$"),
+        ("开始date", "结束date"),
+        ("цена1", "вес1"),
+        ("vote+", "vote-"),
+        ("购买数量值", "购买重量值"),
+        ("ascending", "descending"),
+        ("inclusive", "exclusive"),
+        ("encrypted", "decrypted"),
+        ("include_available", "include_unavailable"),
+        ("published", "unpublished"),
+        ("increment", "decrement"),
+        ("latitude", "altitude"),
+    ],
+)
+def test_another_name_is_not_another_spelling(field, sent):
+    """Signs outside ASCII are part of a name like any letter, and a word with another beginning is another word."""
+    schema = {"type": "object", "properties": {field: INTEGER}, "additionalProperties": False}
+    assert prepare({sent: 1}, contract(schema), kinds=READ).findings
+
+
+def test_a_name_in_quotes_is_the_same_name():
+    """Quotes, dots and slashes around the words of a name carry no meaning."""
+    for sent in ('"user_id"', "user.id", "user/id", "`userId`", "user:id"):
+        assert prepare({sent: "u"}, contract(FIELDS), kinds=WRITE).value == {"user_id": "u"}
+
+
+@pytest.mark.timeout(30)
+def test_very_many_unknown_names_are_not_compared():
+    """Nobody means thousands of fields at once: the work stays bounded (the bound only catches a hang)."""
+    sent = {f"user_idx{n}": 1 for n in range(20_000)}
+    assert prepare(sent, contract(FIELDS), kinds=READ).findings
+
+
 def test_numbered_fields_are_not_typos():
     """`street2` is not a slip for `street1`, also where it is the only field near."""
     schema = {"type": "object", "properties": {"street1": STRING}, "additionalProperties": False}
@@ -325,7 +361,7 @@ def test_inner_places():
 
 
 def test_references_are_followed():
-    """Facts behind local references, combinations and conditions count; unknown references propose nothing."""
+    """Facts behind references, combinations and conditions count, also those in a document that was handed in."""
     schema = {
         "type": "object",
         "properties": {"v": {"$ref": "#/$defs/n"}, "w": {"allOf": [{"$ref": "urn:x#/$defs/n"}]}, "self": {"$ref": "#"}},
@@ -337,9 +373,8 @@ def test_references_are_followed():
     }
     resources = {"urn:x": {"$id": "urn:x", "$defs": {"n": {"type": "integer"}}}}
     made = contract(schema, schemas=resources)
-    sent = {"v": "1", "self": {"v": "2"}, "k": "1", "z": "3", "p1": "4"}
-    assert prepare(sent, made, kinds=WRITE).value == {"v": 1, "self": {"v": 2}, "k": 1, "z": 3, "p1": 4}
-    assert prepare({"w": "1"}, made, kinds=WRITE).findings[0].at == "/w"
+    sent = {"v": "1", "self": {"v": "2"}, "k": "1", "z": "3", "p1": "4", "w": "5"}
+    assert prepare(sent, made, kinds=WRITE).value == {"v": 1, "self": {"v": 2}, "k": 1, "z": 3, "p1": 4, "w": 5}
 
 
 def test_tuples():
@@ -544,3 +579,10 @@ def test_a_declared_field_is_no_envelope():
     made = Contract.from_schema("t", schema, effect="read")
     prepared = prepare({"input": {"sku": "S1"}}, made, kinds=("equivalent", "declared", "likely"))
     assert {(f.code, f.at) for f in prepared.findings} == {("missing_field", "/sku"), ("wrong_type", "/input")}
+
+
+@pytest.mark.parametrize(("value", "path"), [({"a": 1}, ("a", "b")), ([1], ("x",)), ([1], ("5",)), ({}, ("a",))])
+def test_a_path_that_leads_nowhere_is_a_lookup_error(value, path):
+    """A step below a scalar, and a name or number that is not there, are errors and no value."""
+    with pytest.raises(LookupError):
+        look_up(value, path)

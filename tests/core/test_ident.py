@@ -18,11 +18,25 @@ class Text(str):
     __slots__ = ()
 
 
-@pytest.mark.parametrize("kept", ["a", "run-1", "Zoë 林 🙂", "two\nlines\x1b", "x" * 500, Text("t"), ""])
+@pytest.mark.parametrize("kept", ["a", "run-1", "Zoë 林 🙂", "two\nlines\x1b", "x" * 500, Text("t")])
 def test_an_id_that_every_store_keeps_is_taken(kept):
     """Text of up to 500 characters is returned as plain text."""
     assert text_id(kept, "run_id") == kept
     assert type(text_id(kept, "run_id")) is str
+
+
+def test_an_empty_id_of_a_run_names_none():
+    """It is as if the host had given none."""
+    assert not Guard([]).run("").named
+    assert text_id("", "run_id", empty=True) == ""
+
+
+@pytest.mark.parametrize("name", ["session", "tenant", "principal"])
+def test_whom_nothing_names_is_nobody_else(name):
+    """An empty id of a session, tenant or user would be one for all that have none."""
+    with pytest.raises(UsageError, match=f"{name} is empty"):
+        Guard([]).run(**{name: ""})
+    assert Guard([]).run(principal={"id": "ann", "roles": [""]}).principal.roles == ("",)
 
 
 @pytest.mark.parametrize(
@@ -102,3 +116,32 @@ def test_what_does_not_count_is_no_occurrence(given):
     """A key made of it would not be found again."""
     with pytest.raises(UsageError, match="occurrence is a whole number from 0"):
         ToolCall("1", "t", "{}", occurrence=given)
+
+
+@pytest.mark.parametrize("given", ["user_cancelled", "", None, ["kill_switch"]])
+def test_a_reason_that_nobody_knows_stops_nothing(given):
+    """A run could not be opened again that was stopped for it."""
+    run = Guard([]).run("r")
+    for act in (run.stop, run.tools_off):
+        with pytest.raises(UsageError, match="is no stop reason: take one of success"):
+            act(given)
+    assert run.mode == "normal"
+    run.stop("loop_detected")
+    assert run.stop_reason == "loop_detected"
+
+
+@pytest.mark.parametrize("given", [1.5, "5", None, math.inf, math.nan, decimal.Decimal(5)])
+def test_a_count_of_tokens_is_a_whole_number(given):
+    """Anything else is refused at once, and nothing is counted."""
+    run = Guard([]).run("r")
+    with pytest.raises(UsageError, match="a number of tokens is a whole number"):
+        run.usage(given)
+    assert run.tokens == 0
+
+
+@pytest.mark.parametrize(("given", "counted"), [(70, 70), (70.0, 70), (-1, 0), (0, 0)])
+def test_a_count_of_tokens_is_taken(given, counted):
+    """Figures of servers that send none are ignored."""
+    run = Guard([]).run("r")
+    run.usage(given)
+    assert run.tokens == counted

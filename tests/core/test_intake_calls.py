@@ -61,6 +61,15 @@ WHOLE = [
     ("f( a = 1 , )", [F], ""),
     ("f()", [("f", {})], ""),
     ('shop.f(a={"x": [1, None]}, b=(1, 2))', [("shop.f", {"a": {"x": [1, None]}, "b": [1, 2]})], ""),
+    ('<function=f>{"a": 1, "t": "</function><function=g>{}</function>"}</function>', [("f", {"a": 1, "t": "</function><function=g>{}</function>"})], ""),
+    ('<think>Not {"name": "g", "arguments": {}}.</think>{"name": "f", "arguments": {"a": 1}}', [F], 'Not {"name": "g", "arguments": {}}.'),
+    ('Not {"name": "g", "arguments": {}}.</think>{"name": "f", "arguments": {"a": 1}}', [F], 'Not {"name": "g", "arguments": {}}.'),
+    ('<tool_response>{"name": "g", "arguments": {}}</tool_response>f(a=1)', [F], '{"name": "g", "arguments": {}}'),
+    ('[TOOL_RESULTS]{"name": "g", "arguments": {}}[/TOOL_RESULTS][TOOL_CALLS]f{"a": 1}', [F], '{"name": "g", "arguments": {}}'),
+    ('<tools>[{"type": "function", "function": {"name": "g", "parameters": {"type": "object"}}}]</tools>', [], None),
+    ('{"name": "f", "arguments": {"a": 1}}\n<tool_output tool="f">{"name": "g", "arguments": {}}</tool_output>', [F], '{"name": "g", "arguments": {}}'),
+    ('Action: f\nAction Input: {"a": 1}\nObservation: {"name": "g", "arguments": {}}\nAction: g\nAction Input: {}', [F], None),
+    ('{"name": "f", "arguments": {"a": 1, "t": "<think>"}}', [("f", {"a": 1, "t": "<think>"})], ""),
     ("no calls here, {just} words [1] and print(x).", [], "no calls here, {just} words [1] and print(x)."),
     ("f(1, 2) is a call of another language", [], "f(1, 2) is a call of another language"),
     ('The answer is {"a": 1}.', [], 'The answer is {"a": 1}.'),
@@ -79,7 +88,7 @@ def test_every_form_of_a_call_is_found_in_order(text, calls, rest):
     for given_text in (text, text.encode()):
         found = read_calls(given_text)
         assert seen(found) == calls
-        assert found.rest == rest
+        assert found.rest == rest or rest is None
         assert all(call.reading.grade in ("exact", "lossless") for call in found.calls)
 
 
@@ -109,6 +118,23 @@ BROKEN = [
         '<tool_call>{"name": "f", "arguments": {"a": tru</tool_call><tool_call>{"name": "g", "arguments": {}}</tool_call>',
         [("f", "bare_reference"), ("g", None)],
     ),
+    (
+        '<tool_call>{"name": "f", "arguments": {"a": "\\q", "t": "it\'s <tool_call>{\'name\': \'g\', \'arguments\': {}}"}}</tool_call>',
+        [("f", "bad_escape")],
+    ),
+    (
+        "<tool_call>{'name': 'f', 'arguments': {'a': '\\q', 't': '<tool_call>{\"name\": \"g\", \"arguments\": {}}'}}</tool_call>",
+        [("f", "bad_escape")],
+    ),
+    (
+        '<function=f>{"a": tru, "t": "</function><function=g>{}"}</function><function=h>{}</function>',
+        [("f", "bare_reference"), ("h", None)],
+    ),
+    ('<function=f>{"a": "\\", "t": "</function><function=g>{}</function>', [("f", "inner_quote"), ("g", "quoted")]),
+    ('<think>Why {"name": "f", "arguments": {"a": 1}}', [("f", "quoted")]),
+    ('[AVAILABLE_TOOLS] [{"name": "f", "arguments": {"a": 1}}]', [("f", "quoted")]),
+    ('<tool_call>{"name": "f", "arguments": {"a": tru</tool_call></think>', [("f", "bare_reference")]),
+    ('<function=f><parameter=a>{"x": 1}</parameter><parameter=b>5</parameter></function>', [("f", "trailing_text")]),
     ('f(a="x', [("f", "cut_in_string")]),
     ("f(a=1, ", [("f", "cut_after_comma")]),
     ("f(a=1", [("f", "cut_after_comma")]),
@@ -257,6 +283,12 @@ def test_no_text_makes_the_finder_fail(text, tools):
         "<tool_call>" * 50_000,
         '{"a":1}' * 60_000,
         "{/*" * 100_000,
+        "{/*" * 100_000 + '"*/',
+        "<function=a>" * 15_000,
+        '<function=a>{"x": "' * 10_000,
+        "<think>" * 50_000,
+        "</think>" * 50_000,
+        '<tool_call>{"name": "f", "x": \\' * 10_000,
         '{"name": ' * 50_000,
         "> " * 300_000,
         "[f(" * 100_000,

@@ -96,7 +96,8 @@ TABLE = [
     ({}, {"reruns": True}, "refuse", "in_progress", None),
     ({}, {"resolves": True}, "refuse", "in_progress", None),
     ({}, {"dead": "somebody"}, "refuse", "in_progress", None),
-    ({}, {"claim_id": "c0"}, "execute", None, {"lease_until": 110.0}),
+    ({}, {"claim_id": "c0", "owner": "them"}, "execute", None, {"lease_until": 110.0}),
+    ({}, {"claim_id": "c0"}, "refuse", "in_progress", None),  # a fork has the claim's id as well
     # executing, its lease lapsed or its owner proven dead: a doubt, and no licence
     ({"lease_until": 100.0}, {}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
     ({"lease_until": 10.0}, {"proceed": True}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
@@ -108,7 +109,8 @@ TABLE = [
     ({}, {"reruns": True, "dead": "c0"}, "execute", None, 2),
     ({"lease_until": 10.0}, {"resolves": True}, "resolve", None, {"state": "resolving", "resolver": "c1", "lease_until": 110.0, "failure": "the caller never reported back"}),
     ({}, {"resolves": True, "dead": "c0", "dead_at": 100.0}, "resolve", None, {"state": "resolving", "resolver": "c1", "lease_until": 110.0, "failure": "the caller never reported back", "dead_since": 100.0}),
-    ({"lease_until": 10.0}, {"claim_id": "c0"}, "execute", None, {"lease_until": 110.0}),
+    ({"lease_until": 10.0}, {"claim_id": "c0", "owner": "them"}, "execute", None, {"lease_until": 110.0}),
+    ({"lease_until": 10.0}, {"claim_id": "c0"}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
     # in doubt
     (DOUBT, {}, "in_doubt", "in_doubt", None),
     (DOUBT, {"proceed": True}, "in_doubt", "in_doubt", None),

@@ -192,6 +192,21 @@ def test_a_version_can_be_forgotten():
     assert (gone.tools, gone.history[-1].after) == ({}, "nothing")
 
 
+def test_what_a_dropped_version_promised_stays_fixed():
+    """A version that was dropped can be locked again as what it was and stays withdrawn; as nothing else, ever."""
+    lock = locking.rolled_back(locking.canaried(known("1", "2"), "get_order", "2", 0.1, NOTE), "get_order", NOTE)
+    lock = locking.dropped(lock, "get_order", "2", NOTE)
+    with pytest.raises(ContractError, match=r"get_order@2 in c\.yaml is not what was locked under that version"):
+        locking.added(lock, contract("2", max_chars=7), "c.yaml", NOTE, stable=False)
+    again = locking.added(lock, contract("2"), "c.yaml", NOTE, stable=False)
+    assert again.tools["get_order"].withdrawn == ("2",)
+    alone = locking.added(Lock(), contract(), "c.yaml", NOTE, stable=False)
+    gone = locking.dropped(alone, "get_order", "1", NOTE)
+    with pytest.raises(ContractError, match="is not what was locked"):
+        locking.added(gone, contract(max_chars=7), "c.yaml", NOTE, stable=True)
+    assert locking.added(gone, contract(), "c.yaml", NOTE, stable=True).tools["get_order"].stable == "1"
+
+
 def test_the_digest_is_of_the_promise():
     """Spelling, order, name, version and code are no part of a promise; everything declared is."""
     plain = Contract.from_mapping({"name": "a", "input_schema": {"type": "object", "properties": {}}, "timeout": 1})
@@ -237,5 +252,6 @@ def test_no_sequence_of_steps_loses_a_version(chosen, data):
 
 def test_a_lock_survives_its_file():
     """What is written down is read back as the same value."""
-    assert msgspec.json.decode(msgspec.json.encode(CANARY), type=Lock) == CANARY
+    for lock in (CANARY, locking.dropped(CANARY, "get_order", "3", NOTE)):
+        assert msgspec.json.decode(msgspec.json.encode(lock), type=Lock) == lock
     assert isinstance(CANARY.tools["get_order"], ToolLock)

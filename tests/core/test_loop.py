@@ -251,6 +251,30 @@ def test_the_same_result_again_and_again_is_a_bad_round():
     assert [mark.kind for mark in noted(rounds, *[outcome(text="y")] * 2)] == ["", "repeated_call"]
 
 
+def test_after_a_write_the_same_answer_is_news():
+    """A check before or after each write never ends a run; polling does, also behind a write, and a replay is none."""
+    rounds = Rounds()
+    for number in range(20):
+        assert noted(rounds, outcome()) == marks("+t")
+        assert noted(rounds, outcome(tool="w"), effect="write", signature=str(number)) == marks("+w")
+    kinds = []
+    for _ in range(4):
+        kinds += [mark.kind for mark in noted(rounds, outcome())]
+        noted(rounds, outcome("replayed", "already_done", tool="w"), effect="write", signature="19")
+    assert kinds == ["", "", "", "repeated_call"]
+
+
+def test_a_write_that_is_only_replayed_is_a_repetition():
+    """Other writes in between make no news of a write that is answered from the ledger."""
+    rounds = Rounds()
+    noted(rounds, outcome(), effect="write")
+    kinds = []
+    for number in range(4):
+        noted(rounds, outcome(tool="w"), effect="write", signature=str(number))
+        kinds += [mark.kind for mark in noted(rounds, outcome("replayed", "already_done"), effect="write")]
+    assert kinds == ["", "", "repeated_call", "repeated_call"]
+
+
 def test_repetitions_are_not_counted_where_that_is_off():
     """With `repeated_call` off, equal results are never a failure."""
     rounds = Rounds()

@@ -107,6 +107,7 @@ BODY = TEXT.encode()
         ({"body": TEXT, "content_type": "application/json"}, True),
         ({"body": bytearray(BODY), "content_type": "application/json", "status": 200, "headers": {}}, True),
         ({"body": TEXT, "content_type": "application/json", "status_code": 200, "url": "x"}, True),
+        ({"body": TEXT, "content_type": "application/json", "status": None, "status_code": "200", "ok": True}, True),
         (response(BODY), True),
         (requested(BODY), True),
         ({"content": [{"type": "text", "text": TEXT}]}, False),
@@ -275,6 +276,9 @@ def test_a_field_that_must_be_data_is_no_error_slot(name, declared, value):
         ({"properties": {"page": {"contentMediaType": "text/html"}}}, {"page": PAGE}),
         ({"properties": {"body_html": {"type": "string"}}}, {"body_html": PAGE}),
         ({"items": {"$ref": "#/$defs/p"}, "$defs": {"p": {"type": "string", "contentMediaType": "text/html"}}}, [PAGE]),
+        ({"items": {"$ref": "#p"}, "$defs": {"p": {"$anchor": "p", "contentMediaType": "text/html"}}}, [PAGE]),
+        ({"items": {"$ref": "#/$defs/a%20b"}, "$defs": {"a b": {"contentMediaType": "text/html"}}}, [PAGE]),
+        ({"patternProperties": {"^page": {"contentMediaType": "text/html"}}}, {"page1": PAGE}),
         ({"prefixItems": [{}, {"contentMediaType": "text/html; charset=utf-8"}]}, [1, PAGE]),
         ({"additionalProperties": {"anyOf": [{"type": "null"}, {"contentMediaType": "text/html"}]}}, {"x": PAGE}),
         ({"allOf": [{"properties": {"p": {"contentMediaType": "text/html"}}}]}, {"p": PAGE}),
@@ -358,6 +362,16 @@ def test_a_result_that_says_it_failed_skips_the_schema(raw, said, output):
     [
         (Raw(PAGE, "text/html", 503), "HTTP status 503", {"reason": "http_error:503", "status": 503}),
         (Raw("", None, 500), "HTTP status 500", {"reason": "http_error:500", "status": 500}),
+        (
+            {"body": "{}", "content_type": "application/json", "status": None, "status_code": "503"},
+            "HTTP status 503: {}",
+            {"reason": "http_error:503", "status": 503},
+        ),
+        (
+            {"body": "{}", "content_type": "application/json", "ok": False, "reason": "Internal Server Error"},
+            "HTTP status 500: {}",
+            {"reason": "http_error:500", "status": 500},
+        ),
         (Raw(b'{"message":"slow down"}', "application/json", 429), 'HTTP status 429: {"message":"slow down"}', None),
         (Raw("x" * 300_000, "text/plain", 500), "HTTP status 500", None),
         (Raw(TEXT, "application/json", 302), f"HTTP status 302: {TEXT}", None),
@@ -533,6 +547,46 @@ def test_binary_blocks_pass_unread(raw, value, content, output):
     assert checked.content
 
 
+VALUE = {"base64": "aGk=", "mime_type": "x/y"}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        *({"type": kind, **VALUE} for kind in ("image", "audio", "video", "file")),
+        *({"type": kind, "url": "https://x/y"} for kind in ("image", "audio", "video", "file")),
+        *({"type": kind, "file_id": "f", "id": "lc_1"} for kind in ("image", "audio", "video", "file")),
+        {"type": "input_file", "file_data": "aGk="},
+        {"type": "input_file", "file_url": "https://x/y"},
+        *({"type": "document", "source": {"type": kind}} for kind in ("base64", "url", "file")),
+    ],
+)
+def test_blocks_of_every_provider_pass_unread(block):
+    """Pictures, sounds and files in the shapes of LangChain, OpenAI and Anthropic, however large, are no text."""
+    large = {**block, "base64": "A" * 5_000_000} if "base64" in block else block
+    checked = judge([{"type": "text", "text": "x"}, large], None)
+    assert (checked.value, checked.content) == ("x", (large,))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"type": "file", "url": "https://x/y", "name": "y"},
+        {"type": "video", "url": None},
+        {"type": "file", "url": 1},
+        {"type": "link", "url": "https://x/y"},
+        {"type": "document", "source": "wiki", "title": "x"},
+        {"type": "document", "source": {"type": "text", "data": "x"}},
+        {"type": "document"},
+        {"type": "search_result", "source": "https://x", "title": "x", "content": [{"type": "text", "text": "x"}]},
+    ],
+)
+def test_data_that_has_a_type_is_data(data):
+    """Where more is said than a block says, or less, the model reads it."""
+    checked = judge([data], None)
+    assert (checked.value, checked.content) == ([data], ())
+
+
 def test_blocks_beside_structured_content_are_kept():
     """With a schema, the structured part is the value and other blocks still arrive."""
     checked = judge({"content": [IMAGE], "structuredContent": GOOD})
@@ -658,12 +712,29 @@ def test_a_huge_body_is_refused_before_it_is_touched():
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, False),
         ({"allOf": [{"type": "integer"}, True]}, False),
         ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "integer"}}}, False),
+        ({"$ref": "#/$defs/A%20B", "$defs": {"A B": {"type": "integer"}}}, False),
+        ({"$ref": "#number", "$defs": {"n": {"$anchor": "number", "type": "integer"}}}, False),
+        ({"$ref": "#text", "$defs": {"t": {"$anchor": "text", "type": "string"}}}, True),
+        ({"$id": "https://x/y", "$ref": "z", "$defs": {"z": {"$id": "https://x/z", "type": "integer"}}}, False),
     ],
 )
 def test_a_text_is_the_value_only_where_the_schema_takes_text(schema, is_value):
     """`"7"` stays a text where a string is admitted and is read as JSON where none is."""
     assert judge("7", schema).value == ("7" if is_value else 7)
     assert judge(b"7", schema).value == ("7" if is_value else 7)
+
+
+def test_references_that_share_their_targets_are_looked_at_once():
+    """Anchors that all refer to all that follow cost what one look at each of them costs."""
+    names = [f"a{i}" for i in range(7)]
+    anchors = {
+        name: {"$anchor": name, "allOf": [True, *({"$ref": f"#{later}"} for later in names[place + 1 :])]}
+        for place, name in enumerate(names)
+    }
+    schema = {"$defs": anchors, "allOf": [{"$ref": f"#{name}"} for name in names]}
+    began = time.process_time()
+    assert judge("7", schema).value == "7"
+    assert time.process_time() - began < 0.5
 
 
 def test_a_false_schema_admits_nothing():

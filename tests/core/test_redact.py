@@ -11,8 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pokayoke.core import secret
+from pokayoke.core.card import is_card
 from pokayoke.core.redact import FAILED, FAILED_JSON, Redactor, secret_fields
-from pokayoke.core.secret import HIDDEN, NameRules, Pattern, Seen, is_card
+from pokayoke.core.secret import HIDDEN, NameRules, Pattern, Seen
 from pokayoke.errors import PolicyError
 
 REDACTOR = Redactor()
@@ -73,6 +74,11 @@ SECRET_NAMES = [
     "auth",
     "basic_auth",
     "bearer",
+    *("pass_phrase", "pass-phrase", "pass_code", "passCode", "pass.word", "pass \t.word", "pass/code"),
+    *("pin_code", "pinCode", "pin1", "\npin", "é_PIN", "PINCode", "otp_code", "otpCode", "otp1", "OTP-2"),
+    *("cvv2", "cvv_code", "cvc2", "ssn_number", "ssn_last4", "pwd_hash", "pwdHash", "db_pwd_old", "DBPwd", "PWD1"),
+    *("authHeader", "auth2", "AUTH2", "x-auth", "api.key", "api/key", "aPiKey", "API  KEY", "access.key"),
+    *("private.key", "encryption.key", "signing\u2003key", "card.number", "card--no"),
     "kennwort",
     "contraseña",
     "密码",
@@ -100,6 +106,8 @@ HARMLESS_NAMES = [
     "monkey",
     "keyboard",
     "description",
+    *("pincode", "pinned", "PINGS", "oauth", "authority", "hotpot", "classname", "api", "primary.key"),
+    *("compassCode", "secretariat", "cardinal", "apiary", "xpwd"),
 ]
 
 
@@ -147,6 +155,8 @@ def test_counts_of_tokens_are_numbers_not_secrets(name, value, kept):
         "sk-abcdefghijklmnop",
         "sk-proj-abc_def-123456",
         "sk_live_4242abcd",
+        "rk_test_4242abcd",
+        "ASIA12345678",
         "ghp_16charsofrandomm",
         "github_pat_11ABCDEFG0",
         "glpat-abcdefghijklmnop",
@@ -188,12 +198,35 @@ def test_a_secret_is_known_by_its_shape(secret):
         "https://example.org/a?b=c",
         "keyJoint",
         "12345678901234567890",
+        "99999 12345678901234567890 1",
+        "5 10 15 20 25 30 35 40 45 50 55 60 65 70 75 80 85 90 95",
+        "DE12 4111 1111 1111 1111 22",
     ],
 )
 def test_what_only_resembles_a_shape_is_kept(text):
     """Times, ids, words with `sk-` inside and numbers with a wrong check digit are kept as they are."""
     assert redacted({"note": text, "password": "x"})["note"] == text
     assert REDACTOR.text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4111 1111 1111 1111 12/28 123", f"{HIDDEN} 12/28 123"),
+        ("4111-1111-1111-1111 999", f"{HIDDEN} 999"),
+        ("4111111111111111 12/28", f"{HIDDEN} 12/28"),
+        ("qty 2 4111 1111 1111 1111", f"qty 2 {HIDDEN}"),
+        ("zip 20500 4111111111111111-1", f"zip 20500 {HIDDEN}-1"),
+        ("1234 4111 1111 1111 1111 5678", f"1234 {HIDDEN} 5678"),
+        ("3782 822463 10005 1234", f"{HIDDEN} 1234"),
+        ("5500005555555559 3056 930902 5904", f"{HIDDEN} {HIDDEN}"),
+        ("4111 1111 1111 1111 2nd", f"{HIDDEN} 2nd"),
+    ],
+)
+def test_a_card_number_is_found_among_other_digits(text, expected):
+    """Digits before or after a card number do not hide it, and stay."""
+    assert REDACTOR.text(text) == expected
+    assert redacted({"note": text}) == {"note": expected}
 
 
 def test_a_private_key_is_hidden_as_a_whole():
@@ -225,6 +258,9 @@ def test_a_private_key_is_hidden_as_a_whole():
         ("password: null, token=true", "password: null, token=true"),
         ("password=", "password="),
         ("a password is needed", "a password is needed"),
+        ("pin_code=hunter2", f"pin_code={HIDDEN}"),
+        ("cvv2: hunter2", f"cvv2: {HIDDEN}"),
+        ("api.key = hunter2", f"api.key = {HIDDEN}"),
         ("max_tokens=5, secret=hunter2 token=hunter2", f"max_tokens=5, secret={HIDDEN} token={HIDDEN}"),
     ],
 )
@@ -532,6 +568,42 @@ def test_no_canary_survives_beside_anything(value, name, tail):
     assert orjson.loads(result)[name] == HIDDEN
 
 
+NAME_PARTS = st.sampled_from([
+    *["pass", "word", "wd", "phrase", "code", "api", "key", "private", "access", "signing", "encryption", "secret", "token", "tokens", "max", "count"],
+    *["card", "no", "number", "auth", "pin", "otp", "cvv", "cvc", "ssn", "pwd", "cookie", "bearer", "contrase", "ñ", "ña", "Ñ", "na", "密", "密码", "K", "İ", "ſ"],
+    *("_", "-", ".", "/", " ", "__", "\t", "\n", "\x01", "\x85", "\u2003", '"', "\\", "1", "2", "s", "x", "i", "I"),
+])  # fmt: skip
+CASES = st.sampled_from([str, str.title, str.upper, str.swapcase])
+spelled_names = st.lists(st.builds(lambda case, part: case(part), CASES, NAME_PARTS), max_size=6).map("".join)
+
+
+@given(spelled_names)
+@example("aPIKey")
+@example("pIN")
+def test_the_quick_look_at_the_bytes_is_never_narrower_than_the_walk(name):
+    """Whatever the walk would hide, the bytes are never called clean: by name, by number, in a text."""
+    data = dumped({name: "kept1", "list": [f"{name}=kept2", {name: 7}]})
+    if REDACTOR._names(()).rules.secret(name):
+        assert not REDACTOR.clean(data)
+    assert orjson.loads(REDACTOR.payload(data)) == REDACTOR.value(orjson.loads(data))
+
+
+@given(spelled_names, spelled_names)
+@example("kunden_nummer", "kunden--nummer")
+@example("kunden_nummer", "kunden\u2003nummer")
+@example("kunden_nummer", "x.kunden\tnummer")
+@example("İsim", "İSİM")
+@example('a"b', 'A"b')
+def test_the_quick_look_at_configured_names_is_never_narrower_than_the_walk(field, name):
+    """However a configured field is spelled in the payload, the bytes are called clean only if no name is it."""
+    redactor = Redactor(fields=[field])
+    for key in (name, field):
+        data = dumped({key: "kept", "list": [f"{key}=kept2"]})
+        if redactor._names(()).rules.secret(key):
+            assert not redactor.clean(data)
+        assert orjson.loads(redactor.payload(data)) == redactor.value(orjson.loads(data))
+
+
 @given(json_values)
 def test_redacting_twice_equals_redacting_once(value):
     """What was made safe is left alone the second time."""
@@ -558,9 +630,9 @@ SECRETIVE = st.sampled_from([
 @example("://" + "é" * 45 + "@")
 def test_the_searches_find_as_much_in_flat_text(text):
     """Text made plain for the searches answers them as the text itself does."""
-    flat, whole = secret.lowered(text.encode()), str(text.encode().lower(), "utf-8")
-    assert secret.has_secret_literal(flat) == secret.has_secret_literal(whole)
-    assert secret.has_card_digits(flat) == secret.has_card_digits(whole)
+    flat, lowered = secret.searchable(text.encode())
+    assert secret.has_secret_literal(flat, lowered) == secret.has_secret_literal(text, text.lower())
+    assert secret.has_card_digits(flat) == secret.has_card_digits(text)
 
 
 def test_every_literal_beside_ascii_is_looked_for_in_the_text_itself():
@@ -568,4 +640,6 @@ def test_every_literal_beside_ascii_is_looked_for_in_the_text_itself():
     foreign = [name for name in secret._NAME_LITERALS.split("|") if not name.isascii()]
     assert foreign
     assert {name.encode()[0] for name in foreign} <= set(secret._BESIDE_ASCII)
-    assert (secret._SHAPE_LITERALS + secret._SHORT_SHAPES + secret._SPELLED_LETTER + secret._CARD_DIGITS).isascii()
+    for source in (secret._SHAPE_LITERALS, secret._SHORT_SHAPES, secret._SPELLED_LETTER, secret._CARD_DIGITS):
+        assert source.isascii()
+    assert secret._WHOLE_WORDS.isascii()

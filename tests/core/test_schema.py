@@ -5,6 +5,7 @@ import itertools
 import json
 import socket
 import threading
+import time
 from unittest import mock
 
 import jsonschema_rs
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from pokayoke.core import schema as schema_module
 from pokayoke.core import schema_explain
 from pokayoke.core.schema import MAX_DEPTH, compile_schema
+from pokayoke.core.schema_limits import count
 from pokayoke.core.schema_patterns import weight
 from pokayoke.core.schema_problems import MAX_PROBLEMS, short
 from pokayoke.errors import ContractError
@@ -37,6 +39,19 @@ def chain(length):
     """A schema of references that each lead to the next one."""
     steps = {f"a{i}": {"$ref": f"#/$defs/a{i + 1}"} for i in range(length)}
     return {"$defs": {**steps, f"a{length}": {"type": "integer"}}, "$ref": "#/$defs/a0"}
+
+
+def one_of(choices):
+    """A schema of alternatives, each a number."""
+    return {"anyOf": [{"const": choice} for choice in range(choices)]}
+
+
+def asked_again(levels, keyword="allOf", unevaluated="unevaluatedProperties"):
+    """A schema whose branches each ask their own branches again what they have seen."""
+    schema = {"properties": {"z": {}}}
+    for _ in range(levels):
+        schema = {keyword: schema if keyword in ("if", "contains") else [schema], unevaluated: False}
+    return schema
 
 
 def nested(depth, key="a", leaf=1):
@@ -78,6 +93,12 @@ TREE = {
         ({"type": "strng"}, "not a valid JSON Schema at /type"),
         (bomb(24), "multiply"),
         (bomb(60), "multiply"),
+        (asked_again(20), "multiply"),
+        (asked_again(20, "anyOf"), "multiply"),
+        (asked_again(20, "oneOf"), "multiply"),
+        (asked_again(20, "if"), "multiply"),
+        (asked_again(20, "allOf", "unevaluatedItems"), "multiply"),
+        (asked_again(20, "contains", "unevaluatedItems"), "multiply"),
         (chain(400), "chain of more than 300"),
         ({"$ref": "#"}, "never ends"),
         ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"anyOf": [{"$ref": "#"}]}}}, "never ends"),
@@ -114,6 +135,17 @@ def test_what_cannot_be_kept_is_refused_at_registration(schema, words):
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("unevaluated", ["unevaluatedProperties", "unevaluatedItems"])
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf", "if", "contains"])
+def test_branches_that_are_asked_again_are_kept_while_they_are_few(keyword, unevaluated):
+    """Closed schemas may be built on each other a few times over, and every one that is kept answers at once."""
+    kept = compile_schema(asked_again(6, keyword, unevaluated))
+    began = time.process_time()
+    assert kept.is_valid({"y": 1}) is not (unevaluated == "unevaluatedProperties")
+    kept.is_valid([{"z": 1}])
+    assert time.process_time() - began < 0.1
+
+
 @pytest.mark.parametrize("pattern", ["(a+)+$", "^(([a-z])+.)+[A-Z]([a-z])+$", "(a|aa)+$", "(a|a?)+$", "(.*a){25}"])
 def test_patterns_that_hang_other_engines_run_in_linear_time(pattern):
     """A pattern with catastrophic backtracking decides on 50,000 letters within the time limit."""
@@ -140,12 +172,56 @@ def test_thousands_of_large_patterns_are_refused_at_once():
 def test_a_costly_pattern_is_not_asked_about_a_long_text(schema, value):
     """A pattern that would need minutes for a text makes that text invalid, with a problem that says why."""
     compiled = compile_schema(schema)
-    assert compiled.longest_text < 200_000
+    limit = compiled.limits[0]
+    assert limit.most < 200_000
     assert compiled.is_valid(value) is False
     assert compiled.accepts(value) is False
     (problem,) = compiled.problems(value)
     assert "costly" in problem.expected
-    assert problem.data == {"limit": compiled.longest_text}
+    assert problem.data == {"limit": limit.most}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"items": one_of(4_000)}, [3_999] * 20_000),
+        ({"contains": one_of(4_000), "minContains": 0}, [4_000] * 20_000),
+        ({"additionalProperties": one_of(4_000)}, {f"k{i}": 3_999 for i in range(18_000)}),
+        ({"patternProperties": {f"^k{i}[a-z]*x": {} for i in range(2_000)}}, {f"k{i}": 1 for i in range(18_000)}),
+        ({"$defs": {"a": one_of(4_000)}, "properties": {f"k{i}": {"$ref": "#/$defs/a"} for i in range(9_000)}},
+         {f"k{i}": 3_999 for i in range(9_000)}),
+        ({"$defs": {"t": {"anyOf": [*one_of(3_000)["anyOf"], {"properties": {"a": {"$ref": "#/$defs/t"}},
+                                                              "additionalProperties": {"$ref": "#/$defs/t"}}]}},
+          "$ref": "#/$defs/t"}, {f"k{i}": {"a": 2_999} for i in range(9_000)}),
+    ],
+)  # fmt: skip
+def test_many_alternatives_are_not_compared_with_very_many_values(schema, value):
+    """A schema of thousands of alternatives is kept, and asked about as many values as take a moment."""
+    compiled = compile_schema(schema)
+    limit = compiled.limits[-1]
+    assert 1_000 < limit.most < 10_000
+    began = time.process_time()
+    assert compiled.is_valid(value) is False
+    (problem,) = compiled.problems(value)
+    assert time.process_time() - began < 0.5
+    assert (problem.keyword, problem.data) == ("schema", {"limit": limit.most})
+    assert "values in all" in problem.expected
+
+
+@pytest.mark.parametrize("size", [0, 1, 99, 1_000])
+def test_ordinary_amounts_of_values_meet_any_schema(size):
+    """A list of a thousand choices out of a thousand is judged by its schema, value by value."""
+    compiled = compile_schema({"items": one_of(1_000)})
+    assert compiled.is_valid([999] * size)
+    assert not compiled.is_valid([*([999] * size), 1_000])
+
+
+@pytest.mark.parametrize(
+    ("value", "values"), [(None, 1), ("text", 1), ([], 1), ([1, [2, 3]], 5), ({"a": {"b": []}, "c": [{}]}, 5)]
+)
+def test_values_are_counted_at_every_depth(value, values):
+    """Every list, object and scalar counts as one."""
+    assert count(value) == values
 
 
 @pytest.mark.parametrize(
@@ -167,7 +243,7 @@ def test_usual_patterns_leave_the_bare_validator_in_place():
     usual = compile_schema(
         {"properties": {"a": {"pattern": "^[A-Z]{2,255}$"}}, "patternProperties": {r"^\w{1,64}$": {}}}
     )
-    assert usual.longest_text is None
+    assert usual.limits == ()
     assert usual.is_valid.__self__.__class__ is jsonschema_rs.Draft202012Validator
     long = compile_schema({"properties": {"a": {"pattern": "^.{1,2000}$"}}})
     assert long.is_valid({"a": "x" * 2000, "b": [1, None]})

@@ -60,14 +60,18 @@ def test_what_may_be_tried_again(reaction, fields, transient):
     [
         ({"path": "a/b"}, None),
         ({}, None),
-        ({"path": 5}, None),
+        ({"path": None}, None),
+        ({"path": 5}, "/path"),
+        ({"path": {"path": "a"}}, "/path"),
         ({"path": "../x"}, "/path"),
-        ({"all": ["a", "../x"]}, "/all"),
-        ({"all": ["a", "b", 3]}, None),
+        ({"all": ["a", "../x"]}, "/all/1"),
+        ({"all": ["a", "b", 3]}, "/all/2"),
+        ({"all": [["a"]]}, "/all/0"),
+        ({"all": []}, None),
     ],
 )
 def test_path_rules_look_at_every_path(arguments, at):
-    """Single paths and lists of paths are checked; what is no text is the schema's business."""
+    """Single paths and lists of paths are checked, and anything else is no path."""
     tool = contract(schema=PATHS, paths={"path": ("/srv/root",), "all": ("/srv/root",)})
     found = first_objection(rules_for(tool, Policy()), Asked(tool, arguments, 1.0, None))
     assert (found.at if found else None) == at
@@ -81,13 +85,17 @@ def test_path_rules_look_at_every_path(arguments, at):
         (AccessPolicy(allow=("other",)), (), None, False),
         (AccessPolicy(deny=("tool",)), (), None, False),
         (AccessPolicy(roles={"tool": ("a", "b")}), (), Principal("u", ("b",)), True),
-        (AccessPolicy(roles={"tool": ("a",)}), ("c",), Principal("u", ("c",)), True),
+        (AccessPolicy(roles={"tool": ("a",)}), ("c",), Principal("u", ("c",)), False),
+        (AccessPolicy(roles={"tool": ("a",)}), ("c",), Principal("u", ("a",)), False),
+        (AccessPolicy(roles={"tool": ("a",)}), ("c",), Principal("u", ("a", "c")), True),
+        (AccessPolicy(roles={"tool": ("a",)}), ("c", "a"), Principal("u", ("a",)), True),
+        (AccessPolicy(roles={"tool": ()}), ("c",), Principal("u", ("c",)), True),
         (AccessPolicy(roles={"tool": ("a",)}), (), Principal("u", ("b",)), False),
         (AccessPolicy(), ("c",), None, False),
     ],
 )
 def test_who_is_offered_a_tool(access, roles, principal, shown):
-    """Deny wins, an allow-list hides the rest, and one of the roles is enough."""
+    """Deny wins, an allow-list hides the rest, and of the contract's and the configuration's roles one each is needed."""
     assert offered(contract(roles=roles), access, principal) is shown
 
 

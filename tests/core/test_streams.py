@@ -258,3 +258,32 @@ def test_calls_are_known_only_when_the_reply_is_whole():
     assert is_cut(spoken(stream.reply()).calls[0].stop_reason)
     stream.add(chunk(finish="tool_calls"))
     assert not is_cut(spoken(stream.reply()).calls[0].stop_reason)
+
+
+@pytest.mark.parametrize("indexed", [True, False], ids=["all at place 0", "without places"])
+@pytest.mark.parametrize("given", ["", None], ids=["empty arguments", "no arguments"])
+def test_a_call_without_arguments_does_not_swallow_the_next(indexed, given):
+    """Another id and another name begin another call, also where the first one was given nothing."""
+    stream = ChatStream()
+    for ident, name, text in (("a", "list_users", given), ("b", "delete_user", '{"id": 5}')):
+        event = piece(0, text, id=ident, name=name)
+        if not indexed:
+            del event["choices"][0]["delta"]["tool_calls"][0]["index"]
+        stream.add(event)
+    stream.add(chunk(finish="tool_calls"))
+    calls = spoken(stream.reply()).calls
+    assert [(call.id, call.name, call.arguments or "") for call in calls] == [
+        ("a", "list_users", ""),
+        ("b", "delete_user", '{"id": 5}'),
+    ]
+
+
+def test_a_cut_that_was_told_stays_told():
+    """A later, friendlier stop reason does not make a reply whole again."""
+    chat, message = ChatStream(), AnthropicStream()
+    for reason in ("length", "stop"):
+        chat.add(chunk(finish=reason))
+    for reason in ("max_tokens", "end_turn"):
+        message.add({"type": "message_delta", "delta": {"stop_reason": reason}})
+    assert chat.reply()["choices"][0]["finish_reason"] == "length"
+    assert message.reply()["stop_reason"] == "max_tokens"

@@ -113,6 +113,13 @@ def test_an_output_from_before_the_flip_says_nothing_about_after_it():
     assert mode(merged(board, count(board, [Seen("crm", BAD, 100.0)] * 3, 101.0))) == "open"
 
 
+def test_a_flip_that_lies_ahead_blinds_nobody():
+    """A person closed the switch by a clock that was an hour fast: invalid outputs of now trip it all the same."""
+    closed = Switch("crm", "closed", 2, 4_600.0, by="ann")
+    board, now = fed([BAD] * 3, board=Board(switches={"crm": closed}))
+    assert (mode(board), board.switches["crm"].since) == ("open", now)
+
+
 def test_one_batch_counts_like_one_by_one():
     """A batch that trips a switch in its middle goes on with the tripped switch."""
     changes = count(Board(), [Seen("crm", BAD, 10.0)] * 4 + [Seen("crm", GOOD, 9.0)], 10.0)

@@ -127,6 +127,64 @@ def test_messages_of_every_shape(message, content):
     assert estimate_message(message) == MESSAGE_TOKENS + content
 
 
+PAGE = TEXT * 100
+SEALED = "QUJDREVGR0hJSktMTU5P" * 400
+WRITTEN = [
+    {"role": "assistant", "content": None, "function_call": {"name": "save", "arguments": json.dumps({"text": PAGE})}},
+    {"role": "assistant", "content": "", "reasoning_content": PAGE},
+    {"role": "assistant", "content": None, "refusal": PAGE},
+    {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": PAGE}]},
+    {"type": "reasoning", "id": "rs", "summary": [], "content": [{"type": "reasoning_text", "text": PAGE}]},
+    {"type": "mcp_call", "id": "m", "name": "read", "arguments": "{}", "output": PAGE},
+    {"type": "code_interpreter_call", "id": "c", "code": "x", "outputs": [{"type": "logs", "logs": PAGE}]},
+    {"type": "local_shell_call_output", "id": "c", "output": PAGE},
+    {"type": "shell_call_output", "call_id": "c", "output": [{"stdout": PAGE, "stderr": ""}]},
+    SimpleNamespace(type="mcp_call", output=PAGE, name="read", arguments="{}"),
+    {"content": [{"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": PAGE}}]},
+    {"content": [{"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": PAGE}]}}]},
+    {"content": [{"type": "search_result", "title": "t", "content": [{"type": "text", "text": PAGE}]}]},
+    {"content": [{"type": "tool_result", "content": [{"type": "search_result", "content": [{"text": PAGE}]}]}]},
+    {"content": [{"type": "tool_result", "content": [PAGE]}]},
+    {"content": [{"type": "server_tool_use", "name": "code_execution", "input": {"code": PAGE}}]},
+    {"content": [{"type": "code_execution_tool_result", "content": {"type": "x", "stdout": PAGE, "return_code": 0}}]},
+    {"content": [SimpleNamespace(type="code_execution_tool_result", content={"stdout": PAGE})]},
+    {"type": "ai", "content": [{"type": "reasoning", "reasoning": PAGE}]},
+]
+
+
+@pytest.mark.parametrize("message", WRITTEN)
+def test_text_counts_wherever_it_stands(message):
+    """Of items and blocks of any kind the text counts: about as much as the same text in a plain message."""
+    assert estimate_tokens(PAGE) <= estimate_message(message) < estimate_tokens(PAGE) * 1.1 + 40
+
+
+UNWRITTEN = [
+    ({"content": [{"type": "document", "source": {"type": "base64", "data": SEALED}}]}, IMAGE_TOKENS),
+    ({"content": [{"type": "document", "source": {"type": "url", "url": "https://x.example"}}]}, IMAGE_TOKENS),
+    ({"content": [{"type": "input_file", "file_data": SEALED}]}, IMAGE_TOKENS),
+    ({"content": [{"type": "image", "source": {"data": SEALED}}] * 2}, 2 * IMAGE_TOKENS),
+    ({"type": "computer_call_output", "output": {"type": "computer_screenshot", "image_url": SEALED}}, IMAGE_TOKENS),
+    ({"type": "image_generation_call", "id": "i", "result": SEALED}, IMAGE_TOKENS),
+    ({"type": "reasoning", "summary": [], "encrypted_content": SEALED}, len(SEALED) // 4),
+    ({"content": [{"type": "redacted_thinking", "data": SEALED}]}, len(SEALED) // 4),
+    ({"content": [{"type": "web_search_tool_result", "content": [{"encrypted_content": SEALED}]}]}, len(SEALED) // 4),
+]
+
+
+@pytest.mark.parametrize(("message", "worth"), UNWRITTEN)
+def test_what_is_no_text_costs_by_its_kind(message, worth):
+    """Images and files have a flat price, whatever their size in base64; a sealed text costs what may be in it."""
+    assert worth <= estimate_message(message) < worth + 60
+
+
+def test_a_block_without_end_is_estimated_without_a_crash():
+    """However deep a block of an unknown kind is, only its first levels are looked through for images."""
+    deep: dict[str, object] = {"image": {"type": "image", "data": SEALED}}
+    for _ in range(9):
+        deep = {"inner": deep}
+    assert estimate_message({"content": [{"type": "other", "content": deep}]}) > estimate_tokens(SEALED) / 2
+
+
 @pytest.mark.parametrize(("levels", "written"), [(200, True), (100_000, False)])
 def test_arguments_without_end_are_estimated_without_a_crash(levels, written):
     """Nested tuples as arguments cost something, or nothing if no request could hold them."""

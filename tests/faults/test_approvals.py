@@ -238,10 +238,10 @@ def test_row_42_no_terminal_escape_of_a_tool_reaches_the_terminal(shell, url, tm
     commands = [
         ("ledger", "list"), ("ledger", "list", "--in-doubt"), ("ledger", "list", "--tool", EVIL), ("ledger", "show", "a"),
         ("ledger", "show", "b"), ("ledger", "show", EVIL), ("ledger", "list", "--state", EVIL), ("approvals", "list"),
-        ("approvals", "show", "ap"), ("approvals", "show", EVIL), ("approvals", "deny", "ap", "--by", EVIL, "--reason", EVIL),
+        ("approvals", "show", "ap"), ("approvals", "show", EVIL), ("approvals", "deny", "ap-000000000001", "--by", EVIL, "--reason", EVIL),
         ("approvals", "list", "--all"), ("approvals", "show", "ap"), ("approvals", "wait", "ap"), reconcile,
         (*reconcile, "--compensate", "--contracts", "shop:TOOL"), (*reconcile, "--map", EVIL),
-        ("ledger", "resolve", "b", "--happened", EVIL, "--by", EVIL, "--reason", EVIL), ("ledger", "show", "b"),
+        ("ledger", "resolve", "bbbbbb", "--happened", EVIL, "--by", EVIL, "--reason", EVIL), ("ledger", "show", "b"),
         ("ledger", "prune", "--older-than", "0s", "--force"), ("ledger", "prune", "--older-than", "0s", "--force", "--yes", "--by", EVIL),
     ]  # fmt: skip
     told = ""

@@ -81,9 +81,11 @@ def test_row_23_an_invariant_that_hangs_is_cut_at_the_deadline():
 def test_row_23_a_corrector_that_raises_refuses_the_call(error):
     """A corrector that raises starts nothing and takes nothing down."""
     effects = []
-    contract = Contract.from_schema(
-        "write", NUMBER, output_schema={}, handler=effects.append, correctors={"n": raises(error)}
-    )
+
+    def handler(n):
+        effects.append(n)
+
+    contract = Contract.from_schema("write", NUMBER, output_schema={}, handler=handler, correctors={"n": raises(error)})
     outcome = run_of(contract).call(ToolCall("c", "write", '{"n": "3 pieces"}'))
     assert (outcome.status, effects) == ("refused", [])
 

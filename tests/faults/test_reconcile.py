@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import msgspec
 import pytest
@@ -13,9 +14,11 @@ from pgserver import Missing, empty_schema
 
 from pokayoke import Contract, Guard, ToolCall, open_store
 from pokayoke.cli import operating
+from pokayoke.cli.ledger_join import Aside, Wanted, joined
+from pokayoke.cli.ledger_rows import mapping, row
 from pokayoke.core.admission import Request
 from pokayoke.core.ledger import Claim, Settlement, compensation_key
-from pokayoke.core.reconcile import Compared, Compensation, Row, undo_key, undoings
+from pokayoke.core.reconcile import Compared, Compensation, Row, Times, undo_key, undoings
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.clock import SystemClock
 from pokayoke.runtime.compensate import Compensator
@@ -157,7 +160,7 @@ def test_doubts_and_late_effects_are_told_apart(shell, ledger, shop):
             store.settle(Settlement(key, f"c-{name}", "in_doubt", at, failure="timeout"))
     store.close()
     shop.order(keys["happened"], "S1", 1)
-    assert shell("ledger", "resolve", "c", "--not-happened", "--by", "ann", "--reason", "gone").returncode == 0
+    assert shell("ledger", "resolve", "c" * 6, "--not-happened", "--by", "ann", "--reason", "gone").returncode == 0
     shop.order(keys["denied"], "S2", 2)
     code, classes, sums = reconciled(shell, shop)
     assert code == 1
@@ -183,6 +186,36 @@ def test_rows_are_found_by_reference_too(shell, ledger, shop):
     assert (code, classes) == (1, {"missing": {"b" * 64}, "extra": {""}})
     _, classes, sums = reconciled(shell, shop, "--map", "reference=number", "--since", "1h", sql=sql)
     assert (classes, sums["extra"], sums["matched"]) == ({"extra": {""}}, 1, 0)
+
+
+def taken(store, *rows, tool=None):
+    """The class of each key and of the rows without one, in the order in which they are told."""
+    with closing(Aside()) as aside:
+        aside.add(rows)
+        return [found.kind for found in joined(store, aside, Wanted(tool), Times(9.0, 9.0))]
+
+
+def test_a_row_without_a_key_belongs_to_one_effect_of_its_tool():
+    """Two effects with one reference need two rows, and the payment number 7 is not the row of shipment number 7."""
+    store = MemoryStore()
+    for key, tool, reference in (("a", "pay", "7"), ("b", "pay", "8"), ("c", "pay", "8")):
+        store.admit(Request("r", tool, "write", (), 1.0, Claim(key, "h", key, tool, f"{tool}@1", "r", 1.0, 1.0)))
+        store.settle(Settlement(key, key, "completed", 2.0, reference=reference))
+    one, two = Row(1, reference="7"), Row(2, reference="8")
+    assert taken(store, one, two) == ["matched", "matched", "missing"]
+    assert taken(store, one, two, Row(3, "c", "8")) == ["matched", "matched", "matched"]
+    assert taken(store, Row(1, reference="7", tool="ship")) == ["missing", "missing", "missing", "extra"]
+    assert taken(store, Row(1, reference="7", tool="pay"), tool="pay") == ["matched", "missing", "missing"]
+    assert taken(store, one, Row(2, reference="7", tool="ship"), tool="ship") == ["extra", "extra"]
+
+
+def test_a_key_is_compared_as_the_ledger_writes_it():
+    """Upper case and spaces around a key, as databases pad it, are not another key; what is no text is an error."""
+    assert row(1, {"key": " " + "AB" * 32 + "  "}, mapping(None)).key == "ab" * 32
+    for column in ("key", "reference"):
+        for value in (["a"], {"a": 1}):
+            with pytest.raises(ConfigurationError, match=f"row 7: its {column} is no text"):
+                row(7, {column: value}, mapping(None))
 
 
 def test_only_what_is_wanted_is_judged(shell, ledger, shop):

@@ -95,6 +95,16 @@ async def test_the_model_reads_the_name_that_it_wrote():
     ]
 
 
+async def test_the_tool_that_answers_unknown_names_is_never_offered():
+    """AutoGen has to list it while such a call waits; the model is offered its own tools only."""
+    client = Client(asks(("invent", "{}")), asks(REFUND), "Done.")
+    tools = made([])
+    await said(agent_of(guard_of(tools), client, tools))
+    assert [
+        [tool.name if hasattr(tool, "name") else tool["name"] for tool in offered] for _, offered in client.seen
+    ] == [["refund", "find"]] * 3
+
+
 async def test_a_key_that_stands_twice_is_seen():
     """AutoGen's parser would take the last value without a word; the write does not run."""
     log = []

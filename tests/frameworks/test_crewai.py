@@ -1,6 +1,7 @@
 """What is special about CrewAI; the scenarios that all frameworks share are played elsewhere."""
 
 import asyncio
+import copy
 import json
 import os
 import signal
@@ -261,6 +262,48 @@ def test_a_hook_of_the_user_may_still_change_arguments(tools, done):
 # -- runs ------------------------------------------------------------------------------------------------
 
 
+def test_a_cut_message_of_the_litellm_route_runs_nothing(tools, done):
+    """That class of CrewAI's sends no event about a reply with calls; the reason is taken where it reads it."""
+
+    class Routed(Scripted):
+        def call(self, messages, tools=None, **kwargs):
+            said = super().call(messages, tools, **kwargs)
+            self._extract_finish_reason_and_response_id("stop" if isinstance(said, str) else "length")
+            return said
+
+        @staticmethod
+        def _extract_finish_reason_and_response_id(reply):
+            return reply, "id"
+
+    model = Routed([("c1", "refund", REFUND)], "It was cut.")
+    llm, wrapped = guarded(guard_of(tools), model, tools)
+    assert crew_of(llm, wrapped).kickoff().raw.startswith("It was cut.")
+    assert done == []
+    assert "cut" in model.read[0]
+
+
+class Rebuilt(Scripted):
+    """A model that is copied as CrewAI's `LLM` is: made anew from its settings."""
+
+    def __copy__(self):
+        made = Scripted()
+        made.additional_params = self.additional_params
+        return made
+
+    def __deepcopy__(self, memo=None):
+        return copy.copy(self)
+
+
+@pytest.mark.parametrize("kind", [Scripted, Rebuilt])
+def test_a_copy_of_a_crew_is_guarded(tools, done, kind):
+    """`kickoff_for_each` copies a crew with its models: each copy is guarded, however its model is copied."""
+    model = kind([("c1", "refund", REFUND)], [("c2", "refund", REFUND)], "Done.")
+    llm, wrapped = guarded(guard_of(tools), model, tools)
+    assert [one.raw for one in crew_of(llm, wrapped).kickoff_for_each(inputs=[{"o": "A1"}])] == ["Done."]
+    assert done == [("refund", "A1", 5)]
+    assert type(copy.deepcopy(llm)).__name__.startswith("Guarded")
+
+
 def test_an_attempt_that_crew_ai_starts_over_repeats_no_write(tools, done):
     """An error of the model makes CrewAI do the task again without its history: the write of before is replayed."""
     model = Scripted([("c1", "refund", REFUND)], RuntimeError("connection lost"), [("c1", "refund", REFUND)], "Done.")
@@ -268,6 +311,42 @@ def test_an_attempt_that_crew_ai_starts_over_repeats_no_write(tools, done):
     assert crew_of(llm, wrapped).kickoff().raw == "Done."
     assert done == [("refund", "A1", 5)]
     assert "already" in model.read[-1]
+
+
+@pytest.mark.parametrize("name", [None, "ticket-7"])
+def test_an_attempt_that_delegates_again_repeats_no_write(tools, done, name):
+    """CrewAI makes a new task of each delegation; what it says to the same coworker is what makes it the same."""
+    ask = json.dumps({"task": "Refund A1.", "context": "Now.", "coworker": "Cashier"})
+    delegates = [("c1", "delegate_work_to_coworker", ask)]
+    guard = guard_of(tools)
+    first, own = guarded(guard, Scripted(delegates, RuntimeError("lost"), delegates, "Done."), tools[:1], run_id=name)
+    pays = [("c1", "refund", REFUND)]
+    second, theirs = guarded(guard, Scripted(pays, "Paid.", pays, "Paid."), tools[1:], run_id=name)
+    boss = Agent(role="Boss", goal="Help.", backstory="A shop.", llm=first, tools=own, allow_delegation=True)
+    cashier = Agent(role="Cashier", goal="Pay.", backstory="A shop.", llm=second, tools=theirs)
+    task = Task(description="Refund A1.", expected_output="An answer.", agent=boss)
+    assert Crew(agents=[boss, cashier], tasks=[task]).kickoff().raw == "Done."
+    assert done == [("refund", "A1", 5)]
+
+
+def test_two_tasks_of_a_crew_are_two_runs_though_they_say_the_same(tools, done):
+    """Without a name a task of a crew is itself: what it is told may be told twice."""
+    pays = [("c1", "refund", REFUND)]
+    llm, wrapped = guarded(guard_of(tools), Scripted(pays, "Paid.", pays, "Paid."), tools)
+    crew = crew_of(llm, wrapped)
+    crew.tasks.append(Task(description="Refund A1.", expected_output="An answer.", agent=crew.agents[0]))
+    crew.kickoff()
+    assert len(done) == 2
+
+
+def test_each_input_of_a_named_kickoff_is_a_run(tools, done):
+    """A task is about what its inputs say, those that it names: the same input again is the same run."""
+    pays = [("c1", "refund", REFUND)]
+    guard = guard_of(tools)
+    for inputs in ({"order": "A1", "at": 1}, {"order": "B2", "at": 1}, {"order": "A1", "at": 2}):
+        llm, wrapped = guarded(guard, Scripted(pays, "Paid."), tools, run_id="batch")
+        crew_of(llm, wrapped, prompt="Look after {order}.").kickoff(inputs=inputs)
+    assert len(done) == 2
 
 
 def test_each_kickoff_is_a_run_and_each_name_is_one(tools, done):
@@ -447,7 +526,7 @@ def test_a_refused_call_is_no_answer(done):
 
     model = Scripted([("c1", "close", '{"order": "A1", "x": 1}')], [("c2", "close", '{"order_id": "A1"}')], "Done.")
     llm, wrapped = guarded(guard_of([close]), model, [close])
-    assert "closed A1" in crew_of(llm, wrapped).kickoff().raw
+    assert crew_of(llm, wrapped).kickoff().raw == "closed A1"
     assert len(model.seen) == 2
 
 
@@ -462,6 +541,23 @@ def test_tools_of_crew_ai_itself_run_beside_guarded_ones(tools, done):
     assert Crew(agents=[clerk, boss], tasks=[task]).kickoff().raw == "Done."
     assert "It is paid." in model.read[0]
     assert done == [("refund", "A1", 5)]
+
+
+@pytest.mark.parametrize("where", ["agent", "task"])
+def test_a_tool_beside_the_guarded_ones_has_to_be_named(tools, done, where):
+    """A tool that was forgotten is the programmer's mistake; one in `unguarded` runs as CrewAI runs it."""
+    pays = [("c1", "refund", REFUND)]
+    for unguarded in ((), ("refund",)):
+        llm, wrapped = guarded(guard_of(tools), Scripted(pays, "Paid."), tools, unguarded=unguarded)
+        bare = [wrapped[0], tools[1]]
+        crew = crew_of(llm, wrapped, task={"tools": bare}) if where == "task" else crew_of(llm, bare)
+        if unguarded:
+            assert crew.kickoff().raw == "Paid."
+        else:
+            with pytest.raises(UsageError, match="'refund'"):
+                crew.kickoff()
+            assert done == []
+    assert len(done) == 1
 
 
 # -- models without tool calls -------------------------------------------------------------------------
@@ -502,7 +598,7 @@ def test_a_result_may_be_the_answer_to_a_model_without_tool_calls(done):
     model = Scripted(act("close", "{'order_id': 'A1',}"), native=False)
     guard = guard_of([close])
     llm, wrapped = guarded(guard, model, [close])
-    assert "closed A1" in crew_of(llm, wrapped).kickoff().raw
+    assert crew_of(llm, wrapped).kickoff().raw == "closed A1"
     assert done == ["A1"]
 
 

@@ -195,6 +195,21 @@ async def test_who_calls_is_who_the_token_says(shop):
     assert len(shop.happened()) == 2
 
 
+async def test_no_key_reaches_what_another_caller_has_done(shop):
+    """A client without users of its own cannot write a user's name into its key and get that user's result."""
+    tokens = {"ann": {"client_id": "app", "sub": "ann", "scopes": []}, "app": {"client_id": "app", "scopes": []}}
+    server = FastMCP("shop", auth=StaticTokenVerifier(tokens))
+    server.tool(shop.functions(["refund"])[0])
+    guard_server(server, pokayoke.Guard(contracts(server)))
+    texts = []
+    async with host.over_http(server) as url:
+        for token, key in (("ann", "k"), ("app", "ann/k")):
+            async with Client(url, auth=token) as client:
+                texts.append((await client.call_tool("refund", REFUND, meta={"idempotencyKey": key})).content[0].text)
+    assert not any("already" in text for text in texts)
+    assert len(shop.happened()) == 2
+
+
 async def test_a_durable_ledger_wants_to_know_what_belongs_together(shop, tmp_path):
     """Without a key or a run id a restart could not find the write again, so it does not happen."""
     url = f"sqlite:///{tmp_path}/ledger.db"
@@ -273,6 +288,20 @@ async def test_other_blocks_pass_unread():
     assert [block.data for block in result.content if block.type == "image"] == ["iVBORw=="]
 
 
+async def test_blocks_beside_data_pass_with_it():
+    """A tool may return its numbers and a chart of them: the program gets the numbers, the model the chart as well."""
+
+    def chart() -> ToolResult:
+        """Draw numbers."""
+        picture = ImageContent(type="image", data="iVBORw==", mime_type="image/png")
+        return ToolResult(content=[picture], structured_content={"points": [1, 2]})
+
+    async with Client(guarded(chart, reads=["chart"])) as client:
+        result = await client.call_tool("chart", {})
+    assert result.structured_content == {"points": [1, 2]}
+    assert [block.type for block in result.content] == ["text", "image"]
+
+
 async def test_words_a_tool_means_for_the_client_stay_and_others_do_not():
     """`ToolError` is what FastMCP lets a tool say; any other exception's text stays on the server."""
 
@@ -288,6 +317,22 @@ async def test_words_a_tool_means_for_the_client_stay_and_others_do_not():
         kept = await client.call_tool("pay", {"how": "leaks"}, raise_on_error=False)
     assert "closed until noon" in said.content[0].text
     assert "hunter2" not in str(kept)
+
+
+async def test_a_call_that_failed_before_may_be_made_again():
+    """A server hears no user begin a turn, so however often a call has failed, it works again when its target does."""
+    asked = []
+
+    def status(order: str) -> dict:
+        """Read the status."""
+        asked.append(order)
+        if len(asked) < 6:
+            raise ToolError("down")
+        return {"order": order}
+
+    async with Client(guarded(status, reads=["status"])) as client:
+        failed = [(await client.call_tool("status", {"order": "A"}, raise_on_error=False)).is_error for _ in range(6)]
+    assert failed == [True] * 5 + [False]
 
 
 async def test_a_write_whose_result_cannot_be_serialised_happened():
@@ -306,21 +351,40 @@ async def test_a_write_whose_result_cannot_be_serialised_happened():
     assert done == ["a"]
 
 
-async def test_a_repr_is_no_result():
-    """A tool without an output schema would send the model `<... object at 0x...>`."""
+@pytest.mark.parametrize("value", [Shop("."), [Shop(".")], {"shop": Shop(".")}, ["a", Shop(".")]])
+async def test_a_repr_is_no_result(value):
+    """A tool without an output schema would send the model `<... object at 0x...>`, alone or within its data."""
 
     def look():
         """Look."""
-        return Shop(".")
+        return value
 
-    server = FastMCP("shop")
-    server.tool(look, output_schema=None)
-    guard = pokayoke.Guard(contracts(server, reads=["look"]))
-    guard_server(server, guard)
-    async with Client(server) as client:
+    async with Client(_without_schema(look)) as client:
         result = await client.call_tool("look", {}, raise_on_error=False)
     assert result.is_error
     assert "object at 0x" not in str(result)
+
+
+@pytest.mark.parametrize("text", ["12:01 leaked <asyncio.Task object at 0x7f3a2b>, closing", "[<a.B at 0x1>] in use"])
+async def test_a_text_that_mentions_an_object_is_a_result(text):
+    """A line of a log is text like any other, and no write has to wait for it."""
+
+    def look():
+        """Look."""
+        return text
+
+    async with Client(_without_schema(look)) as client:
+        result = await client.call_tool("look", {}, raise_on_error=False)
+    assert not result.is_error
+    assert "at 0x" in result.content[0].text
+
+
+def _without_schema(tool):
+    """A guarded server whose one read promises nothing of its output."""
+    server = FastMCP("shop")
+    server.tool(tool, output_schema=None)
+    guard_server(server, pokayoke.Guard(contracts(server, reads=[tool.__name__])))
+    return server
 
 
 async def test_arguments_that_are_no_object_reach_the_guard(shop):

@@ -15,7 +15,7 @@ os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it asks the network for p
 pytest.importorskip("google.adk", reason="run by make frameworks")
 
 from framework_shop import Shop
-from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
+from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.models.base_llm import BaseLlm
@@ -27,6 +27,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
+from google.adk.workflow import Workflow
 from google.genai import types
 from model_server import STREAMS, ModelServer, Turn
 from pydantic import Field
@@ -155,12 +156,18 @@ async def test_a_tool_that_is_named_unguarded_runs_as_it_is(shop):
     assert model.told == [{"shipped": "A1"}]
 
 
-async def test_a_model_whose_calls_would_be_dropped_is_refused(shop):
-    """LiteLlm without the guard's client loses calls, so the app does not start."""
+@pytest.mark.parametrize("model", ["openai/m", LiteLlm(model="openai/m")], ids=["named", "made"])
+@pytest.mark.parametrize("inside", ["sequence", "workflow"])
+async def test_a_model_whose_calls_would_be_dropped_is_refused(shop, model, inside):
+    """LiteLlm without the guard's client loses calls, so it is never asked, whoever runs its agent."""
     tools, guard = picked(shop, "ping")
-    agent = LlmAgent(name="clerk", model=LiteLlm(model="openai/m"), tools=tools)
+    agent = LlmAgent(name="clerk", model=model, tools=tools)
+    if inside == "sequence":
+        root = SequentialAgent(name="all", sub_agents=[agent])
+    else:
+        root = Workflow(name="all", edges=[("START", agent)])
     with pytest.raises(Exception, match="llm_client=GuardClient"):
-        await say(runner(SequentialAgent(name="all", sub_agents=[agent]), guard))
+        await say(runner(root, guard))
 
 
 async def test_the_client_alone_wraps_nothing(shop):
@@ -424,6 +431,25 @@ async def test_a_handover_to_nobody_is_answered(shop, arguments):
     events = await say(runner(LlmAgent(name="greeter", model=model, sub_agents=[other]), guard))
     assert text(events) == "Sorry."
     assert "transfer_to_agent" in model.told[0]["error"]
+
+
+async def test_a_replayed_call_ends_a_loop_as_it_did_before():
+    """A tool of your own may leave a `LoopAgent`; in the next turn its call is replayed, and leaves it again."""
+    left = []
+
+    def leave(tool_context: ToolContext) -> dict:
+        """Leave the loop."""
+        left.append(1)
+        tool_context.actions.escalate = True
+        tool_context.actions.skip_summarization = True
+        return {}
+
+    critic = LlmAgent(name="critic", model=Script(turns=[[("leave", {})]] * 2 + ["On."]), tools=[leave])
+    run = runner(LoopAgent(name="loop", sub_agents=[critic], max_iterations=3), pokayoke.Guard(contracts([leave])))
+    for turn in (1, 2):
+        await say(run)
+        assert len(critic.model.asked) == turn
+    assert left == [1]
 
 
 async def test_an_agent_as_a_tool_is_guarded_within_its_callers_run(shop):

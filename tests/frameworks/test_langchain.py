@@ -14,12 +14,13 @@ import pytest
 pytest.importorskip("langchain", reason="run by make frameworks")
 
 from langchain.agents import AgentState, create_agent
-from langchain.agents.middleware import AgentMiddleware, TodoListMiddleware
+from langchain.agents.middleware import AgentMiddleware, TodoListMiddleware, wrap_model_call
 from langchain.agents.structured_output import ToolStrategy
 from langchain.tools import InjectedState, InjectedToolCallId, ToolRuntime
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages.content import create_file_block, create_image_block
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import ToolException, tool
 from langchain_openai import ChatOpenAI
@@ -119,6 +120,7 @@ def answers(state):
 
 
 REFUND = asks("refund", order="A1", amount=5)
+REFUND_A1 = asks("refund", order="A1")
 
 
 # -- adopting ----------------------------------------------------------------------------------------
@@ -475,9 +477,18 @@ def test_what_the_guard_corrects_reaches_the_tool(shop):
     assert shop.done == [("refund", "A1", 5)]
 
 
-def test_artifacts_and_pictures_stay():
-    """What is not for the model stays with the message, and pictures are handed on unread."""
-    picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png", "data": "aGk="}
+@pytest.mark.parametrize(
+    "picture",
+    [
+        create_image_block(base64="A" * 400_000, mime_type="image/png"),
+        {"type": "image", "base64": "aGk=", "mime_type": "image/png"},
+        create_file_block(url="https://x/y.pdf"),
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+    ],
+)
+def test_artifacts_and_blocks_stay(picture):
+    """What is not for the model stays with the message, and pictures are handed on unread, however large."""
 
     @tool(response_format="content_and_artifact")
     def chart(order: str):
@@ -498,6 +509,22 @@ def test_artifacts_and_pictures_stay():
     assert "a chart" in first.text
     assert second.content[1] == picture
     assert "a photo" in second.text
+
+
+def test_bytes_of_a_picture_are_shown_and_other_bytes_are_not():
+    """LangChain would write either as the text that Python shows of it."""
+
+    @tool
+    def shoot(order: str) -> list:
+        """Take a photo."""
+        return pokayoke.Raw(b"hi", "image/png") if order == "A1" else b"\x89\x00"
+
+    agent, _ = agent_of(Script(turns=[asks("shoot", order="A1"), asks("shoot", "c2", order="B2"), "Done."]), [shoot])
+    first, second = [one.content for one in agent.invoke(GO)["messages"] if one.type == "tool"]
+    assert first[1] == {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+    assert "not text: 1" in first[0]["text"]
+    assert len(second) == 1
+    assert "not text: 1" in second[0]["text"]
 
 
 class Counted(AgentState):
@@ -522,6 +549,57 @@ def test_a_command_changes_the_state_once():
     first, second = answers(ended)
     assert first.startswith("<tool_output")
     assert "already ran" in second
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_what_goes_to_the_user_directly_is_not_dressed_for_a_model(direct):
+    """An agent that ends with a tool's answer ends with its own words, replayed or not; beside other calls it goes on."""
+
+    @tool(return_direct=True)
+    def refund(order: str) -> dict:
+        """Refund."""
+        return {"refunded": order}
+
+    @tool(return_direct=direct)
+    def find(order: str) -> str:
+        """Find."""
+        return "found"
+
+    both = AIMessage("", tool_calls=[*REFUND_A1.tool_calls, *asks("find", "c2", order="A1").tool_calls])
+    turn = lambda asked: both if asked[-1].type == "human" else "Done."  # noqa: E731 - one of a script's
+    agent, _ = agent_of(Script(turns=[turn]), [refund, find], reads=["find"])
+    for _ in range(2):
+        texts = [one.text for one in agent.invoke(GO, THREAD)["messages"] if one.type == "tool"]
+        assert (texts == ['{"refunded": "A1"}', "found"]) == direct
+        assert any("<tool_output" in text for text in texts) != direct
+
+
+def test_a_handover_that_is_declared_as_a_read_happens_again():
+    """As a write it happens once, and the model is told that nobody was handed over the second time."""
+    for reads, last in ((["transfer"], "Desk."), ([], "Still here.")):
+        agent, seen = desk_and_back(reads)
+        ended = agent.invoke(GO, THREAD)
+        assert ended["messages"][-1].text == last
+        assert any("nobody is handed over now" in str(one) for one in seen) != bool(reads)
+
+
+def desk_and_back(reads):
+    """An agent that hands over to a desk, which sends back once; and what the agent's model was asked."""
+
+    @tool
+    def transfer(runtime: ToolRuntime) -> Command:
+        """Hand over."""
+        said = ToolMessage("Transferred.", tool_call_id=runtime.tool_call_id)
+        return Command(goto="desk", graph=Command.PARENT, update={"messages": [*runtime.state["messages"], said]})
+
+    model = Script(turns=[asks("transfer"), asks("transfer", "c2"), "Still here."])
+    agent, _ = agent_of(model, [transfer], reads=reads)
+    graph = StateGraph(MessagesState)
+    graph.add_node("agent", agent)
+    graph.add_node("desk", lambda _: {"messages": [AIMessage("Desk.")]})
+    graph.add_edge(START, "agent")
+    graph.add_conditional_edges("desk", lambda _: "agent" if len(model.asked) < 2 else "__end__")
+    return graph.compile(), model.asked
 
 
 def test_objects_are_data_and_not_their_repr():
@@ -780,6 +858,59 @@ def test_a_new_turn_of_the_user_gives_the_tools_back(shop):
     assert "Tools are off" not in str(ended["messages"])
 
 
+@wrap_model_call
+def reminding(request, handler):
+    """Middleware that adds to each request what nobody has said, as a dict."""
+    return handler(request.override(messages=[*request.messages, {"role": "user", "content": "It is Monday."}]))
+
+
+@pytest.mark.parametrize("turn", [asks("fetch", order="A1"), ""])
+@pytest.mark.parametrize("middleware", [[], [reminding]])
+def test_what_middleware_adds_to_a_request_is_no_turn(shop, turn, middleware):
+    """A model that is stuck, or says nothing, loses its tools however a request was added to."""
+    model = Script(turns=[turn])
+    guarded = GuardMiddleware(pokayoke.Guard(contracts(shop.tools)))
+    ended = create_agent(model, shop.tools, middleware=[*middleware, guarded]).invoke(GO)
+    assert len(model.asked) == (3 if turn else 2)
+    assert "could not finish" in ended["messages"][-1].text
+
+
+@pytest.mark.parametrize("turn", [asks("fetch", order="A1"), ""])
+def test_what_a_node_adds_to_a_request_is_no_turn(shop, turn):
+    """The same in a graph of one's own, whose requests may be made of messages that have no id."""
+    model = Script(turns=[turn])
+    guarded = GuardMiddleware(pokayoke.Guard(contracts(shop.tools)))
+    chat = guarded.bind(model, shop.tools)
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", lambda state: {"messages": [chat.invoke([*state["messages"], ("user", "It is Monday.")])]})
+    graph.add_node("tools", guarded.tool_node(shop.tools))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "model")
+    ended = graph.compile().invoke(GO)
+    assert len(model.asked) == (3 if turn else 2)
+    assert "could not finish" in ended["messages"][-1].text
+
+
+def test_an_agent_that_is_a_node_gets_its_turns(shop):
+    """The user's next text gives the tools back to an agent inside a graph; two such nodes hear one text as one turn."""
+    turns = [*[asks("fetch", f"c{n}") for n in range(3)], "Nothing to do.", asks("find", "c9", order="A1"), "Found."]
+    model = Script(turns=turns)
+    guard = pokayoke.Guard(contracts(shop.tools, reads=["find"]))
+    agent = create_agent(model, shop.tools, middleware=[GuardMiddleware(guard)])
+    graph = StateGraph(MessagesState)
+    graph.add_node("first", agent)
+    graph.add_node("second", lambda state: agent.invoke({"messages": state["messages"][:1]}))
+    graph.add_edge(START, "first")
+    graph.add_edge("first", "second")
+    whole = graph.compile(checkpointer=InMemorySaver())
+    whole.invoke(GO, THREAD)
+    run = guard.run("t1")
+    assert (run.state.turn, run.mode) == (1, "final_answer")
+    whole.invoke({"messages": [("user", "Then find A1.")]}, THREAD)
+    assert shop.done == [("find", "A1")]
+
+
 def test_ids_of_the_history_are_not_given_again(shop):
     """After a restart an id that the history holds is another call's, so the new call gets one of its own."""
     saver = InMemorySaver()
@@ -833,6 +964,56 @@ def test_the_guard_knows_on_whose_behalf_it_acts(shop):
     assert shop.done == [("refund", "A1", 5)]
 
 
+@pytest.mark.parametrize("order", [(["clerk"], []), ([], ["clerk"])])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_thread_acts_for_whoever_calls_now(shop, order, asynchronous):
+    """Roles are those of the caller, not of who used the thread first, and so are the tools the model is offered."""
+    guard = pokayoke.Guard(contracts(shop.tools), config={"access": {"roles": {"refund": ["clerk"]}}})
+    guarded = GuardMiddleware(guard, who=lambda config: {"principal": config["configurable"]["user"]})
+    model = Script(turns=[lambda asked: "Done." if asked[-1].type == "tool" else asks("refund", order="A1", amount=5)])
+    agent = create_agent(model, shop.tools, middleware=[guarded], checkpointer=InMemorySaver())
+    for roles in order:
+        shop.done.clear()
+        model.offered.clear()
+        config = {"configurable": {"thread_id": "t", "user": {"id": "ann", "roles": roles}}}
+        asyncio.run(agent.ainvoke(GO, config)) if asynchronous else agent.invoke(GO, config)
+        assert len(shop.done) == len(roles)
+        assert ("refund" in str(model.offered[0])) == bool(roles)
+
+
+def test_a_thread_belongs_to_one_tenant(shop):
+    """Another tenant's caller does not hear what a thread of the same id has done."""
+    guarded = GuardMiddleware(
+        pokayoke.Guard(contracts(shop.tools)), who=lambda config: {"tenant": config["configurable"]["tenant"]}
+    )
+    agent = create_agent(Script(turns=[REFUND, "Done."]), shop.tools, middleware=[guarded])
+    agent.invoke(GO, {"configurable": {"thread_id": "t", "tenant": "acme"}})
+    with pytest.raises(UsageError, match="acme"):
+        agent.invoke(GO, {"configurable": {"thread_id": "t", "tenant": "evil"}})
+
+
+def test_a_long_invocation_outlives_a_thousand_others(shop, monkeypatch):
+    """While it goes on, a write of it happens once, however many were served meanwhile; what has ended is let go."""
+    monkeypatch.setattr("pokayoke.adapters.hosted._KEPT_RUNS", 3)
+
+    @tool
+    def wait(order: str) -> str:
+        """Serve others."""
+        for _ in range(5):
+            other.invoke(GO)
+        return "served"
+
+    guarded = GuardMiddleware(pokayoke.Guard(contracts([*shop.tools, wait], reads=["wait"])))
+    other = create_agent(Script(turns=["Hello."]), shop.tools, middleware=[guarded])
+    turns = [REFUND, asks("wait", "c2", order="A1"), asks("refund", "c3", order="A1", amount=5), "Done."]
+    ended = create_agent(Script(turns=turns), [*shop.tools, wait], middleware=[guarded]).invoke(GO)
+    assert shop.done == [("refund", "A1", 5)]
+    assert "already ran" in answers(ended)[-1]
+    runs = guarded._runs
+    other.invoke(GO)
+    assert len(runs._living) <= 2
+
+
 def test_tokens_are_counted_as_the_provider_counts(shop):
     """The run's tokens are those of the reply."""
     with ModelServer([Turn("Done.", tokens=(1_200, 34))]) as server:
@@ -845,8 +1026,8 @@ def test_tokens_are_counted_as_the_provider_counts(shop):
 # -- requests and replies ----------------------------------------------------------------------------
 
 
-def test_a_window_shortens_the_request_and_not_the_history(shop):
-    """Above the window the model is sent less, a valid history all the same; the graph keeps everything."""
+def test_a_window_shortens_the_request_and_not_the_history(shop, monkeypatch):
+    """Above the window the model is sent less, a valid history all the same; the graph keeps everything, the trace says so."""
 
     @tool
     def read(order: str) -> str:
@@ -855,8 +1036,12 @@ def test_a_window_shortens_the_request_and_not_the_history(shop):
 
     turns = [asks("read", f"c{n}", order=f"A{n}") for n in range(14)]
     model = Script(turns=[*turns, "Done."])
-    agent, _ = agent_of(model, [read], reads=["read"], window=8_000)
-    ended = agent.invoke(GO)
+    agent, guard = agent_of(model, [read], reads=["read"], window=8_000)
+    traced = []
+    with monkeypatch.context() as patched:
+        patched.setattr(guard.trace, "record", lambda event: traced.append(event) or event)
+        ended = agent.invoke(GO)
+    assert [event["ok"] for event in traced if event["event"] == "context"]
     assert len(ended["messages"]) == 30
     assert len(model.asked[-1]) < 20
     sizes = [sum(len(str(one.text)) for one in asked) for asked in model.asked]

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ pytest.importorskip("agents", reason="run by make frameworks")
 
 from agents import (
     Agent,
+    FunctionTool,
     GuardrailFunctionOutput,
     InputGuardrail,
     InputGuardrailTripwireTriggered,
@@ -24,10 +26,13 @@ from agents import (
     Runner,
     RunState,
     SQLiteSession,
+    ToolGuardrailFunctionOutput,
     Usage,
     UserError,
     function_tool,
     handoff,
+    tool_namespace,
+    tool_output_guardrail,
 )
 from agents.mcp import MCPServer
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
@@ -39,6 +44,7 @@ from pydantic import BaseModel
 
 import pokayoke
 from pokayoke.adapters.openai_agents import GuardedRunner, calls, contracts, message
+from pokayoke.runtime.run import Run
 
 QUIET = RunConfig(tracing_disabled=True)
 REFUND = ("refund", '{"order": "A1"}')
@@ -164,6 +170,32 @@ async def test_a_state_that_went_through_json_goes_on_in_another_guard_with_an_u
     guard.close()
 
 
+@pytest.mark.parametrize("how", ["approve", "reject", "decide"])
+async def test_ids_of_a_run_that_went_on_elsewhere_are_not_given_again(how, tmp_path):
+    """A model that counts its calls from one again gets an answer to each of them."""
+    store = f"sqlite:///{tmp_path / 'ledger.db'}"
+    pokayoke.open_store(store, create=True).close()
+    tools = made([])
+    find = ask("find", '{"order": "B1"}', "c1")
+    guard = guard_of(tools, ASKING, store)
+    first = agent_of([[find, ask(*REFUND, "c2")]], tools)
+    kept = (await GuardedRunner(guard).run(first, "Go.", run_id="r", run_config=QUIET)).to_state().to_json()
+    guard.close()
+
+    guard = guard_of(tools, ASKING, store)
+    runner, agent = GuardedRunner(guard), agent_of([[find], [assistant_message("Done.")]], tools)
+    state = await RunState.from_json(runner.guarded(agent), json.loads(json.dumps(kept)))
+    if how == "decide":
+        guard.approvals.approve(guard.approvals.list()[0].id, by="bob")
+        assert runner.decide(state, run_id="r")
+    else:
+        getattr(state, how)(state.get_interruptions()[0])
+    result = await runner.run(agent, state, run_id="r", run_config=QUIET)
+    made_calls = [item["call_id"] for item in result.to_input_list() if item.get("type") == "function_call"]
+    assert made_calls == ["c1", "c2", "c1_2"]
+    guard.close()
+
+
 async def test_a_state_of_an_agent_that_is_not_guarded_is_refused():
     """Its tools would run past the guard."""
     log = []
@@ -187,6 +219,37 @@ async def test_a_tools_own_wish_for_approval_stays():
     assert log == ["A1"]
 
 
+BOSS = {"id": "ann", "roles": ["boss"]}
+
+
+@pytest.mark.parametrize("ident", [{}, {"run_id": "order-1"}])
+@pytest.mark.parametrize(
+    ("who", "paid"), [({}, ["A1"]), ({"principal": BOSS}, ["A1"]), ({"principal": {"id": "temp", "roles": []}}, [])]
+)
+async def test_an_interrupted_run_goes_on_on_behalf_of_whoever_calls_now(ident, who, paid):
+    """What the first caller may do, the next may not; a state alone goes on with those it began with."""
+    log = []
+    tools = made([])
+
+    @function_tool
+    async def payout(order: str) -> str:
+        """Pay for an order."""
+        log.append(order)
+        return "paid"
+
+    guard = pokayoke.Guard(contracts([*tools, payout], fields={"payout": {"roles": ("boss",)}}), config=ASKING)
+    runner = GuardedRunner(guard)
+    script = [[ask(*REFUND)], [ask("payout", '{"order": "A1"}', "call_2")], [assistant_message("Done.")]]
+    agent = agent_of(script, [*tools, payout])
+    result = await runner.run(agent, "Refund A1.", principal=BOSS, run_config=QUIET, **ident)
+    guard.approvals.approve(guard.approvals.list()[0].id, by="bob")
+    state = result.to_state()
+    assert runner.decide(state, **ident)
+    result = await runner.run(agent, state, run_config=QUIET, **who, **ident)
+    assert result.final_output.startswith("Done.")
+    assert log == paid
+
+
 # -- agents behind agents -----------------------------------------------------------------------------
 
 
@@ -207,8 +270,10 @@ async def test_agents_that_are_handed_over_to_are_guarded_too():
     assert result.last_agent.name == "cashier"
 
 
-async def test_a_guarded_agent_as_a_tool_has_a_run_of_its_own_and_can_be_interrupted():
+async def test_a_guarded_agent_as_a_tool_has_a_run_of_its_own_and_can_be_interrupted(monkeypatch):
     """The inner agent asks for approval, the outer run is interrupted, and after the yes both end; it runs once."""
+    ended, close = set(), Run.close
+    monkeypatch.setattr(Run, "close", lambda run: (ended.add(run.id), close(run)))
     log = []
     tools = made(log)
     inner = agent_of(SCRIPT, tools, name="cashier")
@@ -219,11 +284,27 @@ async def test_a_guarded_agent_as_a_tool_has_a_run_of_its_own_and_can_be_interru
     helper = runner.guarded(inner).as_tool("cashier", "Refunds.", run_config=QUIET)
     outer = agent_of([[ask("cashier", '{"input": "A1"}', "o1")], [assistant_message("All done.")]], [helper])
     result = await runner.run(outer, "Refund A1.", run_config=QUIET)
+    assert not ended
     assert [item.tool_name for item in result.interruptions] == ["refund"]
     state = result.to_state()
     state.approve(state.get_interruptions()[0])
     result = await runner.run(outer, state, run_config=QUIET)
     assert (result.final_output, log) == ("All done.", ["A1"])
+    assert len(ended) == 2
+
+
+async def test_an_agent_as_a_tool_that_would_write_past_the_guard_is_refused():
+    """It is said with the way to do it; an agent that can only speak needs none."""
+    tools = made([])
+    inner = agent_of(SCRIPT, tools, name="cashier")
+    teller = Agent(name="teller", model=ScriptedModel([[assistant_message("Hello.")]]))
+    for one, match in ((inner, r"runner.guarded\(agent\).as_tool"), (teller, None)):
+        helper = one.as_tool("helper", "Helps.")
+        runner = GuardedRunner(guard_of([*tools, helper]))
+        outer = agent_of([[ask("helper", '{"input": "A1"}')], [assistant_message("All done.")]], [helper])
+        expected = pytest.raises(pokayoke.errors.UsageError, match=match) if match else contextlib.nullcontext()
+        with expected:
+            assert (await runner.run(outer, "Go.", run_config=QUIET)).final_output == "All done."
 
 
 # -- what the SDK does itself ---------------------------------------------------------------------------
@@ -239,6 +320,31 @@ async def test_a_tripwire_ends_the_run():
     agent = agent_of(SCRIPT, tools, input_guardrails=[InputGuardrail(no)])
     with pytest.raises(InputGuardrailTripwireTriggered):
         await GuardedRunner(guard_of(tools)).run(agent, "Refund A1.", run_config=QUIET)
+
+
+async def test_a_guardrail_of_a_tools_output_judges_what_the_tool_returned():
+    """It sees the value, not the text that the model reads, and its no stands; of a refused call it sees the reason."""
+    seen = []
+
+    @tool_output_guardrail
+    def no_secrets(data):
+        seen.append(data.output)
+        secret = isinstance(data.output, dict) and "ssn" in data.output
+        return ToolGuardrailFunctionOutput.reject_content("hidden") if secret else ToolGuardrailFunctionOutput.allow()
+
+    @function_tool(tool_output_guardrails=[no_secrets])
+    def find(order: str) -> dict:
+        """Find an order."""
+        return {"ssn": "123"}
+
+    replies = [[ask("find", '{"order": "A1"}')], [ask("find", '{"order": }', "call_2")], [assistant_message("Done.")]]
+    model = ScriptedModel(replies)
+    guard = pokayoke.Guard(contracts([find], reads=["find"]))
+    result = await GuardedRunner(guard).run(agent_of(model, [find]), "Find A1.", run_config=QUIET)
+    assert model.calls[1].input[-1]["output"] == "hidden"
+    assert seen[0] == {"ssn": "123"}
+    assert "arguments" in seen[1]
+    assert [one.guardrail.get_name() for one in result.tool_output_guardrail_results] == ["no_secrets"] * 2
 
 
 async def test_the_limit_of_turns_ends_the_run():
@@ -337,6 +443,61 @@ async def test_a_tools_time_limit_is_the_contracts():
     model = ScriptedModel(SCRIPT)
     result = await GuardedRunner(guard_of([refund])).run(agent_of(model, [refund]), "Refund A1.", run_config=QUIET)
     assert "in_doubt" in result.final_output
+
+
+def lookup(described, name="order"):
+    """A tool called lookup, for one thing or another."""
+
+    async def look(context, text):
+        return f"{described} {json.loads(text)[name]}"
+
+    schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+    return FunctionTool("lookup", described, schema, look, strict_json_schema=False)
+
+
+def test_tools_that_share_a_name_have_one_contract_only_if_they_are_alike():
+    """Of two that differ, one would be judged by the terms of the other."""
+    assert [one.name for one in contracts([lookup("crm"), lookup("crm")])] == ["lookup"]
+    for other in (lookup("billing"), lookup("crm", "invoice"), replace(lookup("crm"), timeout_seconds=5)):
+        with pytest.raises(pokayoke.errors.UsageError, match="two tools are called lookup"):
+            contracts([lookup("crm"), other])
+
+
+async def test_tools_of_namespaces_are_told_apart():
+    """Each has a contract of its own, in whatever state its calls are, and a person is asked about the right one."""
+    crm, billing = lookup("crm"), lookup("billing", "invoice")
+    tools = [
+        *tool_namespace(name="crm", description="Customers.", tools=[crm]),
+        *tool_namespace(name="billing", description="Invoices.", tools=[billing]),
+    ]
+
+    def asked(space, name, arguments, ident):
+        return ask(name, arguments, ident).model_copy(update={"namespace": space})
+
+    model = ScriptedModel(
+        [
+            [
+                asked("crm", "lookup", '{"order": "A",}', "c1"),
+                asked("billing", "lookup", '{"invoice": "B"}', "c2"),
+                asked("crm", "lookup", '{"order": }', "c3"),
+                asked("crm", "invent", "{}", "c4"),
+            ],
+            [assistant_message("Done.")],
+        ]
+    )
+    guard = pokayoke.Guard(contracts(tools, reads=["crm.lookup"]), config={"approvals": {"tools": ["billing.lookup"]}})
+    runner, agent = GuardedRunner(guard), agent_of(model, tools)
+    result = await runner.run(agent, "Look.", run_config=QUIET)
+    assert [item.qualified_name for item in result.interruptions] == ["billing.lookup"]
+    state = result.to_state()
+    assert not runner.decide(state)
+    state.approve(state.get_interruptions()[0])
+    assert (await runner.run(agent, state, run_config=QUIET)).final_output == "Done."
+    answers = {item["call_id"]: item["output"] for item in model.calls[1].input if "output" in item}
+    assert "crm A" in answers["c1"]
+    assert "billing B" in answers["c2"]
+    assert "were not used" in answers["c3"]
+    assert "crm.lookup" in answers["c4"]
 
 
 def test_a_parameter_with_a_default_may_be_left_out():
@@ -505,6 +666,21 @@ async def test_a_session_is_one_run_and_each_input_a_turn(tmp_path):
     assert len(ids) == len(set(ids)) == 4
     assert "Tools are off" not in json.dumps(items)
     guard.close()
+
+
+async def test_only_what_the_user_says_now_begins_a_turn(monkeypatch):
+    """A history that is handed in again holds what was said before, and answered."""
+    said, user = [], Run.user
+    monkeypatch.setattr(Run, "user", lambda run, text: (said.append(text), user(run, text)))
+    tools = made([])
+    history = []
+    for number in range(3):
+        note = {"role": "developer", "content": "Be brief."}
+        history += [{"role": "user", "content": f"Hello {number}."}, {"role": "user", "content": "Please."}, note]
+        agent = agent_of([[assistant_message("Hello.")]], tools)
+        result = await GuardedRunner(guard_of(tools)).run(agent, history, run_config=QUIET)
+        history = result.to_input_list()
+    assert said == [one for number in range(3) for one in (f"Hello {number}.", "Please.")]
 
 
 async def test_without_an_id_a_durable_ledger_refuses_writes(tmp_path):

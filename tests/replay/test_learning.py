@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.effects import guess_effect
@@ -310,6 +311,17 @@ def test_failed_calls_teach_nothing():
     assert "2 more failed" in notes["name",]
 
 
+def test_calls_with_an_invalid_answer_teach_nothing():
+    """Where the answer broke its contract and was not recorded, the call is counted and not learnt."""
+    fault = Finding("wrong_type", blame="tool")
+    learner = Learner()
+    learner.take([Recording("a", {"x": "y"}, fault=fault), Recording("b", {"x": "y"}, fault=fault), Recording("b", {})])
+    drafts, skipped = learner.drafts()
+    assert skipped == [Skipped("a", "1 calls, and no valid answer")]
+    assert drafts[0].notes["name",] == "1 calls; 1 had an invalid answer and taught nothing"
+    assert drafts[0].mapping["input_schema"]["properties"] == {}
+
+
 def test_unreadable_arguments_teach_nothing():
     """Arguments that are no JSON object are counted and not learnt."""
     mapping, notes = learnt([({"a": "x"}, UNSET), ('{"a": ', UNSET)])
@@ -416,8 +428,10 @@ def test_watched_tools_can_be_put_together():
     first.add(Recording("t", {"a": "x"}, '{"n": 1}'), "1")
     second.add(Recording("t", {"a": "x"}, '{"error": "gone"}'), "2")
     second.add(Recording("t", "{", "x"), "2")
+    second.add(Recording("t", {}, fault=Finding("wrong_type")), "2")
     first.merge(second)
-    assert (first.calls.samples, first.failed, first.unreadable, first.slots) == (4, 2, 1, {"error": 2})
+    assert (first.calls.samples, first.failed, first.unreadable, first.slots) == (5, 2, 1, {"error": 2})
+    assert first.invalid == 1
 
 
 # -- the file --------------------------------------------------------------------------------------
@@ -514,6 +528,95 @@ def test_no_recorded_text_stands_in_a_comment():
     assert "secret" not in text
     assert "Springfield" not in text
     assert "kept" not in text
+
+
+@pytest.mark.parametrize("name", ["password", "api_key", "accessToken", "pin"])
+def test_what_a_secret_is_named_like_gives_its_type_only(name):
+    """Under a secret's name, however deep, no enum, no pattern and no bounds are learnt; beside it they are."""
+    values = [
+        {name: {"a": ["letmein", "opensesame"][n % 2], "b": f"x{n}", "c": [1_234 + n]}, "mode": ["fast", "slow"][n % 2]}
+        for n in range(40)
+    ]
+    drawn = infer(_evidence(values))
+    hidden = drawn.schema["properties"][name]
+    assert hidden["properties"] == {
+        "a": {"type": "string"},
+        "b": {"type": "string"},
+        "c": {"type": "array", "items": {"type": "integer"}},
+    }
+    assert not any("seen" in note for note in drawn.notes.values())
+    assert drawn.schema["properties"]["mode"]["enum"] == ["fast", "slow"]
+
+
+def test_a_map_with_a_secrets_name_is_secret():
+    """Where names are data and one of them is a secret's, nothing is said about any value."""
+    names = ["color", "size", "password", "weight", "finish"]
+    values = [{names[n % 5]: f"x{n}"} for n in range(60)]
+    assert schema_of(values)["additionalProperties"] == {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        ([4915112345678, 4915112345999], "up to 13 digits seen"),
+        ([-12_345, 5], "up to 5 digits seen"),
+        ([5, 999], "5 to 999 seen"),
+        ([11.14, 80.64], "11.14 to 80.64 seen"),
+        ([48.208174, 48.301, 16.5], "16.5 to 49 seen"),
+        ([48.208174, 16.373819], "16 to 49 seen"),
+    ],
+)
+def test_numbers_that_identify_somebody_are_not_written_down(values, note):
+    """Bounds are exact below 1,000 and to two decimals; beyond, only their size is told."""
+    assert infer(_evidence([{"n": value} for value in values])).notes["properties", "n", "type"] == note
+
+
+@pytest.mark.parametrize("name", ["ada@example.com", "sk-live-abcdefghijklmnopqrstuvwx", "password=opensesame"])
+@pytest.mark.parametrize("arguments", [True, False])
+def test_a_name_that_is_data_is_not_listed(name, arguments):
+    """An address or a secret among the names of fields stands nowhere, and the object stays open."""
+    values = [{"city": "x", "@type": "y", name: n} for n in range(40)]
+    drawn = infer(_evidence(values), arguments=arguments)
+    assert drawn.schema["required"] == ["city", "@type"]
+    assert "additionalProperties" not in drawn.schema
+    assert name not in str(drawn)
+    assert Contract.from_schema("t", drawn.schema).input.accepts(values[0])
+
+
+def test_addresses_as_names_make_a_map():
+    """An object whose names are addresses is a map, whoever is in all of them."""
+    schema = schema_of([{"ada@example.com": 1.5, "bob@example.org": 2.5}] * 40)
+    assert schema == {"type": "object", "additionalProperties": {"type": "number"}}
+
+
+def test_words_that_are_secrets_are_no_enum():
+    """What looks like a secret by itself is no enum value."""
+    assert "enum" not in schema_of(["ghp_abcdefghijklmnopqrstuvwxyzABCDEFGH", "none"] * 30)
+
+
+@pytest.mark.parametrize(
+    "text", ["9f86d081884c7d65" * 4, "https://shop.example/catalogue/items/a/long/path/that/never/changes?id=1"]
+)
+def test_one_long_text_is_one_piece_of_evidence(text):
+    """A text that always comes again makes no pattern and no format, however long it is."""
+    assert schema_of([text] * 40) == {"type": "string"}
+    evidence = _evidence([text] * 40)
+    evidence.merge(_evidence([text] * 40))
+    assert evidence.texts.distinct == 1
+
+
+def test_long_texts_are_told_apart_up_to_a_number():
+    """Long numbers get their pattern from ten different ones, and memory is bounded whatever their number."""
+    numbers = [f"{n:062d}" for n in range(300)]
+    assert "pattern" not in schema_of(numbers[:9] * 10)
+    drawn = infer(_evidence(numbers))
+    assert drawn.schema["pattern"] == "^[0-9]{62}$"
+    assert drawn.notes["pattern",] == "100+ different texts, all like this"
+    assert infer(_evidence(numbers[:40])).notes["pattern",] == "40 different texts, all like this"
+    half = _evidence(order(n) for n in range(80))
+    half.merge(_evidence(order(n) for n in range(80, 400)))
+    assert half.texts.distinct == 200
+    assert infer(half).notes["pattern",] == "200+ different texts, all like this"
 
 
 def test_the_same_recording_gives_the_same_file():

@@ -23,6 +23,8 @@ def traced(tmp_path):
     @pokayoke.tool(effect="write", output="text")
     def send(amount: int) -> str:
         """Send."""
+        if amount == 99:
+            raise RuntimeError("the line broke")
         return f"sent {amount}"
 
     name = str(tmp_path / "trace.jsonl")
@@ -33,15 +35,17 @@ def traced(tmp_path):
             run.call(pokayoke.ToolCall("2", "send", f'{{"amount": "{number}"}}'))
     with guard.run("bad") as run:
         run.call(pokayoke.ToolCall("1", "find", '{"order": "A'))
-        run.call(pokayoke.ToolCall("2", "find", {"order": "gone"}))
+        run.call(pokayoke.ToolCall("2", "find", {"order": "gone", "password": "hunter2hunter2"}))
         run.call(pokayoke.ToolCall("3", "nothing", "{}"))
-        run.call(pokayoke.ToolCall("4", "find", {"order": "odd"}))
+        run.call(pokayoke.ToolCall("4", "find", {"order": "odd", "password": "hunter2hunter2"}))
+    with guard.run("doubt") as run:
+        run.call(pokayoke.ToolCall("1", "send", {"amount": 99}))
     guard.close()
     return name
 
 
 def test_a_trace_teaches_what_ran_and_replays_as_it_went(tmp_path):
-    """Good calls are learnt without their secrets; replay finds the refusals, the failure and the correction again."""
+    """Good calls are learnt without their secrets; replay finds what was refused, failed, invalid and corrected again."""
     name = traced(tmp_path)
     learner = Learner()
     with Source(name) as source:
@@ -54,12 +58,17 @@ def test_a_trace_teaches_what_ran_and_replays_as_it_went(tmp_path):
     assert find["output_schema"]["required"] == ["id", "token"]
     assert send["input_schema"]["required"] == ["amount"]
     assert send["input_schema"]["properties"]["amount"] == {"type": "integer"}  # what ran, not the text the model sent
+    assert "12 calls" in drafts[0].notes["name",]
+    assert "1 more failed" in drafts[0].notes["name",]
     assert "1 were refused" in drafts[0].notes["name",]
+    assert "1 had an invalid answer" in drafts[0].notes["name",]
+    assert drafts[1].notes["name",] == "12 calls; 1 more failed and taught nothing"
     assert "hunter2" not in str(drafts)
     contracts = [Contract.from_mapping(one) for one in (find, send)]
     with Source(name) as source:
         score = Scorer([Judge(contracts)]).score(source.recordings())
     reads, writes, unknown = (score.tallies[0].tools[tool] for tool in ("find@1", "send@1", "nothing"))
-    assert (reads.calls, reads.refused, reads.failed, reads.invalid) == (15, 1, 1, 0)
-    assert (writes.calls, writes.allowed, writes.corrected) == (12, 12, 12)
+    assert (reads.calls, reads.refused, reads.failed, reads.invalid) == (15, 1, 1, 1)
+    assert reads.faults == {"wrong_type": 1}
+    assert (writes.calls, writes.allowed, writes.corrected, writes.failed) == (13, 13, 12, 1)
     assert unknown.refused == 1

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.readers import FORMATS, Source, parse_map
+from pokayoke.replay.readers.joining import Conversation
 from pokayoke.replay.readers.lines import LONGEST_LINE, Input
 from pokayoke.replay.readers.source import READERS, claimed_format, read_value
 from pokayoke.replay.recording import Recording, Unread
@@ -281,6 +282,40 @@ def test_answers_in_another_order_find_their_calls(file):
     assert "not in the recording" in found[3].why
 
 
+def test_answers_with_and_without_ids_find_the_earliest_call():
+    """An answer without an id belongs to the earliest call that waits, whatever its id; each call gets one answer."""
+    talk = Conversation("r", 1)
+    for ident, name in [("1", "a"), (None, "b"), ("1", "c"), (2, "d")]:
+        talk.call(ident, name, {})
+    for ident, output in [("1", "of a"), (None, "of b"), ("2", "of d"), (None, "of c"), ("1", "none"), (None, "none")]:
+        talk.answer(ident, output)
+    found = list(talk.recordings())
+    assert [one.output for one in found[:4]] == ["of a", "of b", "of c", "of d"]
+    assert [type(one) for one in found[4:]] == [Unread, Unread]
+
+
+def test_calls_without_an_answer_cost_the_others_nothing():
+    """An answer is not compared with the calls that never got one, however many they are."""
+    asked = 0
+
+    class Ident(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            nonlocal asked
+            asked += 1
+            return str.__eq__(self, other)
+
+    talk = Conversation("r", 1)
+    for index in range(500):
+        talk.call(Ident(f"c{index}"), "t", {})
+        talk.call(Ident(f"d{index}"), "t", {})
+        talk.answer(Ident(f"d{index}"), "ok")
+    assert sum(one.output == "ok" for one in talk.recordings()) == 500
+    assert asked < 5 * 500
+
+
 def test_a_call_without_a_name_is_reported(file):
     """A call without a name, or with arguments that are neither text nor object, is no call."""
     blocks = [{"type": "tool_use", "id": "1", "input": {}}, {"type": "tool_use", "id": "2", "name": "t", "input": [1]}]
@@ -351,6 +386,32 @@ def test_payloads_that_were_not_recorded_are_named(stub, file):
     assert isinstance(found, Unread)
     assert "not recorded" in found.why
     assert reads(file([{**TRACE[0], "result": stub}]))[0].output is UNSET
+
+
+@pytest.mark.parametrize(
+    ("status", "is_error", "code"),
+    [
+        ("ok", False, None),
+        ("failed", True, None),
+        ("in_doubt", True, None),
+        ("degraded", None, "wrong_type"),
+        ("invalid_output", None, "wrong_type"),
+        ("pending", None, None),
+    ],
+)
+def test_how_a_call_of_a_trace_ended(status, is_error, code, file):
+    """What nobody knows of has failed, and an answer that broke its contract is no answer: its finding is."""
+    findings = [{"code": "wrong_type", "at": "/id", "blame": "tool", "message": "no"}]
+    (found,) = reads(file([{**TRACE[0], "status": status, "findings": findings, "result": "x"}]))
+    assert (found.is_error, found.fault and found.fault.code) == (is_error, code)
+    assert (found.output is UNSET) == (code is not None)
+
+
+@pytest.mark.parametrize("findings", [None, [], [5], [{"at": "/id"}], "[redacted]"])
+def test_an_invalid_answer_without_its_finding_is_invalid(findings, file):
+    """A trace that lost the finding still says that the answer broke its contract."""
+    (found,) = reads(file([{**TRACE[0], "status": "degraded", "findings": findings}]))
+    assert found.fault.code == "schema_mismatch"
 
 
 def test_the_end_of_an_unknown_call_is_named(file):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from pokayoke.core.contract import Contract
+from pokayoke.core.schema import compile_schema
 from pokayoke.replay.judge import Judge
 from pokayoke.replay.pseudonyms import Pseudonyms
 from pokayoke.replay.readers import Source
@@ -56,6 +57,9 @@ def recorded(*calls, share=1.0, key=KEY, tools=(TOOL,)):
         ("2026-11-21T10:00:00Z", r"2026-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ"),
         ("10.0.0.1", r"\d{1,3}(\.\d{1,3}){3}"),
         ("https://shop.example/a1", r"https://[a-z]{4}\.[a-z]{7}/[a-z][1-9]"),
+        ("https://shop.example/M%C3%BC", r"https://[a-z]{4}\.[a-z]{7}/[A-Z](%[A-F]\d|%[A-F]{2}){2}"),
+        ("3f2a4c10-9a1b-4c3d-8e4f-aabbccddeeff", r"[1-9][a-f0-9]{7}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f]{12}"),
+        ("fe80::1", r"[a-f]{2}\d\d::[1-9]"),
         ("李雷 3件", r"[\u4e00-\u9fa5]{2} \d[\u4e00-\u9fa5]"),
         ("0123", r"0\d{3}"),
     ],
@@ -92,7 +96,98 @@ def test_numbers_keep_their_size(number):
     made = Pseudonyms(KEY).value(number)
     assert type(made) is type(number)
     assert len(repr(made)) == len(repr(number))
-    assert (made == number) == (abs(number) < 1_000 or number == 1e300)
+    assert (made == number) == (abs(number) < 1_000)
+
+
+WHOLE = re.compile(r"(\d{4})-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d)?(\.\d+)?( ?([Zz]|[+-]\d\d:\d\d))?)?", re.ASCII)
+RUN = re.compile(r"(?=([^\W_]{4}))")
+PARTS = st.sampled_from(
+    [
+        *(
+            "1985-05-17",
+            "2024-05-01T10:00:00.123456Z",
+            " ",
+            "-",
+            ": ",
+            "10:00",
+            "10:00:00Z",
+            "+49 171 1234567",
+            "Ada Lovelace",
+        ),
+        *("https://shop.example/M%C3%BCller", "mariahuber://", "fe80::1", "::ffff:192.168.17.20", "10.0.0.1"),
+        *(
+            "3f2a4c10-9a1b-4c3d-8e4f-aabbccddeeff",
+            "maria.huber@example.com",
+            "48.208174, 16.373819",
+            "4111 1111 1111 1111",
+        ),
+        *("0664", "Ünal Öztürk", "李雷韩梅", "Мария", "مارية", "٤٥٦٧٨٩", "²³⁴⁵", "Ⅷ", "_", "{", "null"),
+    ]
+)
+
+
+def survived(before, after):
+    """The runs of four letters or digits that stand in both texts, at the same place."""
+    return [
+        found[1]
+        for found in RUN.finditer(before)
+        if after[found.start() : found.start() + 4] == found[1] and found[1].strip("0٠")
+    ]
+
+
+@given(st.lists(PARTS | st.text(max_size=12), max_size=5).map("".join))
+def test_nothing_of_a_text_survives(text):
+    """No four letters or digits in a row stay at their place, but for the year of what is a date and a known scheme."""
+    made = Pseudonyms(KEY).text(text)
+    if WHOLE.fullmatch(text):
+        text = text[4:]
+        made = made[4:]
+    elif text.lower().startswith(("http://", "https://")):
+        text, made = text.partition("://")[2], made.partition("://")[2]
+    assert survived(text, made) == []
+
+
+@given(st.lists(PARTS | st.text(max_size=12), max_size=5).map("".join))
+def test_nothing_of_a_damaged_text_survives(text):
+    """The same for arguments that are no JSON, but for the words of JSON and the names of fields."""
+    made = Pseudonyms(KEY).raw(text, frozenset({"Ada"}))
+    assert [run for run in survived(text, made) if run not in ("null", "true", "alse", "fals")] == []
+
+
+@given(
+    st.floats(allow_nan=False, allow_infinity=False)
+    | st.integers()
+    | st.sampled_from([48.208174, 1.7976931348623157e308])
+)
+def test_numbers_stay_numbers_and_long_ones_change(number):
+    """A number keeps type, sign and size; four digits in a row never stay, and a whole number stays whole."""
+    made = Pseudonyms(KEY).value(number)
+    assert type(made) is type(number)
+    assert made in (0, -0.0) or (made < 0) == (number < 0)
+    assert abs(made) != float("inf")
+    if abs(number) < 1_000 and "e" not in repr(number):
+        assert int(made) == int(number)
+    assert survived(repr(number).partition("e")[0], repr(made).partition("e")[0]) == []
+    if isinstance(number, float) and number.is_integer() and "e" not in repr(number):
+        assert made.is_integer()
+
+
+@pytest.mark.parametrize(
+    ("value", "like"),
+    [
+        ("1985-05-17 Ada Lovelace", r"\d{4}-\d\d-\d\d [A-Z][a-z]{2} [A-Z][a-z]{7}"),
+        ("2024-13-45", r"[1-9]\d{3}-[1-9]\d-[1-9]\d"),
+        ("2024-05-01T10:00:00.123456+02:00", r"2024-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}[+]\d\d:\d\d"),
+        ("2024-05-01 10:00", r"2024-\d\d-\d\d \d\d:\d\d"),
+        ("10:00:00.25Z", r"\d\d:\d\d:\d\d\.\d\dZ"),
+        ("mariahuber://x", r"[a-z]{10}://[a-z]"),
+    ],
+)
+def test_a_text_is_what_it_is_as_a_whole(value, like):
+    """What only begins like a date is no date, and only a scheme that everybody uses is nobody's word."""
+    made = Pseudonyms(KEY).text(value)
+    assert re.fullmatch(like, made), made
+    assert made != value
 
 
 def test_a_sampled_call_is_judged_as_the_original():
@@ -141,6 +236,110 @@ def test_what_is_wrong_stays_wrong(call):
         assert before.output == after.output
         assert "Mia" not in json.dumps(line)
         assert "1234567" not in json.dumps(line)
+
+
+CARD = {"type": "object", "properties": {"kind": {"const": "card"}, "n": {"type": "string"}}, "required": ["kind"]}
+BANK = {"type": "object", "properties": {"kind": {"const": "bank"}, "iban": {"type": "string"}}, "required": ["kind"]}
+DEFS = {
+    "Colour": {"enum": ["red", "green"]},
+    "Card": CARD,
+    "Bank": BANK,
+    "Tree": {"properties": {"of": {"$ref": "#/$defs/Tree"}}},
+}
+UNION = {"oneOf": [{"$ref": "#/$defs/Card"}, {"$ref": "#/$defs/Bank"}]}
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "kept"),
+    [
+        ({"type": "string", "format": "uuid"}, "3f2a4c10-9a1b-4c3d-8e4f-aabbccddeeff", False),
+        ({"type": "string", "format": "ipv6"}, "fe80::1", False),
+        ({"type": "string", "format": "uri"}, "https://shop.example/M%C3%BCller", False),
+        ({"type": "string", "pattern": "^[0-9a-f]{64}$"}, "9f86d081884c7d65" * 4, False),
+        ({"$ref": "#/$defs/Colour"}, "red", True),
+        ({"anyOf": [{"enum": ["red", "green"]}, {"type": "null"}]}, "red", True),
+        ({"allOf": [{"$ref": "#/$defs/Colour"}]}, "green", True),
+        ({"enum": [1000, 5000]}, 5000, True),
+        ({"const": {"name": "Ada Lovelace"}}, {"name": "Ada Lovelace"}, True),
+        ({"prefixItems": [{"const": "point"}, {"type": "string"}]}, ["point", "Ada Lovelace"], False),
+        (UNION, {"kind": "bank", "iban": "AT611904300234573201"}, False),
+        ({"$ref": "#/$defs/Tree"}, {"of": {"of": {}}}, True),
+        ({"patternProperties": {"^id_": {"type": "integer"}}, "additionalProperties": False}, {"id_maria": 5}, False),
+    ],
+)
+def test_ordinary_contracts_are_sampled(place, value, kept):
+    """References and unions are followed: the schema's own words stay, anything else is replaced, and nothing is withheld."""
+    schema = {"type": "object", "properties": {"a": place}, "required": ["a"], "$defs": DEFS}
+    contract = Contract.from_schema("t", schema)
+    for written in ({"a": value}, json.dumps({"a": value})):
+        recorder, (line,) = recorded(Recording("t", written, run="r"), tools=[contract])
+        sent = line["arguments"] if isinstance(written, dict) else json.loads(line["arguments"])
+        assert recorder.withheld == 0
+        assert (sent == {"a": value}) == kept
+        assert contract.input.accepts(sent)
+
+
+SECRET_TEXT = {"type": "text", "text": "Ada Lovelace"}
+
+
+@pytest.mark.parametrize(
+    ("output", "schema"),
+    [
+        ({"content": [SECRET_TEXT]}, "text"),
+        ({"content": [SECRET_TEXT], "isError": True}, "text"),
+        ({"content": [SECRET_TEXT, {"type": "image", "data": "QWRhTG92", "mimeType": "image/png"}]}, "text"),
+        ({"content": []}, None),
+        ({"content": [{"type": "text", "text": '{"kind": "card", "n": "Ada Lovelace"}'}]}, CARD),
+        ({"content": [], "structuredContent": {"kind": "card", "n": "Ada Lovelace"}}, CARD),
+        ({"content": "Ada Lovelace"}, None),
+    ],
+)
+def test_results_of_content_blocks_are_sampled(output, schema):
+    """A result in blocks stays one, and is judged as it was: the types of its blocks stay, its texts do not."""
+    contract = Contract.from_schema("t", {}, output_schema=schema)
+    recorder, lines = recorded(Recording("t", {}, output, run="r"), tools=[contract])
+    assert recorder.withheld == 0
+    assert lines[0]["output"].keys() == output.keys()
+    assert not any(word in json.dumps(lines) for word in ("Ada", "Lovelace", "QWRhTG92"))
+
+
+@pytest.mark.parametrize(("value", "other"), [("Ada Lovelace", "card"), (True, 1), (1, True), (5000, "5000")])
+def test_a_value_is_kept_only_if_it_is_the_schemas_own(value, other):
+    """Only a value equal to the schema's, of its type, is a word of the schema."""
+    made = Pseudonyms(KEY)
+    assert made.value(value, compile_schema({"const": value})) is value
+    if not isinstance(value, bool) and value != 1:
+        assert made.value(value, compile_schema({"const": other})) != value
+        assert made.value(value, compile_schema({"enum": [other]})) != value
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_no_number_of_json_stays(number):
+    """Infinity and NaN say nothing about anybody."""
+    assert repr(Pseudonyms(KEY).value(number)) == repr(number)
+
+
+def test_what_nests_too_deep_is_left_out():
+    """Nothing is handed on unseen, however deep it stands."""
+    value = "Ada Lovelace"
+    for _ in range(100):
+        value = [value]
+    assert "Ada" not in json.dumps(Pseudonyms(KEY).value(value))
+
+
+def test_names_that_nobody_declared_are_replaced():
+    """Runs, tools that no contract knows and the ids among names have pseudonyms; what wraps a known tool's name is left out."""
+    call = {"a": {"ada@example.com": 1, "acct_4711000": 2, "7": 3, "total": 4}}
+    _, lines = recorded(
+        Recording("call_maria_huber_0664_1234567", call, run="2024-05-03-maria-huber", contract="maria@1"),
+        Recording('order"} for maria', {"order_id": "#W1234567"}, run="2024-05-03-maria-huber", contract="order@1"),
+    )
+    text = json.dumps(lines)
+    assert not any(word in text for word in ("maria", "huber", "1234567", "ada", "4711", "2024"))
+    assert {"7", "total"} < json.loads(json.dumps(lines[0]["arguments"]))["a"].keys()
+    assert lines[0]["run"] == lines[1]["run"]
+    assert [line.get("contract") for line in lines] == [None, "order@1"]
+    assert lines[1]["tool"] == "order"
 
 
 def test_a_call_that_would_be_judged_otherwise_is_withheld():

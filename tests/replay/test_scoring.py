@@ -1,9 +1,13 @@
 """Scoring: the four rates with and without a truth, outputs, coverage, differences; on one core and on several."""
 
+import contextlib
 import gzip
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 
 import pytest
 from hypothesis import given
@@ -11,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 import pokayoke
+from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
 from pokayoke.core.policy import AccessPolicy, Policy
 from pokayoke.errors import ConfigurationError, PokayokeError
@@ -223,6 +228,20 @@ def test_what_an_answer_is(tool, output, is_error, verdict):
     )
 
 
+@pytest.mark.parametrize(
+    ("contract", "verdict"),
+    [(None, "invalid"), ("create_order@1", "invalid"), ("create_order@0", "absent")],
+)
+def test_an_answer_that_is_known_to_be_invalid_only(contract, verdict):
+    """What broke its contract and was not recorded is invalid by its code; of another version nobody can tell."""
+    fault = Finding("wrong_type", "/id", "tool", "/id: expected string, got 7")
+    call = Recording("create_order", GOOD, contract=contract, fault=fault)
+    tally = of(scored(call), "create_order@1")
+    assert Judge(contracts()).judge(call).output == verdict
+    assert (tally.outputs, tally.faults) == ((1, {"wrong_type": 1}) if verdict == "invalid" else (0, {}))
+    assert Judge([]).judge(call).output == "absent"
+
+
 def test_failures_that_pass_as_data_are_counted():
     """A tool error that the contract would take for a good answer is named: the contract should know it."""
     tally = of(scored(Recording("find", {"q": "x"}, "Error: order 17 is gone")), "find@2")
@@ -344,6 +363,21 @@ def test_examples_are_few_and_hide_secrets():
     assert "sk-abc" not in str(of(secret, "create_order@1").examples)
 
 
+SECRETS = ["sk-live-abcdefghijklmnopqrstuvwx", "ghp_abcdefghijklmnopqrstuvwxyzABCDEFGHIJ", "password=opensesame"]
+
+
+@pytest.mark.parametrize("secret", [*SECRETS, "card 4111 1111 1111 1111"])
+def test_what_a_tool_said_is_counted_without_secrets(secret):
+    """The words of failures, in all that is shown, hold no secret, and digits do not tell them apart."""
+    said = [f"Error: attempt {number} with {secret} was refused" for number in range(3)]
+    score = scored(*(Recording("create_order", GOOD, text) for text in said))
+    shown = summary(score, ["calls"], [Set("x", Judge(contracts()))])
+    ((words, number),) = shown["contracts"][0]["tools"][0]["errors"].items()
+    assert (number, words.startswith("Error: attempt # with")) == (3, True)
+    assert secret.split("=")[-1][-8:] not in str(shown)
+    assert "#### ####" not in words
+
+
 def test_counts_are_bounded():
     """Endless codes and tools are counted together beyond the first ones."""
     counts = {}
@@ -373,6 +407,20 @@ def test_differences_of_two_sets():
         "now refused": {"ping": 1},
     }
     assert (score.calls, score.unread) == (3, 1)
+
+
+def test_hidden_values_are_no_difference():
+    """A call that only one set refuses, for a value that the recording hides, is no difference; its answer may be."""
+    free = {"type": "object", "properties": {"amount": {}}}
+    tight = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
+    sets = [
+        [Contract.from_schema("pay", free, output_schema={"type": "object"})],
+        [Contract.from_schema("pay", tight, output_schema={"type": "number"})],
+    ]
+    hidden, seen = Recording("pay", {"amount": "[redacted]"}, {}), Recording("pay", {"amount": "much"})
+    assert scored(hidden, sets=sets).changes == {"answer valid -> invalid": {"pay": 1}}
+    assert scored(hidden, sets=sets[::-1]).changes == {"answer invalid -> valid": {"pay": 1}}
+    assert scored(hidden, seen, sets=sets).changes["now refused"] == {"pay": 1}
 
 
 def test_other_arguments_are_a_difference():
@@ -463,6 +511,39 @@ def test_a_process_that_is_ended_is_an_error(tmp_path):
 
     with work, Source(path) as source, pytest.raises(PokayokeError, match="--jobs 1"):
         work.add(source, kill)
+
+
+FOR_EVER = """
+import sys
+from pokayoke.core.contract import Contract
+from pokayoke.replay.judge import Judge
+from pokayoke.replay.readers import Source
+from pokayoke.replay.workers import Replay
+
+with Replay([Judge([Contract.from_schema("ping", {"type": "object"})])], jobs=2) as work:
+    while True:
+        with Source(sys.argv[1]) as source:
+            work.add(source, lambda read, calls: print("at work", flush=True))
+"""
+
+
+def test_interrupts_end_all_processes(tmp_path):
+    """Ctrl-C reaches the whole group, and impatient people press it twice: nothing hangs and nobody is left."""
+    path = write(tmp_path / "r.jsonl", many(60_000))
+    command = [sys.executable, "-c", FOR_EVER, path]
+    work = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        assert work.stdout.readline() == b"at work\n"
+        for _ in range(2):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(work.pid, signal.SIGINT)
+            time.sleep(0.1)
+        # The end of the output comes when the last process that could write is gone.
+        work.communicate(timeout=20)
+        assert work.returncode != 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(work.pid, signal.SIGKILL)
 
 
 def test_the_number_of_processes_fits_the_machine():

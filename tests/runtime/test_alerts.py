@@ -15,6 +15,7 @@ from pokayoke.core.switch import Seen
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.alerts import Alerts
 from pokayoke.runtime.trace import Trace
+from pokayoke.stores.base import Query
 
 
 def output(status="ok", tool="get", ts=1000.0):
@@ -205,3 +206,27 @@ def test_a_forked_child_has_a_lock_of_its_own(trace):
             os._exit(7)
     gc.enable()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_an_alert_that_ends_in_system_exit_costs_no_write_its_record(driver):
+    """It is told after the effect is recorded, and whatever it raises is the trace's: the call goes on."""
+    states = []
+
+    def on_alert(alert):
+        states.extend(record.state for record in guard.store.records(Query()))
+        raise SystemExit(3)
+
+    answers = iter(["invalid"] * 3)
+    look = pokayoke.Contract.from_schema(
+        "look", {"type": "object"}, effect="read", output_schema={"type": "object"}, handler=lambda: next(answers)
+    )
+    pay = pokayoke.Contract.from_schema(
+        "pay", {"type": "object"}, output_schema={"type": "object"}, sources=(), handler=dict
+    )
+    guard = pokayoke.Guard([look, pay], on_alert=on_alert, config={"safe_mode": {"kill_switch": False}})
+    for number in range(3):
+        guard.switchboard.note(Seen("look", False, guard.clock.now(), run_id=f"r{number}"))
+    run = guard.run("r")
+    assert driver.call(run, pokayoke.ToolCall("c", "pay", {})).status == "ok"
+    assert states == ["completed"]
+    assert guard.store.records(Query())[0].state == "completed"

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall
+from pokayoke.errors import UsageError
 from pokayoke.testing import FrozenClock
 
 ANY = {"type": "object"}
@@ -177,3 +178,60 @@ def test_a_cancelled_write_leaves_its_claim_open(log):
 
     running, later = asyncio.run(main())
     assert (running.findings[0].code, later.status) == ("in_progress", "in_doubt")
+
+
+@pytest.fixture
+def no_threads(monkeypatch):
+    """The system gives no thread."""
+
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+
+
+def test_without_threads_the_caller_reads_by_itself(no_threads):
+    """Neighbouring reads then run one after the other, and each has its outcome."""
+    log = Log()
+    outcomes = log.guard().run("r").call_batch([ToolCall(str(n), "read", {"n": n}) for n in range(3)])
+    assert [outcome.value for outcome in outcomes] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert log.lines == ["read 0", "read 1", "read 2"]
+
+
+def test_a_tool_that_nobody_can_run_is_noticed_before_the_first_call(driver):
+    """The mistake is the host's, and costs no outcome of a call that was made before it was noticed."""
+    log = Log()
+    contracts = [*log.guard().tools, Contract.from_schema("bare", ANY, effect="read", output_schema=ANY)]
+    run = Guard(contracts).run("r")
+    calls = [ToolCall("1", "write", {"n": 1}), ToolCall("2", "bare", {}), ToolCall("3", "nowhere", {})]
+    with pytest.raises(UsageError, match="bare has no handler"):
+        driver.batch(run, calls)
+    assert log.lines == []
+    assert [one.status for one in driver.batch(run, calls, invoke=lambda call, given: given)] == ["ok", "ok", "refused"]
+
+
+def test_what_a_read_raises_waits_for_its_siblings(driver):
+    """An interruption of one read is not raised while another still runs."""
+    ended = []
+
+    class StopError(BaseException):
+        """Ends the host."""
+
+    def on_step(step):
+        if step == "after_invoke" and not ended:
+            ended.append(step)
+            raise StopError
+
+    log = Log()
+    run = log.guard(on_step=on_step).run("r")
+    with pytest.raises(StopError):
+        driver.batch(run, [ToolCall(str(n), "read", {"n": n}) for n in range(2)])
+    assert log.running == 0
+
+
+def test_a_cut_message_is_refused_also_if_nobody_could_run_its_tool(driver):
+    """Nothing is run, so nothing that would run it is missed."""
+    guard = Guard([Contract.from_schema("write", ANY, output_schema=ANY)])
+    message = [ToolCall(f"c{n}", "write", {"n": n}) for n in range(2)]
+    outcomes = driver.batch(guard.run("r"), message, stop_reason="length")
+    assert [o.findings[0].code for o in outcomes] == ["cut_message"] * 2

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import enum
+import re
 import threading
 import time
 
@@ -527,6 +528,24 @@ def test_limits_count_calls_and_amounts(world, driver):
     assert outcomes == ["ok", "ok", "refused", "ok"]
 
 
+@pytest.mark.parametrize(
+    ("sent", "statuses"),
+    [({}, ["ok", "refused"]), ({"amount": 400}, ["ok", "refused"]), ({"amount": None}, ["refused", "refused"])],
+)
+def test_leaving_an_amount_out_does_not_pass_its_limit(world, driver, sent, statuses):
+    """What the model leaves out counts as the default the tool will use, and null as nothing that can be measured."""
+    amount = {"type": ["number", "null"], "default": 400}
+    refund = Contract.from_schema(
+        "refund",
+        {"type": "object", "properties": {"to": {}, "amount": amount}},
+        output_schema={},
+        handler=lambda **_: {},
+    )
+    run = Guard([refund], config={"limits": [{"tool": "refund", "amount": 500, "field": "amount"}]}).run("r")
+    outcomes = [driver.call(run, ToolCall("c", "refund", {"to": who, **sent})).status for who in "ab"]
+    assert outcomes == statuses
+
+
 def test_approval_binds_to_the_call(world, driver):
     """Pending until a person decides; the same call then runs, an edited one asks anew, a denied one ends."""
     guard = world.guard(order={"approval": True})
@@ -671,6 +690,33 @@ def test_monitor_mode_records_and_lets_run(world, driver):
     assert driver.call(run, call("nothing", "{}")).stop_reason == "unknown_tool"
 
 
+@pytest.mark.parametrize(("answer", "words"), [("<html>", "withheld"), ({"user_id": 5}, '{"user_id":5}')])
+def test_what_monitor_mode_hands_on_is_not_called_checked(world, driver, answer, words):
+    """What broke its contract goes on as what it is; of what could not be read nothing does, and no null in its place."""
+    world.answer = lambda user_id: answer
+    outcome = driver.call(world.guard(config={"mode": "monitor"}).run("r"), call("profile", '{"user_id": "u1"}'))
+    assert outcome.status == "ok"
+    assert words in outcome.text
+    assert "trust=checked" not in outcome.text
+    assert "null" not in outcome.text
+
+
+@pytest.mark.parametrize("allowed", [1_600, 4_000, 20_000])
+def test_a_page_is_never_put_aside_itself(driver, allowed):
+    """However much is asked for: a page and its last line fit into what a model is shown, and the pages are the whole."""
+    text = "".join(f"{number:07}" for number in range(10_000))
+    rows = Contract.from_schema("rows", {"type": "object"}, effect="read", output_schema="text", handler=lambda: text)
+    run = Guard([rows], config={"context": {"offload_chars": allowed}}).run("r")
+    driver.call(run, call("rows", "{}"))
+    read, offset = "", 0
+    while offset < len(text):
+        outcome = driver.call(run, call("read_more", f'{{"handle": "out-1", "offset": {offset}, "limit": 20000}}'))
+        part, _, last = outcome.value.rpartition("\n")
+        assert len(outcome.value) <= allowed
+        read, offset = read + part, int(re.search(r"to (\d+) of 70000", last)[1])
+    assert read == text
+
+
 def test_large_outputs_are_kept_aside_and_paged(driver):
     """The model gets a preview and a handle; the pager gives the rest, character by character."""
     big = {"rows": [{"n": n, "text": "x" * 50} for n in range(600)]}
@@ -751,6 +797,52 @@ def test_a_run_with_an_open_matter_is_no_success(world, driver):
     with world.guard().run("b") as run:
         driver.call(run, call())
     assert run.stop_reason == "in_doubt"
+
+
+@pytest.mark.parametrize(
+    ("calls", "note"),
+    [
+        (["denied", "fine"], "order (approval_denied)"),
+        (["fine", "denied"], "order (approval_denied)"),
+        (["waits", "fine"], "order (awaiting_approval)"),
+        (["doubt", "fine"], "order (in_doubt)"),
+        (["doubt", "fails", "fine"], "order (in_doubt)"),
+        (["wrong", "fine"], None),
+        (["fails", "fine"], None),
+        (["fails"], "order (tool_failure)"),
+        (["waits", "approved"], None),
+    ],
+)
+def test_what_was_not_done_is_said_in_whatever_order_it_was_tried(world, driver, calls, note):
+    """Another write of the tool makes a mistake good, and neither a doubt nor what waits or was denied."""
+
+    def reply(n):
+        users = {"doubt": RuntimeError(), "fails": ToolError("no")}
+        if error := users.get(world.effects[-1]["user"]):
+            raise error
+        return {"order_id": "O"}
+
+    world.reply = reply
+    answers = {"denied": False, "waits": None, "approved": True}
+    guard = world.guard(
+        order={"approval": True, "no_effect_errors": (ToolError,)},
+        on_ask=lambda asked: answers.get(step, True),
+    )
+    run = guard.run("r")
+    for step in calls:
+        user = "waits" if step == "approved" else step
+        driver.call(run, call(arguments={"user": user, "amount": "many" if step == "wrong" else 2}))
+    said = run.answer("All done.").text
+    assert said == ("All done." if note is None else f"All done.\n\n[Not done: {note}.]")
+
+
+def test_a_read_that_waits_is_settled_by_none_of_another_tool(world, driver):
+    """Only a success of that tool ends the wait."""
+    asked = {"approvals": {"tools": ["order"]}}
+    with world.guard(order={"effect": "read"}, config=asked).run("a") as run:
+        assert driver.call(run, call()).status == "pending"
+        assert driver.call(run, call("profile", '{"user_id": "u1"}')).ok
+    assert run.stop_reason == "awaiting_approval"
 
 
 @pytest.mark.parametrize("text", [None, "", "  \n"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 import time
 
@@ -159,12 +160,19 @@ class TestLoad:
         assert load_policy(keys) == load_policy(path)
         assert load_policy(keys).limits[0].amount == 5.0
 
-    def test_a_policy_is_taken_as_it_is(self):
-        """A policy built in code passes through, but not with a contradiction."""
-        policy = Policy(mode="monitor")
-        assert load_policy(policy) is policy
-        with pytest.raises(PolicyError, match="empty"):
-            load_policy(Policy(trace=TracePolicy(path="")))
+    def test_a_policy_is_checked_like_a_file(self):
+        """A policy built in code says the same; what nobody would accept in a file is refused with the same words."""
+        policy = Policy(mode="monitor", trace=TracePolicy(path="t.jsonl"))
+        assert load_policy(policy) == policy
+        for wrong, said in (
+            (Policy(trace=TracePolicy(path="")), "`trace.path`"),
+            (Policy(mode="enfroce"), "`mode` is 'enfroce'; expected one of"),
+            (Policy(budgets={"cals": 1}), "unknown key `budgets.cals`"),
+            (Policy(trace=object()), "no file could say"),
+        ):
+            with pytest.raises(PolicyError, match=re.escape(said)):
+                load_policy(wrong)
+        assert load_policy(Policy(budgets={"calls": 1})).budgets.calls == 1
 
     def test_a_trace_path_counts_from_the_file(self, path, monkeypatch):
         """Relative to the folder of the file, wherever the program runs; absolute and ~ stay what they are."""

@@ -11,6 +11,7 @@ import pytest
 
 from pokayoke import NOT_FOUND, UNKNOWN, Contract, Envelope, Found, Guard, ToolCall, open_store, this_effect
 from pokayoke.core.ledger import Decision, Settlement
+from pokayoke.core.policy import RetryPolicy
 from pokayoke.core.state import worsen
 from pokayoke.errors import UsageError
 from pokayoke.runtime import driver as driving
@@ -469,6 +470,83 @@ def test_a_failure_that_cannot_be_reported_is_no_licence(place, driver, error):
     assert len(place.effects) == 1
 
 
+# -- a repetition after a failure that had no effect ------------------------------------------------------------------------------
+
+
+def busy_once(place, between=lambda: None, **options):
+    """A run whose tool says at first that it was busy, and is tried again after a minute; a lease takes 40 seconds."""
+    answers = iter([LookupError("busy, nothing was booked")])
+
+    def act():
+        for error in answers:
+            raise error
+        return {"id": "O1"}
+
+    place.act = act
+    how = {"no_effect_errors": (LookupError,), "retry": RetryPolicy(retries=1, initial=60.0, cap=60.0, jitter=0)}
+    sleep = place.clock.sleep
+    place.clock.sleep = lambda seconds: (sleep(seconds), between())
+    return place.guard(how, **options).run("r")
+
+
+def test_a_repetition_renews_its_claim(place, driver):
+    """A call that is tried again when its lease has lapsed holds a lease of its own once more, counted as one call."""
+    leases = []
+    limits = {"limits": [{"tool": "order", "per": "run", "calls": 1}], "approvals": {"tools": ["order"]}}
+    asked = []
+    run = busy_once(place, config=limits, on_ask=lambda question: asked.append(question) or True)
+    act = place.act
+    place.act = lambda: (leases.append(place.record.lease_until - place.clock.now()), act())[1]
+    outcome = driver.call(run, order())
+    assert (outcome.status, outcome.attempts, place.record.state) == ("ok", 2, "completed")
+    assert leases == [40.0, 40.0]
+    assert len(asked) == 1
+
+
+def test_a_repetition_does_not_run_beside_another_call(place, driver):
+    """If somebody else ran the effect while a call waited to be tried again, that call gets the recorded result."""
+
+    def between():
+        other = place.guard({}).run("r")
+        assert other.call(order("c2")).status == "in_doubt"
+        place.store.decide(Decision(place.record.key, False, "ann", "nothing was booked", place.clock.now()))
+        assert other.call(order("c3")).status == "ok"
+
+    outcome = driver.call(busy_once(place, between), order())
+    assert (outcome.status, outcome.effect) == ("replayed", "done")
+    assert len(place.effects) == 2
+
+
+def test_a_repetition_leaves_a_doubt_to_a_person(place, driver):
+    """If somebody else found the lapsed claim, it is in doubt, and the call is not tried again."""
+    run = busy_once(place, lambda: place.guard({}).run("r").call(order("c2")))
+    assert driver.call(run, order()).status == "in_doubt"
+    assert len(place.effects) == 1
+
+
+def test_a_repetition_after_a_persons_word_is_another_attempt(place, driver):
+    """A person's "it did not happen" lets the waiting call run, as the next attempt of the record."""
+
+    def between():
+        place.guard({}).run("r").call(order("c2"))
+        place.store.decide(Decision(place.record.key, False, "ann", "nothing was booked", place.clock.now()))
+
+    seen = []
+    run = busy_once(place, between)
+    act = place.act
+    place.act = lambda: (seen.append(this_effect().attempt), act())[1]
+    assert driver.call(run, order()).status == "ok"
+    assert (seen, place.record.attempt) == ([1, 2], 2)
+
+
+def test_a_repetition_that_cannot_be_asked_for_is_a_failure(place, driver):
+    """If the store cannot renew the claim, the call ends with what it has: a failure that had no effect."""
+    store = FailingStore(place.store, {"admit": (2,)})
+    outcome = driver.call(busy_once(place, store=store), order())
+    assert (outcome.status, outcome.effect, place.record.state) == ("failed", "none", "failed_retriable")
+    assert len(place.effects) == 1
+
+
 # -- completed in its own transaction --------------------------------------------------------------------------------------
 
 
@@ -791,7 +869,63 @@ def test_a_cancelled_task_at_every_await(place):
         assert after.status in ("ok", "replayed")
         assert place.effects == ["u1"]
     assert number > 4
-    assert {(0, 0), (1, 0), (1, 1)} <= states
+    assert states == {(1, 0), (1, 1)}
+
+
+class Queue(MemoryStore):
+    """A store whose admissions take a while when they are awaited."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked, self.outages = asyncio.Event(), 0
+
+    async def arun(self, act):
+        if act.name == "admit":
+            self.asked.set()
+            await asyncio.sleep(0.02)
+        elif self.outages:
+            self.outages -= 1
+            raise OSError("gone")
+        return self.run(act)
+
+
+async def cancelled_in_the_queue(place, call):
+    """Cancel a call while it waits for its admission, and let what goes on without it come to its end."""
+    task = asyncio.ensure_future(place.guard().run("r").acall(call))
+    await place.store.asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(0.3)
+
+
+@pytest.mark.parametrize("outages", [0, 1], ids=["at once", "reported again"])
+def test_a_claim_is_given_back_if_its_caller_was_cancelled_in_the_queue(place, outages):
+    """The tool has not begun, so nothing is in doubt: the next call executes, and nobody has to decide."""
+    place.store = Queue()
+    place.store.outages = outages
+    asyncio.run(cancelled_in_the_queue(place, order()))
+    assert (place.record.state, place.record.failure) == (
+        "failed_retriable",
+        "the caller was cancelled before the tool began",
+    )
+    after = asyncio.run(place.guard().run("r").acall(order("c2")))
+    assert (after.status, place.effects, place.record.attempt) == ("ok", ["u1"], 2)
+
+
+def test_a_doubt_is_not_given_back(place):
+    """Cancelled while it becomes the one who asks the target: whether the first execution had an effect is open."""
+    place.store = Queue()
+    with pytest.raises(Crash):
+        place.guard(on_step=crash_at("after_invoke", how="raise")).run("r").call(order())
+    place.clock.advance(41)
+    asyncio.run(cancelled_in_the_queue(place, order("c2")))
+    assert place.record.state == "resolving"
+    place.die()
+    place.clock.advance(41)
+    place.found = Found({"id": "O1"})
+    assert place.guard().run("r").call(order("c3")).status == "replayed"
+    assert place.effects == ["u1"]
 
 
 def test_a_settlement_is_not_lost_with_its_caller(place):

@@ -109,6 +109,20 @@ def test_something_that_is_no_contract_is_an_error_that_names_the_fix():
         Guard([lambda: 1])
 
 
+@pytest.mark.parametrize("tools", [None, 5, write()])
+def test_tools_that_are_no_list_are_an_error_that_says_so(tools):
+    """One contract is given as a list of one."""
+    with pytest.raises(ConfigurationError, match=r"tools is a list of contracts, such as \[pay, find\]"):
+        Guard(tools)
+
+
+@pytest.mark.parametrize("hook", ["on_ask", "on_step", "on_alert"])
+def test_hooks_that_cannot_be_called_are_refused_when_the_guard_is_built(hook):
+    """Nobody finds out in the middle of a call."""
+    with pytest.raises(ConfigurationError, match=f"{hook} is a function"):
+        Guard([write()], **{hook: "x"})
+
+
 def test_strict_mode_wants_an_output_contract_of_tools_defined_in_code():
     """The error says what to declare; `declared` lets the tool go without, marked as unchecked."""
 

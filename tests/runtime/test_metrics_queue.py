@@ -167,3 +167,20 @@ def test_the_end_of_the_process_waits_for_what_waits():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert (done.stdout.split(), done.returncode, done.stderr) == (["0", "1", "2"], 0, "")
+
+
+def test_without_a_thread_items_wait_for_the_next_one(handoff, monkeypatch):
+    """No call fails for want of a thread; the next item tries again, and all are consumed."""
+    seen, start = [], threading.Thread.start
+
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    queue = handoff(seen.append)
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    queue.offer(1)
+    assert not queue.flush()
+    monkeypatch.setattr(threading.Thread, "start", start)
+    queue.offer(2)
+    assert queue.flush()
+    assert seen == [1, 2]

@@ -90,13 +90,14 @@ class TestWhatIsShown:
 class TestInTheWay:
     """What an observer does is no business of a call."""
 
-    def test_one_that_raises_is_reported_once(self, tmp_path):
+    @pytest.mark.parametrize("error", [ValueError, SystemExit])
+    def test_one_that_raises_is_reported_once(self, tmp_path, error):
         """The call goes on, the others are told, and the trace holds one event about it, without its text."""
         trace = Trace(TracePolicy(path=str(tmp_path / "trace.jsonl")))
         seen = []
 
         def broken(event):
-            raise ValueError("CANARY")
+            raise error("CANARY")
 
         trace.observe(broken)
         trace.observe(seen.append)
@@ -105,7 +106,7 @@ class TestInTheWay:
         trace.close()
         lines = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
         reports = [line for line in lines if line["event"] == "observer"]
-        assert [report["reason"] for report in reports] == ["an observer raised ValueError"]
+        assert [report["reason"] for report in reports] == [f"an observer raised {error.__name__}"]
         assert len(lines) == 4
         assert [event["step"] for event in seen if event["event"] == "tool_result"] == [0, 1, 2]
 

@@ -1,6 +1,7 @@
 """The sample a program writes while it runs: whole runs, with pseudonyms, and no call that waits for it."""
 
 import json
+import os
 import stat
 
 import pytest
@@ -10,6 +11,7 @@ from pokayoke import ToolCall
 from pokayoke.errors import ConfigurationError, PolicyError
 from pokayoke.replay.judge import Judge
 from pokayoke.replay.recording import Recording
+from pokayoke.runtime.sampling import _key_from
 
 ORDER = {"type": "string", "pattern": "^#W[0-9]{7}$"}
 CONTRACT = {
@@ -182,3 +184,17 @@ def test_a_secret_tool_is_withheld_and_an_envelope_named_nobodys(tmp_path):
     assert lines["raw"]["output"] == '{"a":1}'
     assert "tell" not in lines
     assert guard.beside._sampler._recorder.withheld == 1
+
+
+def test_whoever_starts_at_the_same_moment_takes_the_first_key(tmp_path, monkeypatch):
+    """A key is there as a whole or not at all, and only one is, although two processes make one."""
+    link, path, first = os.link, tmp_path / "key", []
+
+    def linking(draft, place):
+        monkeypatch.setattr(os, "link", link)
+        first.append(_key_from(path))  # another process is quicker
+        link(draft, place)
+
+    monkeypatch.setattr(os, "link", linking)
+    assert [_key_from(path)] == first
+    assert [one.name for one in tmp_path.iterdir()] == ["key"]

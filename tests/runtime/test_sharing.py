@@ -8,6 +8,7 @@ import pytest
 
 from pokayoke import Contract, Guard, ToolCall, ToolError
 from pokayoke.errors import UsageError
+from pokayoke.stores.memory import MemoryStore
 from pokayoke.testing import FrozenClock
 
 ID = {"type": "object", "properties": {"ident": {"type": "string"}}, "required": ["ident"]}
@@ -71,6 +72,17 @@ def test_a_run_in_use_cannot_be_opened_for_another_tenant():
     with pytest.raises(UsageError, match="tenant"):
         guard.run("r", tenant="b")
     assert guard.run("r", tenant="a").id == run.id
+
+
+def test_a_reopened_run_is_still_its_tenants():
+    """After a restart the store knows whose run it is; one that was kept without a tenant opens for any."""
+    store = MemoryStore()
+    for ident, tenant in (("r", "a"), ("old", None)):
+        Guard(contracts(), store=store).run(ident, tenant=tenant).user("go on")
+    with pytest.raises(UsageError, match="tenant 'a'"):
+        Guard(contracts(), store=store).run("r", tenant="b")
+    assert Guard(contracts(), store=store).run("r", tenant="a").tenant == "a"
+    assert Guard(contracts(), store=store).run("old", tenant="b").tenant == "b"
 
 
 @pytest.mark.parametrize("budget", [{"tokens": 100}, {"seconds": 10.0}, {"calls": 1}])
@@ -138,3 +150,13 @@ def test_threads_that_fail_and_succeed_at_the_same_time_all_get_outcomes():
         sys.setswitchinterval(before)
     assert sorted(set(ended)) == ["failed", "ok"]
     assert len(ended) == 2_400
+
+
+def test_a_ticket_is_finished_in_its_own_run(driver):
+    """What its tool answered would otherwise close the latch of another run."""
+    guard = Guard(contracts())
+    run, other = guard.run("r"), guard.run("other")
+    ticket = driver.begin(run, call("look"))
+    with pytest.raises(UsageError, match="this ticket is of run 'r'"):
+        driver.finish(other, ticket, result="<html>")
+    assert driver.finish(guard.run("r"), ticket, result={}).ok

@@ -158,6 +158,24 @@ def test_batches_of_many_threads_reach_the_store_one_after_the_other():
     assert desk.problems == []
 
 
+def test_a_store_that_hangs_holds_few_threads_up(monkeypatch):
+    """However many outputs come meanwhile, one thread is with the store and one waits for it; then all are counted."""
+    monkeypatch.setattr("pokayoke.runtime.switchboard._SECONDS", 0.01)
+    store, goes_on = Durable(), threading.Event()
+    counted = store.observe
+    store.observe = lambda seen, now: goes_on.wait(30) and counted(seen, now)
+    workers = Workers()
+    started, start = [], workers.start
+    workers.start = lambda function, ready: started.append(function) or start(function, ready)
+    desk = Desk(store, workers=workers)
+    for _ in range(20):
+        desk.good()
+        time.sleep(0.02)
+    assert len(started) == 2
+    goes_on.set()
+    until(lambda: sum(map(len, store.batches)) == 20)
+
+
 def test_what_an_unreachable_store_does_not_take_is_kept_in_order():
     """The call goes on, the host is told, and the next report brings everything, the oldest first."""
     shelf = Durable()

@@ -6,12 +6,12 @@ import decimal
 import enum
 import functools
 import json
+import math
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -119,7 +119,7 @@ def test_options_reach_the_contract():
         name="crm.pay", version="2", identity=("user",), timeout=5, paths={"file": ["/data"]}, approval=True,
         key_argument="key", description="Pay somebody.", output="text",
     )  # fmt: skip
-    def pay(user: str, file: Path, key: str) -> dict:
+    def pay(user: str, file: str, key: str) -> dict:
         """Not this."""
         return {"user": user, "file": file, "key": key}
 
@@ -127,7 +127,7 @@ def test_options_reach_the_contract():
     assert pay.description == "Pay somebody."
     assert pay.text_output
     assert "key" not in pay.model_schema["properties"]
-    assert pay.handler(user="u", file="/data/a", key="k") == {"user": "u", "file": Path("/data/a"), "key": "k"}
+    assert pay.handler(user="u", file="/data/a", key="k") == {"user": "u", "file": "/data/a", "key": "k"}
     with pytest.raises(ContractError, match="no field colour"):
         tool(colour="red")(pay.function)
 
@@ -353,9 +353,29 @@ def returns_foreign() -> Unknown:
     """Foreign."""
 
 
+def field_as_default(a: int = Field(default=10, ge=1)) -> str:
+    """A default that is a field."""
+
+
+def default_in_the_field(a: Annotated[int, Field(default=4)]) -> str:
+    """A default that only pydantic knows."""
+
+
+def renamed(a: Annotated[int, Field(alias="A")]) -> str:
+    """A name that the function does not take."""
+
+
+def read_by_another_name(a: Annotated[dt.date, Field(validation_alias="A")]) -> str:
+    """As above."""
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
+        (field_as_default, "Write Annotated[TYPE, Field(...)] = DEFAULT"),
+        (default_in_the_field, "Write Annotated[TYPE, Field(...)] = DEFAULT"),
+        (renamed, "parameter 'a' has an alias"),
+        (read_by_another_name, "parameter 'a' has an alias"),
         (positional, "positional-only"),
         (many, "list type"),
         (any_name, "misspelt"),
@@ -401,6 +421,48 @@ def test_a_default_that_is_no_json_value_is_left_out_of_the_schema():
 
     assert "default" not in work.model_schema["properties"]["after"]
     assert work.handler() == "Unknown 2026-01-01 {'a': 1}"
+
+    @tool(output="text")
+    def least(above: float = math.inf, below: float = math.nan) -> str:
+        """Least."""
+        return f"{above} {below}"
+
+    assert not any("default" in described for described in least.model_schema["properties"].values())
+    assert least.handler() == "inf nan"
+
+
+def test_a_default_may_be_a_value_that_can_change():
+    """A dataclass or a model is a default like any other, and the function gets its own."""
+
+    @tool(output="text")
+    def work(stock: Stock = Stock("a", 1), item: Item = Item(sku="b")) -> str:  # noqa: B008
+        """Work."""
+        return f"{stock.sku} {item.sku}"
+
+    assert work.validate_input({}) == ({}, ())
+    assert work.handler() == "a b"
+    assert work.handler(item={"sku": "c"}) == "a c"
+
+
+def test_what_a_partial_binds_is_no_argument():
+    """The rest of the function is the tool; a bound value is neither asked for nor shown."""
+
+    def find(shop: str, name: str, count: int = 1, *, token: str) -> str:
+        """Find it."""
+        return f"{shop} {name} {count} {token}"
+
+    found = tool(effect="read", name="find")(functools.partial(find, "north", token="t0"))
+    assert found.model_schema == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "count": {"type": "integer", "default": 1},
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+    assert found.description == "Find it."
+    assert found.handler(name="a", count=2) == "north a 2 t0"
 
 
 # -- models ---------------------------------------------------------------------------------------
@@ -486,6 +548,36 @@ def test_what_a_validator_changes_is_returned():
         {"names": ["a", "b"], "all_of": ["x"]},
         (),
     )
+
+
+class Strict(BaseModel):
+    """A model that converts nothing, as far as JSON can say it."""
+
+    model_config = ConfigDict(strict=True)
+    colour: Colour
+    day: dt.date
+    key: uuid.UUID
+    pair: tuple[int, int] = (1, 2)
+
+
+def test_a_strict_model_reads_what_json_can_only_write_as_a_text():
+    """An enum, a date, a UUID and a tuple are read, at the top and inside; what the schema refuses stays refused."""
+    sent = {"colour": "red", "day": "2026-01-02", "key": "12345678-1234-5678-1234-567812345678", "pair": [3, 4]}
+    read = Strict(
+        colour=Colour.RED, day=dt.date(2026, 1, 2), key=uuid.UUID("12345678-1234-5678-1234-567812345678"), pair=(3, 4)
+    )
+    whole = Contract.from_model("whole", Strict, handler=lambda given: given)
+    assert whole.validate_input(sent) == (sent, ())
+    assert whole.handler(**sent) == read
+    assert not whole.input.is_valid({**sent, "pair": ["3", "4"]})
+
+    @tool(output="text")
+    def work(given: Strict) -> Any:
+        """Work."""
+        return given
+
+    assert work.validate_input({"given": sent}) == ({"given": sent}, ())
+    assert work.handler(given=sent) == read
 
 
 def test_what_a_validator_refuses_is_a_finding():

@@ -135,6 +135,16 @@ class TestEvents:
         assert trace.redactor.text("no CANARY-1", seen=trace.seen("run_1")) == "no [redacted]"
         assert trace.emit(result(run_id="run_2", reason="no CANARY-1"))["reason"] == "no CANARY-1"
 
+    @pytest.mark.parametrize("field", ["arguments", "result", "raw"])
+    @pytest.mark.parametrize("more", [{}, {"findings": (Finding("c"),)}])
+    def test_a_secret_of_a_payload_too_long_to_be_written_is_hidden_too(self, field, more):
+        """What gives way to its length is searched first, for what the same event says of it."""
+        trace = Trace(TracePolicy(max_payload_chars=50))
+        payload = b'{"password":"CANARY-1","cvx":"CANARY-2","body":"%s"}' % (b"x" * 60)
+        event = trace.emit(result(ok=False, reason="no CANARY-1 CANARY-2", marks=("cvx",), **{field: payload}, **more))
+        assert event["reason"] == "no [redacted] [redacted]"
+        assert event[field] == {"bytes": len(payload)}
+
     def test_runs_are_forgotten_oldest_first(self):
         """Many runs do not fill the memory with their secrets."""
         trace = Trace(TracePolicy())

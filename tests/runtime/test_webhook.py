@@ -1,5 +1,6 @@
 """Announcing questions: who is told, what they see, and that no call ever waits for it."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -7,6 +8,7 @@ import socket
 import threading
 import time
 
+import msgspec
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall
@@ -107,7 +109,7 @@ def test_a_question_is_announced_signed_and_redacted(receiver, announcing):
     """The receiver gets id, tool, run and times, the arguments without secrets, and a signature it can verify."""
     there = receiver(200)
     hook, events = announcing(there.url)
-    hook.tell(QUESTION, marks=("iban",))
+    hook.tell(msgspec.structs.replace(QUESTION, marks=("iban",)))
     assert there.arrived.acquire(timeout=20)
     path, headers, body = there.got[0]
     told = json.loads(body)
@@ -161,6 +163,23 @@ def test_a_dead_receiver_holds_nobody_up(announcing, kind):
         assert time.monotonic() - begun < 5.0
         assert until(lambda: bool(events))
         assert events[0]["reason"] in ("ConnectionRefusedError", "TimeoutError")
+
+
+def test_an_answer_byte_by_byte_holds_up_no_other_question(announcing):
+    """An attempt ends after its timeout, however often the receiver says a little more."""
+    with socket.socket() as slow:
+        slow.bind(("127.0.0.1", 0))
+        slow.listen()
+        hook, events = announcing(f"http://127.0.0.1:{slow.getsockname()[1]}/", pauses=(), timeout=0.3)
+        for number in range(2):
+            hook.tell(question(number))
+        for _ in range(2):
+            with slow.accept()[0] as connection, contextlib.suppress(OSError):
+                while True:  # until it is cut
+                    connection.sendall(b"H")
+                    time.sleep(0.01)
+        assert until(lambda: len(events) == 2)
+        assert {event["reason"] for event in events} == {"TimeoutError"}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -229,11 +248,11 @@ def test_a_changed_policy_announces_elsewhere(receiver, monkeypatch):
     announcer = Announcer(WebhookPolicy(), trace, SystemClock())
     announcer.tell(QUESTION)
     for number, there in enumerate((first, second)):
-        announcer.use(WebhookPolicy(url=there.url))
+        announcer.prepared(WebhookPolicy(url=there.url))()
         announcer.tell(question(number))
         assert there.arrived.acquire(timeout=20)
     with pytest.raises(ConfigurationError):
-        announcer.use(WebhookPolicy(url="http://elsewhere.example/"))
+        announcer.prepared(WebhookPolicy(url="http://elsewhere.example/"))()
     announcer.tell(question(5))
     assert second.arrived.acquire(timeout=20)
     announcer.close(20)
@@ -291,3 +310,19 @@ def test_a_dead_receiver_delays_no_call(monkeypatch, driver):
         assert driver.call(guard.run("r1"), ToolCall("c", "pay", {})).status == "pending"
         guard.close()
         assert time.monotonic() - begun < 20.0
+
+
+def test_without_a_thread_a_question_waits_for_the_next_one(receiver, announcing, monkeypatch):
+    """Telling never raises; with the next question both are announced."""
+    start = threading.Thread.start
+
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    there = receiver(200)
+    webhook, _ = announcing(there.url)
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    webhook.tell(question(1))
+    monkeypatch.setattr(threading.Thread, "start", start)
+    webhook.tell(question(2))
+    assert all(there.arrived.acquire(timeout=10) for _ in range(2))

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pokayoke.core.steps import NotStarted, Raised, Returned, TimedOut
-from pokayoke.runtime.workers import Workers, react
+from pokayoke.runtime.workers import Workers, react, started
 
 
 def _hanging():
@@ -124,3 +124,19 @@ def test_closing_ends_the_threads_that_wait_for_work():
     workers.close()
     _soon(lambda: not seen[0].is_alive())
     assert workers.run(lambda: 1, 5) == Returned(1)
+
+
+def test_a_deadline_beyond_what_a_lock_can_wait_is_a_long_wait():
+    """No number of seconds is too large: the function has begun, so its result is waited for."""
+    assert Workers().run(lambda: 1, 1e12) == Returned(1)
+
+
+def test_a_thread_that_the_system_does_not_give_is_none(monkeypatch):
+    """Whoever wants one hears of it as a value, at once."""
+
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert started("t", lambda: None) is None
+    assert isinstance(Workers().run(lambda: 1, 5), NotStarted)

@@ -66,6 +66,8 @@ def test_the_same_claim_again_is_recognised(store):
     assert (again.kind, again.record.attempt, again.record.lease_until) == ("execute", 1, 113.0)
     other = store.admit(request(wish(claim_id="c2")))
     assert (other.kind, other.finding.code) == ("refuse", "in_progress")
+    forked = store.admit(request(wish(owner="my child")))
+    assert (forked.kind, forked.finding.code) == ("refuse", "in_progress")
     assert store.record("k") == again.record
 
 
@@ -442,7 +444,6 @@ async def test_asynchronous_twins_do_the_same(store):
     assert (await store.aadmit(request())).kind == "execute"
     assert (await store.asettle(DONE)).accepted
     assert (await store.achange_run("r", lambda state: msgspec.structs.replace(state, calls=3)))[1].calls == 3
-    assert await store.aobserve([Seen("read", False, 90.0)] * 3, 95.0) == store.switches()
     assert store.record("k").state == "completed"
     with pytest.raises(StoreError, match="no record 'zz'"):
         await store.arun(acts.deciding(Decision("zz", True, "ann", "", 1.0)))

@@ -1,10 +1,13 @@
 """Lists, pages and forgetting, over every store."""
 
+import time
+
 import msgspec
 import pytest
 
 from pokayoke.core.admission import Approval, Charge, Request
 from pokayoke.core.ledger import Claim, Settlement
+from pokayoke.core.state import Taint, latch, worsen
 from pokayoke.core.switch import Seen
 from pokayoke.stores.nouns import Flip, Query
 from pokayoke.stores.sql import queries
@@ -158,18 +161,38 @@ def test_old_questions_are_forgotten(store):
     assert [approval.id for approval in store.approvals()] == ["a1", "a3"]
 
 
-def test_idle_runs_and_limits_are_forgotten(durable):
-    """A run or limit that nobody touched since the limit goes, unless the ledger still holds a record of the run."""
+COUNTERS = {
+    "tool:pay": "refuse",
+    "user:amount:pay:ann": "refuse",
+    "run:pay:held": "refuse",
+    "run:amount:pay:stopped": "refuse",
+    "run:pay:a:b": "refuse",
+    "run:pay:idle": "execute",
+    "run:pay:held:not": "execute",
+    "day:pay:2026-11-21": "execute",
+}
+
+
+def test_idle_runs_and_their_limits_are_forgotten(durable):
+    """A limit per day goes with its day and one per run with its run; nothing else buys anybody room, or goes on."""
     store = durable.open()
-    charges = (Charge("n", 1, None, 1.0),)
-    store.change_run("idle", lambda state: msgspec.structs.replace(state, calls=1))
-    store.change_run("held", lambda state: msgspec.structs.replace(state, calls=1))
+    for run in ("idle", "held", "stopped", "latched", "a:b"):
+        store.change_run(run, lambda state: msgspec.structs.replace(state, calls=1))
+    store.change_run("stopped", lambda state: worsen(state, "stopped", "kill_switch"))
+    for run in ("latched", "a:b"):
+        store.change_run(run, lambda state: latch(state, Taint("crm", '"taints":[]', 1, '"mode":"stopped"')))
     put(store, "k", "in_doubt", run="held")
-    assert store.admit(Request("x", "t", "write", None, 1.0, None, charges)).kind == "execute"
-    store.prune(1_000.0, by="ann", now=1_000.0)
+
+    def used(name):
+        return store.admit(Request("x", "t", "write", None, 1.0, None, (Charge(name, 1, None, 1.0),))).kind
+
+    assert {used(name) for name in COUNTERS} == {"execute"}
+    store.prune(1_000.0, by="ann", now=1e12)
     assert store.load_run("idle") is not None
-    assert store.admit(Request("x", "t", "write", None, 1.0, None, charges)).kind == "refuse"
-    far = 1e12  # these tables go by the wall clock
-    store.prune(far, by="ann", now=far)
+    store.prune(1e12, by="ann", now=time.time())  # what was counted within a day may be of today
     assert (store.load_run("idle"), store.load_run("held").calls) == (None, 1)
-    assert store.admit(Request("x", "t", "write", None, 1.0, None, charges)).kind == "execute"
+    assert store.load_run("stopped").mode == "stopped"
+    assert store.load_run("latched").taints
+    assert used("day:pay:2026-11-21") == "refuse"
+    store.prune(1e12, by="ann", now=1e12)
+    assert {name: used(name) for name in COUNTERS} == COUNTERS

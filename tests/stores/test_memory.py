@@ -1,5 +1,8 @@
 """The store in memory: what it forgets, and what it never does."""
 
+import os
+import signal
+
 import msgspec
 
 from pokayoke.core.admission import Request
@@ -39,3 +42,16 @@ def test_a_failure_leaves_no_output_behind():
     store.admit(Request("r", "pay", "write", None, 100.0, WISH))
     assert store.settle(Settlement("k", "c1", "in_doubt", 101.0))
     assert store.record("k").state == "in_doubt"
+
+
+def test_a_fork_in_the_middle_of_an_act_blocks_nobody():
+    """A child that was forked while another thread held the lock claims and settles."""
+    store = MemoryStore()
+    store._lock.acquire()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        _done(store, "k", b"1")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    store._lock.release()

@@ -4,13 +4,16 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 import time
+import uuid
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 from pgacts import done, line, wish
-from pgserver import Missing, empty_schema, joined
+from pgserver import SERVER, Missing, empty_schema, joined
 from tcpproxy import Proxy
 
 from pokayoke.errors import StoreError
@@ -73,7 +76,57 @@ def test_a_url_says_how_patient_and_how_many(url, expected):
 def test_what_bounds_a_dead_peer_is_set_unless_the_url_says_otherwise():
     """TCP notices a dead peer within the time of an act; a value of the URL wins."""
     at = psycopg.conninfo.conninfo_to_dict(place("postgresql://h/d?act_timeout=4&keepalives_idle=77").conninfo)
-    assert (at["tcp_user_timeout"], at["connect_timeout"], at["keepalives_idle"]) == ("4000", "4", "77")
+    assert (at["tcp_user_timeout"], at["keepalives_idle"]) == ("4000", "77")
+
+
+@pytest.mark.parametrize(
+    ("url", "seconds"),
+    [
+        ("postgresql://h/d", 10),
+        ("postgresql://h/d?connect_timeout=3", 3),
+        ("postgresql://h/d?connect_timeout=0", 10),
+        ("postgresql://h/d?connect_timeout=99", 10),
+        ("postgresql://h/d?connect_timeout=1", 2),
+        ("postgresql://h,i:5433/d", 3),
+        ("postgresql://h,i,j,k,l/d", 2),
+        ("postgresql:///d?host=h,i&connect_timeout=2", 2),
+    ],
+)
+def test_each_of_several_servers_gets_a_part_of_the_time(url, seconds):
+    """A server that is silent leaves time for the next one; a smaller limit of the URL holds, libpq's least is 2."""
+    assert place(url).connect_timeout(10.0) == seconds
+
+
+@pytest.mark.usefixtures("url")
+def test_a_silent_server_is_passed_over():
+    """The first of two servers takes the connection and never answers: the second one is reached in time."""
+    server = urlsplit(SERVER)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        both = f"{silent.getsockname()[0]}:{silent.getsockname()[1]},{server.hostname}:{server.port or 5432}"
+        url = server._replace(netloc=f"{server.username or 'postgres'}@{both}").geturl()
+        with pytest.raises(StoreError, match="holds no ledger"):
+            PostgresStore(joined(url, "act_timeout=6", "options=-csearch_path%3Dnone"))
+
+
+def test_a_session_is_never_in_another_encoding(monkeypatch):
+    """Whatever the environment prefers, every text can be reported."""
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    at = psycopg.conninfo.conninfo_to_dict(place("postgresql://h/d?client_encoding=SQL_ASCII").conninfo)
+    assert at["client_encoding"] == "UTF8"
+
+
+@pytest.mark.usefixtures("url")
+def test_a_database_that_cannot_hold_every_text_is_refused():
+    """A database in LATIN1 is no place for a ledger: said when it is opened, before any claim."""
+    name = f"pokayoke_test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(SERVER, autocommit=True) as conn:
+        conn.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    try:
+        with pytest.raises(StoreError, match="encoded in LATIN1"):
+            PostgresStore(urlsplit(SERVER)._replace(path=f"/{name}").geturl(), create=True)
+    finally:
+        with psycopg.connect(SERVER, autocommit=True) as conn:
+            conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.mark.parametrize(
@@ -550,3 +603,11 @@ def _until(true, seconds=20.0):
     while not true():
         assert time.monotonic() < end, "it did not come true"
         time.sleep(0.01)
+
+
+def test_an_unescaped_password_is_not_taken_for_a_host_and_a_database():
+    """A second @ before the parameters is a mistake, told without repeating the URL."""
+    with pytest.raises(StoreError, match="percent notation") as caught:
+        place("postgresql://u:p@ss/CANARY@127.0.0.1:1/db")
+    assert "CANARY" not in str(caught.value)
+    assert place("postgresql://u:p%40ss@127.0.0.1:1/d%40b").name == "127.0.0.1:1/d@b"

@@ -13,6 +13,7 @@ from pokayoke.errors import MissingExtraError, StoreError
 from pokayoke.stores import seal as seals
 from pokayoke.stores.nouns import Query
 from pokayoke.stores.seal import Seal, from_environment
+from pokayoke.stores.sql import rows
 
 OLD, NEW = b"o" * 32, b"n" * 32
 CANARY = "4111-canary-1111"
@@ -109,7 +110,7 @@ def filled(store):
     wish = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 10.0)
     store.admit(Request("r", "pay", "write", None, 100.0, wish))
     store.settle(Settlement("k", "c1", "completed", 101.0, output=f'"{CANARY}"'.encode()))
-    store.propose(Approval("a", "f", "pay", "pay@1", {"card": CANARY}, "r", 100.0, 900.0))
+    store.propose(Approval("a", "f", "pay", "pay@1", {"card": CANARY}, "r", 100.0, 900.0, marks=("card",)))
 
 
 def again(store, key="k"):
@@ -125,7 +126,7 @@ def test_values_are_sealed_and_come_back(durable, monkeypatch, tmp_path):
     filled(store)
     assert store.sealed
     assert CANARY.encode() in store.record("k").output
-    assert store.approvals()[0].arguments == {"card": CANARY}
+    assert (store.approvals()[0].arguments, store.approvals()[0].marks) == ({"card": CANARY}, ("card",))
     assert again(store).record.output == store.record("k").output
     assert not [path for path in tmp_path.iterdir() if CANARY.encode() in path.read_bytes()]
 
@@ -144,8 +145,17 @@ def test_a_wrong_key_hides_values_and_nothing_else(durable, monkeypatch):
     store = durable.open(create=False)
     assert [record.state for record in store.records(Query())] == ["completed"]
     assert again(store, "other").kind == "execute"
-    for read in (lambda: store.record("k"), lambda: again(store), store.approvals):
+    assert [(asked.id, asked.arguments) for asked in store.approvals()] == [("a", rows.SEALED)]
+    for read in (
+        lambda: store.record("k"),
+        lambda: again(store),
+        lambda: store.approval("a"),
+        lambda: store.answer("a", approved=True, by="ann", reason="", now=103.0),
+    ):
         with pytest.raises(StoreError, match=f"not in {seals.VARIABLE}"):
             read()
     keys(monkeypatch, NEW, OLD)
-    assert CANARY.encode() in durable.open(create=False).record("k").output
+    store = durable.open(create=False)
+    assert CANARY.encode() in store.record("k").output
+    assert store.approval("a") == store.approvals()[0]
+    assert store.approval("b") is None

@@ -109,7 +109,9 @@ def test_a_row_has_a_column_for_each_field(db):
         for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     }
     assert columns["pokayoke_records"] == set(Record.__struct_fields__)
-    assert columns["pokayoke_approvals"] == set(Approval.__struct_fields__) - {"by"} | {"decider"}
+    assert columns["pokayoke_approvals"] == set(Approval.__struct_fields__) - {"by", "marks"} | {
+        "decider"
+    }  # marks: with the arguments
     assert columns["pokayoke_audit"] == {"number", "at", "kind", "subject", "who", "reason", "data"}
 
 
@@ -245,6 +247,7 @@ def every_statement():
     constants = [value for name, value in vars(statements).items() if name.startswith(("READ_", "WRITE_", "SETTLE_"))]
     query = queries.records(Query(("in_doubt",), "t", "r", 1.0, 2.0, "k"))
     pruning = [queries.prune_records(1.0, SQLITE), *queries.prune_rest(1.0, 1, by="me", now=1.0)]
+    pruning += [*queries.counters_of_runs(1.0), *queries.prune_counters(1.0, [("run:t:r",)], [])]
     return [
         *constants,
         schema.READ_META,

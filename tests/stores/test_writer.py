@@ -15,7 +15,7 @@ import pytest
 from pokayoke.core.admission import Request
 from pokayoke.core.ledger import Claim, Record, Settlement
 from pokayoke.errors import StoreError
-from pokayoke.stores import sqlite_file
+from pokayoke.stores import forking, sqlite_file, writer
 from pokayoke.stores.acts import Act, Changes, Need
 from pokayoke.stores.nouns import Entry, Query
 from pokayoke.stores.sqlite import SqliteStore
@@ -232,15 +232,62 @@ def test_whatever_goes_wrong_nobody_waits_for_ever(store, monkeypatch):
     assert claim(store).kind == "execute"
 
 
-async def test_a_caller_notices_that_the_writer_is_gone(store, monkeypatch):
-    """If the thread that leads ends without an answer, whoever waits for it gets an error within seconds."""
+async def test_callers_notice_that_the_writer_is_gone(store, monkeypatch):
+    """If the thread that leads ends without an answer, all that wait get an error within seconds; the next act goes on."""
     monkeypatch.setattr(Writer, "_serve", lambda _: None)
-    task = asyncio.create_task(store.aadmit(Request("r", "pay", "read", None, 1.0)))
+    read = Request("r", "pay", "read", None, 1.0)
+    with pytest.raises(StoreError, match="the writer of the ledger has ended"):
+        await asyncio.wait_for(store.aadmit(read), 30)
+    task = asyncio.create_task(store.aadmit(read))
     await asyncio.sleep(0)
     with pytest.raises(StoreError, match="the writer of the ledger has ended"):
         claim(store)
-    task.cancel()
-    store._writer._limit = 0.0  # nobody is left whom closing could wait for
+    with pytest.raises(StoreError, match="the writer of the ledger has ended"):
+        await task
+    monkeypatch.undo()
+    assert (await store.aadmit(read)).kind == claim(store, "k2").kind == "execute"
+
+
+def no_thread(monkeypatch):
+    """The system gives no thread of this store's."""
+    start = threading.Thread.start
+
+    def refused(thread):
+        if thread.name.startswith("pokayoke"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+
+
+async def test_without_a_thread_an_act_is_refused(store, monkeypatch):
+    """If the system gives no thread, who needs one is told so; everybody else goes on, and so does the next one."""
+    read = Request("r", "pay", "read", None, 1.0)
+    no_thread(monkeypatch)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="the system gives no thread"):
+            await store.aadmit(read)
+        assert claim(store).kind == "execute"
+    monkeypatch.undo()
+    assert (await asyncio.wait_for(store.aadmit(read), 30)).kind == "execute"
+
+
+async def test_without_a_thread_nobody_is_left_waiting(store, locked, monkeypatch):
+    """Who has led and finds no thread for those who wait still gets its own answer, and they are refused."""
+    claim(store, "warm")
+    no_thread(monkeypatch)
+    let_go = locked()
+    kinds = []
+    thread = started([lambda: kinds.append(claim(store, "k0").kind)])[0]
+    await asyncio.sleep(0.1)
+    task = asyncio.create_task(store.aadmit(Request("r", "pay", "read", None, 1.0)))
+    await asyncio.sleep(0.1)
+    let_go()
+    with pytest.raises(StoreError, match="the system gives no thread"):
+        await asyncio.wait_for(task, 30)
+    thread.join()
+    assert kinds == ["execute"]
+    assert claim(store, "k1").kind == "execute"
 
 
 def test_one_of_those_who_wait_goes_on(store, locked, commits):
@@ -295,6 +342,54 @@ def test_others_go_on_after_an_interrupt(store, locked, interruptible):
         thread.join()
     assert answers == ["execute"] * 2
     assert store.record("own").state == "executing"
+
+
+def test_an_interrupt_at_any_call_blocks_nobody(store, url):
+    """Wherever in the writer Ctrl-C arrives, the store writes on for other threads."""
+    claim(store, "warm")
+    number, left = 0, True
+    while left:
+        number += 1
+        left = number
+
+        def trace(frame, event, _):
+            nonlocal left
+            if frame.f_code.co_filename == writer.__file__ and event == "call" and left:
+                left -= 1
+                if not left:
+                    raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            claim(store, f"k{number}")
+            interrupted = False
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            sys.settrace(None)
+        answers = []
+        thread = threading.Thread(target=lambda n=number, a=answers: a.append(claim(store, f"a{n}").kind), daemon=True)
+        thread.start()
+        thread.join(10)
+        assert answers == ["execute"], number
+        left = interrupted
+    assert number > 10
+
+
+def test_a_handler_of_a_signal_is_told_that_it_cannot_wait(store):
+    """An act that is asked for in the middle of its own thread's leading is an error, never a wait without end."""
+    errors = []
+
+    def handler(_):
+        try:
+            store._writer.do(lambda _: None)
+        except StoreError as error:
+            errors.append(str(error))
+
+    store._writer.do(handler)
+    assert "has ended" in errors[0]
+    assert claim(store).kind == "execute"
 
 
 # -- callers that do not wait ----------------------------------------------------------------------
@@ -486,6 +581,35 @@ def test_a_fork_while_acts_run(store):
         thread.join()
     assert set(kinds) == {"execute"}
     assert len(store.records(Query(limit=100_000))) == len(kinds) + 4
+
+
+class Standing:
+    """Notes when it stands still and when it goes on."""
+
+    def __init__(self):
+        self.seen = []
+
+    def pause(self):
+        """Take a while."""
+        self.seen.append("pause")
+        time.sleep(0.05)
+
+    def go_on(self):
+        """End a pause."""
+        self.seen.append("go on")
+
+    def begin_in_child(self):
+        """Nothing is asked of the child."""
+
+
+def test_threads_fork_one_after_the_other(monkeypatch):
+    """What stands still for one fork goes on before the next one begins, or two would wait for each other in a circle."""
+    standing = Standing()
+    monkeypatch.setattr(forking, "shared", {standing})
+    threads = started([lambda: in_child(lambda: None)] * 3)
+    for thread in threads:
+        thread.join()
+    assert standing.seen == ["pause", "go on"] * 3
 
 
 def test_processes_of_a_forking_pool(store):

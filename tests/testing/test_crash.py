@@ -75,3 +75,10 @@ def test_n_counts_from_one():
     """A zeroth passing does not exist."""
     with pytest.raises(ValueError, match="1 or more"):
         crash_at("after_claim", 0)
+
+
+@pytest.mark.parametrize(("step", "how"), [("after_clam", "kill"), ("", "raise"), ("after_claim", "rais")])
+def test_a_point_that_can_never_be_reached_is_refused(step, how):
+    """A misspelt crash point would make a test pass that tests nothing."""
+    with pytest.raises(ValueError, match=r"announces|'kill' or 'raise'"):
+        crash_at(step, how=how)

@@ -63,6 +63,10 @@ class Shelf(Store):
         """Keep it."""
         return self.kept("rates")
 
+    def approval(self, approval_id):
+        """Keep it."""
+        return self.kept("approval", approval_id)
+
     def audit(self, *, after=0, limit=1_000):
         """Keep it."""
         return self.kept("audit", (after, limit))
@@ -91,6 +95,7 @@ CALLS = {
     "record": lambda store: store.record("x"),
     "records": lambda store: store.records(Query()),
     "load_run": lambda store: store.load_run("x"),
+    "approval": lambda store: store.approval("x"),
     "approvals": lambda store: store.approvals(),
     "switches": lambda store: store.switches(),
     "rates": lambda store: store.rates(),
@@ -208,3 +213,11 @@ def test_it_is_a_store_like_the_one_it_wraps():
     assert store.place == "cellar"
     with pytest.raises(AttributeError):
         _ = store.missing
+
+
+@pytest.mark.parametrize("rule", ["admitt", ["admit", "setle"], {"reords": [1]}])
+def test_a_call_that_no_store_has_is_refused(rule):
+    """A misspelt name would make a test pass that tests nothing, at once and when the rule is changed."""
+    for made in (lambda: FailingStore(Shelf(), rule), lambda: FailingStore(Shelf()).fail_on(rule)):
+        with pytest.raises(ValueError, match="no store has"):
+            made()

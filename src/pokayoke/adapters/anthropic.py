@@ -7,22 +7,19 @@ messages += results(run.call_batch(calls(reply, run)))
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
+from pokayoke.adapters.client import OnText, heard, sdk
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.messages import field, text_of
 from pokayoke.core.replies import answered, answers, spoken
 from pokayoke.core.streams import AnthropicStream
-from pokayoke.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
 
 __all__ = ["AsyncMessagesModel", "MessagesModel", "calls", "history", "message", "results"]
-
-OnText = Callable[[str], object]
 
 
 def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
@@ -84,7 +81,7 @@ class MessagesModel:
         **options: Any,
     ) -> None:
         """Keep what every request needs."""
-        self._client = client if client is not None else _sdk().Anthropic()
+        self._client = client if client is not None else sdk("anthropic").Anthropic()
         self._on_text = on_text
         self._options = {"model": model, "max_tokens": max_tokens, "stream": stream, **options}
 
@@ -96,7 +93,7 @@ class MessagesModel:
         whole = AnthropicStream()
         with answer:
             for event in answer:
-                _heard(whole.add(event), self._on_text)
+                heard(whole.add(event), self._on_text)
         return whole.reply()
 
 
@@ -105,7 +102,7 @@ class AsyncMessagesModel(MessagesModel):
 
     def __init__(self, model: str, client: Any = None, **options: Any) -> None:
         """Keep what every request needs. Arguments as in `MessagesModel`."""
-        super().__init__(model, client if client is not None else _sdk().AsyncAnthropic(), **options)
+        super().__init__(model, client if client is not None else sdk("anthropic").AsyncAnthropic(), **options)
 
     async def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         """Ask the model once. Errors of the client go through."""
@@ -115,15 +112,8 @@ class AsyncMessagesModel(MessagesModel):
         whole = AnthropicStream()
         async with answer:
             async for event in answer:
-                _heard(whole.add(event), self._on_text)
+                heard(whole.add(event), self._on_text)
         return whole.reply()
-
-
-def _sdk() -> Any:
-    try:
-        return importlib.import_module("anthropic")
-    except ImportError as error:
-        raise MissingExtraError("anthropic", "anthropic") from error
 
 
 def _request(options: dict[str, Any], messages: list[Any], tools: list[dict[str, Any]]) -> dict[str, Any]:
@@ -134,8 +124,3 @@ def _request(options: dict[str, Any], messages: list[Any], tools: list[dict[str,
     texts = [text for text in (given, *system) if text]
     beside = {"system": "\n\n".join(texts)} if texts else {}
     return {**options, **beside, "messages": others, **({"tools": tools} if tools else {})}
-
-
-def _heard(text: str, on_text: OnText | None) -> None:
-    if text and on_text is not None:
-        on_text(text)

@@ -174,9 +174,9 @@ class GuardedClient(ChatCompletionClient):
             # Behind the first system messages: many models take no others.
             at = next((at for at, one in enumerate(shown) if not isinstance(one, SystemMessage)), len(shown))
             shown.insert(at, SystemMessage(content=request.instruction))
-        names = {_name(tool) for tool in tools}
-        handoffs = frozenset(names.difference(conversation.tools))
-        offered: Sequence[Any] = () if request.final else tools
+        shown_tools = [tool for tool in tools if _name(tool) != SINK]  # AutoGen has it, and no model is to call it
+        handoffs = frozenset(map(_name, shown_tools)).difference(conversation.tools)
+        offered: Sequence[Any] = () if request.final else shown_tools
         return _Turn(hosted, shown, offered, handoffs, choice == "none", isinstance(typed, type))
 
     def _judged(self, turn: _Turn, reply: Any, stops: list[Any]) -> Any:

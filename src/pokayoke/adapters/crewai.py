@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self
@@ -29,8 +30,9 @@ except ImportError as error:
 
 from pokayoke.adapters import hosted as host
 from pokayoke.adapters.crewai_calls import Heard, Known, Record, Turn, asked_of, in_text
-from pokayoke.adapters.crewai_tools import GuardedTool, contracts, name_of
+from pokayoke.adapters.crewai_tools import GuardedTool, bare, contracts, name_of
 from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.canonical import digest
 from pokayoke.core.ident import kept_id
 from pokayoke.errors import UsageError
 
@@ -50,6 +52,7 @@ def guarded(
     *,
     run_id: str | Callable[[], str] | None = None,
     who: Who | None = None,
+    unguarded: Collection[str] = (),
 ) -> tuple[Any, list[Any]]:
     """Return a language model and tools for agents: `Agent(llm=llm, tools=tools)`.
 
@@ -61,13 +64,15 @@ def guarded(
         run_id: your own id of the kickoff, or a function that returns it, so that a restart knows its writes again.
             Each task is a run of its own below it.
         who: called with task and agent (None if there is none); returns `tenant` and `principal` as for `Guard.run`.
+        unguarded: names of tools that CrewAI may run as they are. Any other tool of an agent or a task that is not
+            one of `guarded` is a `UsageError` when the model is first asked; those of CrewAI's own pass.
 
     Raises:
         UsageError: it is no model of CrewAI.
     """
     if not isinstance(llm, BaseLLM):
         raise UsageError(f"{type(llm).__name__} is no BaseLLM of CrewAI: hand over LLM(model=...) and not its name")
-    shared = _Shared(guard, run_id, who)
+    shared = _Shared(guard, run_id, who, unguarded)
     made = [GuardedTool.around(tool, shared.taken, shared.tools) for tool in (*tools, None)]
     shared.tools.update({name_of(tool.name): tool for tool in made[:-1]})
     return _twin(llm, shared), list(made)
@@ -87,8 +92,11 @@ def message(outcome: Outcome) -> dict[str, Any]:
 class _Shared:
     """What the model and the tools know of each other."""
 
-    def __init__(self, guard: Guard, run_id: str | Callable[[], str] | None, who: Who | None) -> None:
+    def __init__(
+        self, guard: Guard, run_id: str | Callable[[], str] | None, who: Who | None, unguarded: Collection[str]
+    ) -> None:
         self._run_id, self._who = run_id, who
+        self._unguarded = frozenset(map(name_of, unguarded))
         self._runs = host.Runs(guard, through=(HookAborted, ToolExecutionFailedError))
         self._records: Known[str, Record] = Known()
         self._latest: Known[str, Record] = Known()
@@ -97,6 +105,12 @@ class _Shared:
 
     def turn(self, messages: list[Any], tools: Any, task: Any, agent: Any) -> Turn:
         """Begin a request."""
+        for tool in (*(getattr(task, "tools", None) or ()), *(getattr(agent, "tools", None) or ())):
+            if bare(tool) and name_of(tool.name) not in self._unguarded:
+                raise UsageError(
+                    f"the tool {tool.name!r} would run unguarded: hand it to guarded(...) and use what that returns, "
+                    f"or name it in guarded(unguarded=...)"
+                )
         return Turn(self.record(task, agent), messages, tools or None, self.heard, self._ends)
 
     def _ends(self, call: ToolCall) -> bool:
@@ -108,12 +122,10 @@ class _Shared:
         who = dict(self._who(task, agent)) if self._who is not None else {}
         named = self._run_id() if callable(self._run_id) else self._run_id
         if named is None:
-            part = getattr(task, "id", None) or getattr(agent, "id", "")
             # Without a kickoff there is nothing that two requests have in common.
-            ident, durable = f"{get_execution_uuid() or uuid.uuid4().hex}/{part}", False
+            ident, durable = f"{get_execution_uuid() or uuid.uuid4().hex}/{_within(task, agent)}", False
         else:
-            # Ids of tasks and agents are made anew in each process; what they are about is not.
-            ident, durable = f"{named}/{getattr(task, 'key', None) or getattr(agent, 'key', '')}", True
+            ident, durable = f"{named}/{_about(task, agent)}", True
             who.setdefault("session", kept_id(named))
         record = self._records.get(ident)
         if record is None:
@@ -135,6 +147,26 @@ class _Shared:
             record = self.record(None, None)
         call, record.written = record.written, None
         return record.hosted, call or ToolCall(uuid.uuid4().hex, name, arguments)
+
+
+def _within(task: Any, agent: Any) -> str:
+    """Which part of a kickoff this is. A coworker's task is made anew by each attempt, so it is what it says."""
+    crew = getattr(agent, "crew", None)
+    known = getattr(crew, "tasks", None)
+    if task is None or not known or any(one.id == task.id for one in known):
+        return str(getattr(task, "id", None) or getattr(agent, "id", ""))
+    return f"{getattr(crew, 'id', '')}/{agent.id}/{task.key}"
+
+
+def _about(task: Any, agent: Any) -> str:
+    """What a task is about, with those of its inputs that it names: ids are made anew in each process."""
+    key = getattr(task, "key", None)
+    if key is None:
+        return str(getattr(agent, "key", ""))
+    inputs: dict[str, Any] = getattr(getattr(agent, "crew", None), "_inputs", None) or {}
+    said = f"{getattr(task, '_original_description', '')} {getattr(task, '_original_expected_output', '')}"
+    used = {name: inputs[name] for name in sorted(inputs) if f"{{{name}}}" in said}
+    return f"{key}/{digest(json.dumps(used, default=str).encode())}" if used else str(key)
 
 
 class _Guarded:
@@ -160,6 +192,18 @@ class _Guarded:
             reply = await super().acall(turn.messages, turn.tools, *rest, **more)  # type: ignore[misc]  # as above
         return turn.took(reply, ending.stop_reason, ending.tokens)
 
+    def __copy__(self) -> Any:
+        """Stay guarded: CrewAI copies a crew with its models, and some of their classes make themselves anew."""
+        twin = super().__copy__()  # type: ignore[misc]  # as above
+        return twin if isinstance(twin, _Guarded) else _twin(twin, self._pokayoke)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
+        """Stay guarded, by the same guard."""
+        known = {} if memo is None else memo
+        known[id(self._pokayoke)] = self._pokayoke
+        twin = super().__deepcopy__(known)  # type: ignore[misc]  # as above
+        return twin if isinstance(twin, _Guarded) else _twin(twin, self._pokayoke)
+
     # The model's own call has the retries for its rate limit already.
     call._crewai_rate_limit_wrapped = True  # type: ignore[attr-defined]  # noqa: SLF001 - its mark for that
     acall._crewai_rate_limit_wrapped = True  # type: ignore[attr-defined]  # noqa: SLF001 - as above
@@ -184,6 +228,13 @@ class _Guarded:
             ending.take(more.get("finish_reason"), more.get("usage"))
         super()._emit_call_completed_event(*args, **more)  # type: ignore[misc]  # as above
 
+    def _extract_finish_reason_and_response_id(self, reply: Any) -> tuple[Any, Any]:
+        """Take it where the class of the LiteLLM route reads it: of a reply with calls it sends no event."""
+        found: tuple[Any, Any] = super()._extract_finish_reason_and_response_id(reply)  # type: ignore[misc]  # as above
+        if (ending := _ending.get()) is not None:
+            ending.take(found[0], None)
+        return found
+
 
 class _Ending:
     """How a reply ended and what it cost, as far as its class tells."""
@@ -193,7 +244,8 @@ class _Ending:
         self.tokens: int | None = None
 
     def take(self, stop_reason: Any, usage: Any) -> None:
-        self.stop_reason = stop_reason
+        if stop_reason is not None:
+            self.stop_reason = stop_reason
         if isinstance(usage, dict) and isinstance(total := usage.get("total_tokens"), int):
             self.tokens = total
 

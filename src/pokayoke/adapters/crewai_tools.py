@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from traceback import walk_tb
 from typing import Any
@@ -98,10 +99,16 @@ class GuardedTool(BaseTool):
         return made
 
     def run(self, *args: Any, **given: Any) -> Any:
-        """Take a call to its outcome; returns the text for the agent, as a failure if there is no result."""
+        """Take a call to its outcome; returns the text for the agent, as a failure if there is no result.
+
+        A result that is the answer is returned as its plain value.
+        """
         del args
         hosted, call = self._taken(given.pop(TOKEN, None), name_of(self.name), given)
         outcome = hosted.call(call, self._invoke(hosted, call))
+        if outcome.ok and self.result_as_answer:  # no model reads it
+            value = outcome.value
+            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         if outcome.ok or outcome.status == "degraded":
             return outcome.text
         return ToolFailure(message=outcome.text, reason=_reason(outcome))
@@ -143,6 +150,12 @@ class GuardedTool(BaseTool):
             # What its author shows the agent is its result.
             return tool.format_output_for_agent(result)
         return result
+
+
+def bare(tool: Any) -> bool:
+    """Return whether a tool is neither guarded nor one by which CrewAI itself works, such as those for delegation."""
+    made = getattr(tool, "func", None) or type(tool)
+    return not isinstance(tool, GuardedTool) and str(made.__module__).partition(".")[0] != "crewai"
 
 
 def _turned_away(error: Exception) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
 from pokayoke.adapters.hosted import Described, Hosted, Runs
 from pokayoke.adapters.hosted import contracts as hosted_contracts
@@ -46,8 +47,10 @@ KEY_FIELD = "idempotencyKey"
 _ASIDE = "put_aside"
 _WRAPPED = "x-fastmcp-wrap-result"
 _LARGEST = 20_000
-# What FastMCP writes for a value that it cannot serialise, where the tool has no output schema.
+# What FastMCP writes for a value that it cannot serialise, where the tool has no output schema: a whole text, or a
+# whole string inside JSON. Inside other words it is a quotation.
 _REPR = re.compile(r"<[\w.<> ]+ (?:object )?at 0x[0-9a-f]+>")
+_IN_JSON = re.compile(rf'"{_REPR.pattern}"')
 
 _aside: ContextVar[dict[str, Any] | None] = ContextVar("pokayoke_mcp_aside", default=None)
 RunId = str | Callable[[Any], str | None]
@@ -104,6 +107,8 @@ class GuardMiddleware(Middleware):
         if asked.name in self._unguarded:
             return await call_next(context)
         hosted = self._run_of(context)
+        # No user speaks here, so nothing else would ever end a streak of failures.
+        hosted.run.rounds.clear()
         call = ToolCall(_ident(context.fastmcp_context), asked.name, _given(asked.arguments))
         returned: list[Any] = []
 
@@ -138,7 +143,8 @@ class GuardMiddleware(Middleware):
         meta = (request.meta if request is not None else None) or {}
         key = meta.get(KEY_FIELD)
         if isinstance(key, str) and key:
-            return self._runs.of(f"key/{(who or {}).get('id', '')}/{key}", principal=who)
+            # A caller's id may hold a slash, and a key whatever the client likes.
+            return self._runs.of(f"key/{quote((who or {}).get('id', ''), safe='')}/{key}", principal=who)
         named = self._run_id(context) if callable(self._run_id) else self._run_id
         if named is not None:
             return self._runs.of(named, principal=who)
@@ -155,6 +161,8 @@ class GuardMiddleware(Middleware):
         content = [TextContent(type="text", text=outcome.text), *outcome.content]
         if _failed(outcome):
             return ToolResult(content=content, is_error=True)
+        if result is not None and result.structured_content is not None:  # what stands beside it was not read
+            content += [block for block in result.content if not isinstance(block, TextContent)]
         wrapped = await self._wraps(outcome.tool, context, result)
         value = outcome.value
         structured: Any = {"result": value} if wrapped else value if isinstance(value, dict) else None
@@ -279,8 +287,12 @@ def _value(result: Any) -> Any:
         return structured["result"] if wrapped else structured
     if any(not isinstance(block, TextContent) for block in result.content):
         return result
-    text = "\n".join(block.text for block in result.content)
-    return _UNSERIALISABLE if _REPR.search(text) else text
+    texts = [block.text for block in result.content]
+    return _UNSERIALISABLE if any(map(_is_repr, texts)) else "\n".join(texts)
+
+
+def _is_repr(text: str) -> bool:
+    return bool(_REPR.fullmatch(text) or (text.startswith(('"', "[", "{")) and _IN_JSON.search(text)))
 
 
 def contracts(

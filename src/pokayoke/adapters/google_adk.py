@@ -89,7 +89,8 @@ class GuardPlugin(BasePlugin):
         principal: makes of a user's id whom `Guard.run` takes: an id, or `{"id": ..., "roles": [...]}`.
         name: the plugin's name.
 
-    The run id is `app/user/session`. A tool without a contract is a `UsageError` when the model is first asked.
+    The run id is `app/user/session`. A tool without a contract is a `UsageError` when the model is first asked; so is
+    a model through LiteLLM without a `GuardClient`.
     """
 
     def __init__(
@@ -116,8 +117,7 @@ class GuardPlugin(BasePlugin):
             self._run_of(invocation_context).run.user("\n".join(texts))
 
     async def before_run_callback(self, *, invocation_context: Any) -> None:
-        """Look at the agents once; have synchronous tools leave the event loop free."""
-        _require_clients(invocation_context.agent)
+        """Have synchronous tools leave the event loop free."""
         config = invocation_context.run_config
         if self._threads and config is not None and config.tool_thread_pool_config is None:
             pool = ToolThreadPoolConfig(max_workers=self._threads)
@@ -132,6 +132,7 @@ class GuardPlugin(BasePlugin):
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> Any:
         """Take the tools away where only an answer is allowed. A run that was stopped asks nobody."""
+        _require_client(callback_context.get_invocation_context().agent)
         hosted = self._run_of(callback_context)
         self._require_contracts(hosted, llm_request.tools_dict)
         request = hosted.before()
@@ -331,18 +332,16 @@ def _pager(hosted: Hosted) -> Contract | None:
     return pager if not isinstance(plan, Finding) and plan.contract is pager else None
 
 
-def _require_clients(agent: Any) -> None:
-    """Find the models whose argument texts would be lost."""
-    todo = [agent]
-    while todo:
-        one = todo.pop()
-        model: Any = getattr(one, "model", None)
-        if isinstance(model, LiteLlm) and not isinstance(model.llm_client, GuardClient):
-            raise UsageError(
-                f"ADK would drop calls of the agent {one.name!r} before the guard sees them: "
-                f"use LiteLlm(model={model.model!r}, llm_client=GuardClient())"
-            )
-        todo += getattr(one, "sub_agents", None) or []
+def _require_client(agent: Any) -> None:
+    """Refuse a model whose argument texts would be lost, also one that is only named: ADK makes a `LiteLlm` of it."""
+    model: Any = getattr(agent, "canonical_model", None)
+    client: Any = getattr(model, "llm_client", None)
+    if isinstance(model, LiteLlm) and not isinstance(client, GuardClient):
+        named = getattr(agent.canonical_model, "model", "...")
+        raise UsageError(
+            f"ADK would drop calls of the agent {agent.name!r} before the guard sees them: "
+            f"use LiteLlm(model={named!r}, llm_client=GuardClient())"
+        )
 
 
 def _tool(one: Any) -> Any:

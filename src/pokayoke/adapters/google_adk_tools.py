@@ -27,6 +27,7 @@ except ImportError as error:
     raise MissingExtraError("google-adk", "google-adk") from error
 
 _TRANSFER = "transfer_to_agent"
+_STEERING = ("escalate", "transfer_to_agent", "skip_summarization")
 _ENDS = (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
@@ -106,6 +107,7 @@ class Door:
                 return _ask(outcome, context)
             _decide(hosted, outcome.approval, said, by=context.user_id)
             outcome = await hosted.acall(call, invoke)
+        _steer(outcome, hosted, context.actions)
         result, media = returned or (None, [])
         if outcome.status == "ok" and self._tool.is_long_running and not result:
             return result  # its answer comes later, from the application
@@ -210,6 +212,17 @@ def _decide(hosted: Hosted, approval: str, confirmation: Any, *, by: str) -> Non
     approvals = hosted.run.guard.approvals
     with contextlib.suppress(StoreError):  # somebody was faster; the call finds what was decided
         approvals.answer(approval, approved=confirmation.confirmed, by=by, reason="answered in the conversation")
+
+
+def _steer(outcome: Outcome, hosted: Hosted, actions: Any) -> None:
+    """Keep where a tool steered ADK, and steer there again when its call is replayed."""
+    kept: dict[str | None, list[Any]] = hosted.notes.setdefault("steered", {})
+    if outcome.status == "ok" and outcome.key is not None:
+        if any(steered := [getattr(actions, name) for name in _STEERING]):
+            kept[outcome.key] = steered
+    elif outcome.status == "replayed":
+        for name, value in zip(_STEERING, kept.get(outcome.key, ()), strict=False):
+            setattr(actions, name, value)
 
 
 def _without_media(result: Any) -> tuple[Any, list[Any]]:

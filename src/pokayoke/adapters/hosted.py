@@ -7,14 +7,18 @@ turn: `before` a request, `heard` a reply, `take` a call, `call` the tool.
 
 from __future__ import annotations
 
+import copy
+import itertools
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from pokayoke.adapters.turnstile import Turnstile
 from pokayoke.core.call import Effect, Finding, Outcome, ToolCall
 from pokayoke.core.contract import Contract
+from pokayoke.core.gate import principal_of
 from pokayoke.core.ident import kept_id
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.reading import is_cut
@@ -29,10 +33,13 @@ if TYPE_CHECKING:
 __all__ = ["Asked", "Described", "Hosted", "Request", "Runs", "contracts", "stand_in", "written"]
 
 _KEPT_RUNS = 1_000
+_KEPT_IDS = 100_000
+_OURS = 2  # references to what only a run of ours holds: its own, and the argument of the function that counts them
 _UNREAD = "unread_tool_call"
 _MAX_NAME = 128
 
 Invoke = Callable[[dict[str, Any]], Any]
+_Key = tuple[str, str]
 
 
 class Asked(NamedTuple):
@@ -60,18 +67,38 @@ class Hosted:
         through: exceptions by which the framework steers itself. By its own rules a tool that raises one has done
             nothing yet, so it is no failure; it is raised again once the claim is settled.
         taken: call ids that the framework's history holds already; no other call gets one of them.
+        life: what others hold as long as the framework's run goes on, if that can be seen.
 
     Attributes:
         notes: what the adapter itself has to remember of this loop.
     """
 
-    def __init__(self, run: Run, *, through: tuple[type[Exception], ...] = (), taken: Iterable[str] = ()) -> None:
+    def __init__(
+        self, run: Run, *, through: tuple[type[Exception], ...] = (), taken: Iterable[str] = (), life: object = None
+    ) -> None:
         """Begin with nothing heard."""
         self.run, self.through = run, through
-        self._ids = Ids(frozenset(taken))
+        self._life = (life,)
+        self._taken = set(taken)
+        self._ids = Ids(self._taken)
         self.notes: dict[str, Any] = {}
         self._final = False
         self._turnstile = Turnstile()
+
+    def with_run(self, run: Run) -> Self:
+        """Return the same loop, acting as another run: a call that has begun stays what it was."""
+        other = copy.copy(self)
+        other.run = run
+        return other
+
+    def take_ids(self, ids: Iterable[str]) -> None:
+        """Give no other call one of these ids: the framework's history holds them already."""
+        self._taken.update(ids)
+
+    @property
+    def alive(self) -> bool:
+        """True if somebody else holds what lives as long as the run."""
+        return sys.getrefcount(self._life[0]) > _OURS
 
     # -- around a request -------------------------------------------------------------------------
 
@@ -129,7 +156,10 @@ class Hosted:
 
 
 class Runs:
-    """The runs of a guard that one adapter serves, by the framework's own id of a run; the latest are kept.
+    """The runs of a guard that one adapter serves, by the framework's own id of a run.
+
+    A thousand are kept, the latest used, beside those whose end can be seen. Of the others the store keeps what was
+    written. It finds that by the run's id, so the ids of 100,000 more runs are kept that have no lasting one.
 
     Args:
         guard: the guard.
@@ -139,28 +169,46 @@ class Runs:
     def __init__(self, guard: Guard, *, through: tuple[type[Exception], ...] = ()) -> None:
         """Begin with none."""
         self.guard, self.through = guard, through
-        self._open: OrderedDict[tuple[str, str], Hosted] = OrderedDict()
+        self._open: OrderedDict[_Key, Hosted] = OrderedDict()
+        self._living: OrderedDict[_Key, Hosted] = OrderedDict()
+        self._ids: OrderedDict[_Key, str] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, ident: str, *, durable: bool = True, part: str = "", taken: Iterable[str] = (), **who: Any) -> Hosted:
-        """Return the run of an id, opened if need be.
+    def of(
+        self,
+        ident: str,
+        *,
+        durable: bool = True,
+        part: str = "",
+        taken: Iterable[str] = (),
+        life: object = None,
+        **who: Any,
+    ) -> Hosted:
+        """Return the run of an id on behalf of whoever calls now, opened if need be.
 
         Args:
             ident: the framework's id of the run.
             durable: True if a restart would know that id again, so that writes are remembered under it.
             part: tells several loops of one run apart, such as those of its sub-agents.
             taken: as in `Hosted`; looked at only if the run is opened now.
+            life: an object that others hold as long as the framework's run goes on, and no longer. Until then the run
+                is kept, so that `ident` may be this object's own.
             who: session, tenant and principal, as for `Guard.run`.
+
+        Raises:
+            UsageError: the run is in use for another tenant, or something of `who` is no id.
         """
+        key = (ident, part)
         with self._lock:
-            hosted = self._open.get((ident, part))
+            kept = self._open if life is None else self._living
+            hosted = kept.get(key)
             if hosted is None:
-                run = self.guard.run(kept_id(ident) if durable else None, **who)
-                hosted = self._open[ident, part] = Hosted(run, through=self.through, taken=taken)
-            self._open.move_to_end((ident, part))
-            while len(self._open) > _KEPT_RUNS:
-                _, old = self._open.popitem(last=False)
-                old.run.close()
+                self._make_room()
+                run = self.guard.run(kept_id(ident) if durable else self._ids.pop(key, None), **who)
+                hosted = kept[key] = Hosted(run, through=self.through, taken=taken, life=life)
+            elif (run := _acting(hosted.run, **who)) is not hosted.run:
+                hosted = kept[key] = hosted.with_run(run)
+            kept.move_to_end(key)
             return hosted
 
     def close(self, ident: str, *, part: str = "") -> None:
@@ -169,6 +217,31 @@ class Runs:
             hosted = self._open.pop((ident, part), None)
         if hosted is not None:
             hosted.run.close()
+
+    def _make_room(self) -> None:
+        """Before a run is opened, look at two that may have ended, and give up the one that was used longest ago."""
+        for key in [*itertools.islice(self._living, 2)]:
+            if self._living[key].alive:
+                self._living.move_to_end(key)
+            else:
+                self._living.pop(key).run.close()
+        if len(self._open) >= _KEPT_RUNS:
+            key, old = self._open.popitem(last=False)
+            old.run.close()
+            if not self.guard.store.durable:  # a durable one would take the id for one that a restart knows
+                self._ids[key] = old.run.id
+        if len(self._ids) > _KEPT_IDS:
+            self._ids.popitem(last=False)
+
+
+def _acting(run: Run, session: str | None = None, tenant: str | None = None, principal: Any = None) -> Run:
+    """The run on behalf of these; itself if they are those it acts for already."""
+    if (session, tenant, principal_of(principal)) == (run.session, run.tenant, run.principal):
+        return run
+    checked = run.guard.run(run.id, session=session, tenant=tenant, principal=principal)
+    acting = copy.copy(run)
+    acting.session, acting.principal = checked.session, checked.principal
+    return acting
 
 
 class _Steering:
@@ -200,7 +273,7 @@ class _Steering:
         async def invoked(arguments: dict[str, Any]) -> Any:
             try:
                 result = invoke(arguments)
-                return await result if hasattr(result, "__await__") else result
+                return await result if hasattr(type(result), "__await__") else result
             except self._through as steering:
                 self._raised = steering
                 raise NotBegun(type(steering).__name__) from steering

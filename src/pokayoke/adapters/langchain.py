@@ -11,6 +11,7 @@ chat, tool_node = guarded.bind(model, tools), guarded.tool_node(tools)
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,11 +36,13 @@ except ImportError as error:
 
 from pokayoke.adapters.langchain_call import Arrival
 from pokayoke.adapters.langchain_heard import Heard, asked_in, stop_of
-from pokayoke.adapters.langchain_loop import Loop, ids_in
+from pokayoke.adapters.langchain_loop import Loop, ids_in, with_changes
 from pokayoke.adapters.langchain_tool import STEERING, Refused, message_of
+from pokayoke.adapters.turnstile import inside
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard import Guard
+    from pokayoke.runtime.progress import Progress
     from pokayoke.runtime.run import Run
 
 __all__ = ["GuardMiddleware", "calls", "contracts", "message"]
@@ -53,14 +56,15 @@ class GuardMiddleware(AgentMiddleware):
     Put it last in `middleware=[...]`. The last one is the innermost: it hears what the model wrote before anybody
     has changed it, and checks what the tool receives after everybody has.
 
-    The run's id is the graph's `thread_id`. Without one each invocation is a run of its own, which a restart cannot
-    know again. One object serves any number of threads, agents and sub-agents at once.
+    The run's id is the graph's `thread_id`. Without one the run is the invocation, with all agents inside it, and a
+    restart cannot know it again. One object serves any number of threads, agents and sub-agents at once.
 
     Args:
         guard: the guard, with the contracts of all tools of the agent.
         window: size of the model's window in tokens: requests are kept below it, and the graph's history stays as
             it is. None never shortens a request.
-        who: called with the graph's config; returns `session`, `tenant` and `principal` of the run.
+        who: called with the graph's config, for each request and each call; returns `session`, `tenant` and
+            `principal`. A thread belongs to one tenant.
     """
 
     def __init__(self, guard: Guard, *, window: int | None = None, who: Who | None = None) -> None:
@@ -69,6 +73,7 @@ class GuardMiddleware(AgentMiddleware):
         self.guard, self.window = guard, window
         self._who = who
         self._runs = engine.Runs(guard, through=STEERING)
+        self._said: weakref.WeakKeyDictionary[Progress, str | None] = weakref.WeakKeyDictionary()
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Ask the model; its reply comes back as it may go into the history.
@@ -76,7 +81,8 @@ class GuardMiddleware(AgentMiddleware):
         Raises:
             UsageError: a tool of the request has no contract, or the run has no id.
         """
-        loop = self._loop(request.messages)
+        request = with_changes(request, {"messages": convert_to_messages(request.messages)})
+        loop = self._loop(request)
         while (out := loop.before(request)) is not None:
             with Heard() as heard:
                 response = handler(out)
@@ -86,7 +92,8 @@ class GuardMiddleware(AgentMiddleware):
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """`wrap_model_call` for asynchronous code."""
-        loop = self._loop(request.messages)
+        request = with_changes(request, {"messages": convert_to_messages(request.messages)})
+        loop = self._loop(request)
         while (out := loop.before(request)) is not None:
             with Heard() as heard:
                 response = await handler(out)
@@ -99,11 +106,11 @@ class GuardMiddleware(AgentMiddleware):
 
         Where a person has to approve it, the graph is interrupted; without a checkpointer the model is told to wait.
         """
-        return Arrival(self._loop(request.state).hosted, request, handler).run()
+        return Arrival(self._hosted(request.state), request, handler).run()
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """`wrap_tool_call` for asynchronous code."""
-        return await Arrival(self._loop(request.state).hosted, request, handler).arun()
+        return await Arrival(self._hosted(request.state), request, handler).arun()
 
     # -- a graph of your own ---------------------------------------------------------------------------
 
@@ -146,8 +153,18 @@ class GuardMiddleware(AgentMiddleware):
 
     # -- parts -----------------------------------------------------------------------------------------
 
-    def _loop(self, state: Any) -> Loop:
-        """The loop that the running node belongs to."""
+    def _loop(self, request: Any) -> Loop:
+        """The loop that a request belongs to, told of what the user says in it."""
+        hosted = self._hosted(request.messages)
+        loop = cast("Loop", hosted.notes.get("loop") or hosted.notes.setdefault("loop", Loop(hosted, self.window)))
+        loop.hosted = hosted
+        if not inside():  # there, what an agent is told comes from another model and begins no turn
+            progress = hosted.run.progress
+            self._said[progress] = loop.heed(request, self._said.get(progress))
+        return loop
+
+    def _hosted(self, state: Any) -> engine.Hosted:
+        """The running loop, acting for its caller of now."""
         config = get_config()
         conf = config["configurable"]
         messages = state if isinstance(state, list) else field(state, "messages")
@@ -155,12 +172,8 @@ class GuardMiddleware(AgentMiddleware):
         part = str(conf.get("checkpoint_ns", "")).rpartition("|")[0]
         who = self._who(config) if self._who is not None else {}
         if (thread := conf.get("thread_id")) is not None:
-            hosted = self._runs.of(str(thread), part=part, taken=ids_in(messages), **who)
-        else:
-            hosted = self._unnamed(conf, part, messages, who)
-        if (loop := hosted.notes.get("loop")) is None:
-            loop = hosted.notes.setdefault("loop", Loop(hosted, self.window, nested=bool(part)))
-        return cast("Loop", loop)
+            return self._runs.of(str(thread), part=part, taken=ids_in(messages), **who)
+        return self._unnamed(conf, part, messages, who)
 
     def _unnamed(self, conf: Mapping[str, Any], part: str, messages: Any, who: Mapping[str, Any]) -> engine.Hosted:
         """The run of an invocation without a thread: its nodes share one control, and so do graphs inside them."""
@@ -170,8 +183,7 @@ class GuardMiddleware(AgentMiddleware):
                 "outside of a graph a run needs an id: pass config={'configurable': {'thread_id': ...}} to invoke()"
             )
         ident = f"invocation {id(control)}"
-        hosted = self._runs.of(ident, durable=False, taken=ids_in(messages), **who)
-        hosted.notes.setdefault("control", control)  # as long as it lives, nothing else has its id
+        hosted = self._runs.of(ident, durable=False, taken=ids_in(messages), life=control, **who)
         if not part:
             return hosted
         named = not self.guard.store.durable  # a durable store must not take this id for one that a restart knows

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from langgraph.config import get_config
 from langgraph.types import interrupt
 
 from pokayoke.adapters.hosted import Hosted, written
 from pokayoke.adapters.langchain_questions import question, take, was_answered
-from pokayoke.adapters.langchain_tool import Passed, Passing, message_of
+from pokayoke.adapters.langchain_tool import Passed, Passing, leads, message_of
 from pokayoke.core.call import Finding, Outcome
-from pokayoke.core.messages import field
+from pokayoke.core.messages import field, items
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.progress import Progress
 
 __all__ = ["Arrival"]
+
+_NOT_LED = "It handed over then, and was not repeated: nobody is handed over now."
+_leading: weakref.WeakKeyDictionary[Progress, set[str]] = weakref.WeakKeyDictionary()
+"""Keys of the writes of a run whose commands led elsewhere."""
 
 
 class Arrival:
@@ -85,7 +94,15 @@ class Arrival:
         return await self._passing.arun(arguments)
 
     def _message(self, outcome: Outcome) -> Any:
-        return message_of(outcome, self._request.tool_call, self._passing and self._passing.made)
+        passing, key = self._passing, outcome.key
+        made = passing.made if passing is not None else None
+        if key is not None and outcome.ok:
+            leading = _leading.setdefault(self._hosted.run.progress, set())
+            if leads(made):
+                leading.add(key)
+            elif outcome.status == "replayed" and key in leading:
+                outcome = msgspec.structs.replace(outcome, text=f"{outcome.text}\n{_NOT_LED}")
+        return message_of(outcome, self._request.tool_call, made, direct=self._direct())
 
     # -- a person --------------------------------------------------------------------------------------
 
@@ -113,14 +130,28 @@ class Arrival:
             interrupt({"question": "answered before"})
 
     def _alone(self) -> bool:
-        """Whether this is the only call of its task. `create_agent` sends each into one of its own."""
-        path = get_config().get("metadata", {}).get("langgraph_path") or ()
-        if path and path[0] == "__pregel_push":
-            return True
+        """Whether this is the only call of its task."""
+        return _pushed() or len(self._beside()) <= 1
+
+    def _direct(self) -> bool:
+        """Whether `create_agent` ends here: the tools of all these calls return what the user reads."""
+        if self._passing is None or not self._passing.direct or not _pushed():
+            return False
+        direct = {one.name for one in self._request.runtime.tools if one.return_direct}
+        return direct.issuperset(field(call, "name") for call in self._beside())
+
+    def _beside(self) -> Sequence[Any]:
+        """The calls of the message that this one stands in."""
         state = self._request.state
         messages = state if isinstance(state, list) else field(state, "messages") or ()
         said = next((one for one in reversed(messages) if field(one, "type") == "ai"), None)
-        return len(field(said, "tool_calls") or ()) <= 1
+        return items(field(said, "tool_calls"))
+
+
+def _pushed() -> bool:
+    """Whether each call is a task of its own, as with `create_agent`."""
+    path: Sequence[Any] = get_config().get("metadata", {}).get("langgraph_path") or ()
+    return bool(path) and path[0] == "__pregel_push"
 
 
 def _task() -> str:

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, convert_to_messages
 from langchain_core.tools import BaseTool
 
 from pokayoke.adapters.hosted import Asked, Hosted, stand_in
 from pokayoke.adapters.langchain_heard import CALL_BLOCKS, Heard, asked_in, stop_of
 from pokayoke.adapters.langchain_model import through
 from pokayoke.core.call import Finding, ToolCall
-from pokayoke.core.context import History
 from pokayoke.core.definitions import definitions
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.messages import field
-from pokayoke.core.names import wire_name
+from pokayoke.core.names import history_name
 from pokayoke.core.plan import Snapshot
 from pokayoke.errors import UsageError
+from pokayoke.runtime.compaction import RunHistory
 from pokayoke.runtime.selection import shown as offered_by
 
-__all__ = ["Loop", "ids_in"]
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+__all__ = ["Loop", "ids_in", "with_changes"]
+
 _CUT = "The message was cut before its end, so nothing of it was used. Send it again, shorter."
 
 
 class _Offered(NamedTuple):
-    """The tools of a request as they came, under which contracts, and as the model gets them."""
+    """The tools of a request as they came, for which run under which contracts, and as the model gets them."""
 
     given: list[Any]
+    run: Run
     snapshot: Snapshot
     tools: list[Any]
 
@@ -43,19 +45,41 @@ class Loop:
     Args:
         hosted: the run.
         window: size of the model's window in tokens; None never shortens a request.
-        nested: True for a sub-agent's loop: what it is told comes from another model and begins no turn.
 
     Attributes:
-        hosted: the run.
+        hosted: the run, as it acts for the caller of the latest request.
     """
 
-    def __init__(self, hosted: Hosted, window: int | None, *, nested: bool = False) -> None:
+    def __init__(self, hosted: Hosted, window: int | None) -> None:
         """Begin before the first request."""
-        self.hosted, self._nested = hosted, nested
-        self._user: str | None = None
+        self.hosted = hosted
         self._ids: set[str] | None = None
         self._offered: _Offered | None = None
-        self._fitting = _Fitting(window) if window is not None else None
+        self._fitting = _Fitting(hosted, window) if window is not None else None
+
+    def heed(self, request: Any, known: str | None) -> str | None:
+        """Begin a turn if the history ends with something new of the user's.
+
+        What stands in the graph's state counts, where there is one: other middleware adds to each request what nobody
+        has said. So does a graph of one's own behind the answers of tools, and such a message has no id.
+
+        Args:
+            request: the request.
+            known: id of the latest message of the user's that the run has been told of.
+
+        Returns:
+            the id of the latest one now.
+        """
+        since = list[Any]()
+        for one in reversed(convert_to_messages(field(request.state, "messages") or ()) or request.messages):
+            if one.type == "ai" or (one.id is not None and one.id == known):
+                break
+            since.append(one)
+        answers = any(one.type == "tool" for one in since)
+        said = [one for one in since if one.type == "human" and (one.id is not None or not answers)]
+        for one in reversed(said):
+            self.hosted.run.user(str(one.text))
+        return said[0].id if said else known
 
     # -- a request -----------------------------------------------------------------------------------
 
@@ -65,10 +89,7 @@ class Loop:
         Raises:
             UsageError: it offers a tool that the guard has no contract of.
         """
-        hosted = self.hosted
-        if not self._nested:
-            self._heed(request.messages)
-        messages = request.messages
+        hosted, messages = self.hosted, request.messages
         if self._ids is None:
             self._ids = {one.id for one in messages if one.id}
         if self._fitting is not None:
@@ -86,29 +107,14 @@ class Loop:
             changes.update(tools=[], tool_choice=None)
         else:
             changes["tools"] = self._shown(request.tools)
-        return _with(request, changes)
-
-    def _heed(self, messages: list[Any]) -> None:
-        """Begin a turn if the history ends with something new of the user's."""
-        said: list[Any] = []
-        for one in reversed(messages):
-            if one.type == "ai":
-                break
-            if one.type == "human":
-                if one.id is not None and one.id == self._user:
-                    break
-                said.append(one)
-        if said:
-            self._user = said[0].id
-            for one in reversed(said):
-                self.hosted.run.user(str(one.text))
+        return with_changes(request, changes)
 
     def _shown(self, tools: list[Any]) -> list[Any]:
         """The tools as the model gets them: without arguments that the guard fills, with a way to page."""
-        snapshot = self.hosted.run.snapshot
-        known = self._offered
-        if known is None or known.given is not tools or known.snapshot is not snapshot:
-            known = self._offered = _Offered(tools, snapshot, self._defined(tools, snapshot))
+        run = self.hosted.run
+        snapshot, known = run.snapshot, self._offered
+        if known is None or known.given is not tools or known.run is not run or known.snapshot is not snapshot:
+            known = self._offered = _Offered(tools, run, snapshot, self._defined(tools, snapshot))
         return known.tools
 
     def _defined(self, tools: list[Any], snapshot: Snapshot) -> list[Any]:
@@ -206,15 +212,8 @@ class Loop:
         return message.model_copy(update={**update, "id": None} if heard.streamed else update)
 
 
-def ids_in(messages: Any) -> Iterator[str]:
-    """The ids of all calls of a history."""
-    for one in messages if isinstance(messages, list) else ():
-        for call in (*(field(one, "tool_calls") or ()), *(field(one, "invalid_tool_calls") or ())):
-            if isinstance(ident := field(call, "id"), str):
-                yield ident
-
-
-def _with(request: Any, changes: dict[str, Any]) -> Any:
+def with_changes(request: Any, changes: dict[str, Any]) -> Any:
+    """Return the request with these changes, by the quickest way its class allows."""
     if type(request) is not ModelRequest:
         return request.override(**changes)
     # What `override` does for this class, without the process-wide warnings filter it sets meanwhile: that is not
@@ -223,6 +222,14 @@ def _with(request: Any, changes: dict[str, Any]) -> Any:
     made.__dict__.update(request.__dict__)
     made.__dict__.update(changes)
     return made
+
+
+def ids_in(messages: Any) -> Iterator[str]:
+    """The ids of all calls of a history."""
+    for one in messages if isinstance(messages, list) else ():
+        for call in (*(field(one, "tool_calls") or ()), *(field(one, "invalid_tool_calls") or ())):
+            if isinstance(ident := field(call, "id"), str):
+                yield ident
 
 
 def _calling(message: Any, calls: Iterable[ToolCall], answered: Iterable[str] = ()) -> Any:
@@ -239,9 +246,7 @@ def _calling(message: Any, calls: Iterable[ToolCall], answered: Iterable[str] = 
 
 def _written(call: ToolCall) -> dict[str, Any]:
     """A call as LangGraph and the provider can carry it."""
-    name = call.name
-    if not _PLAIN_NAME.fullmatch(name):
-        name = wire_name(name.strip() or "unnamed", "openai")
+    name = history_name(call.name)
     return {"name": name, "args": stand_in(call, name=name != call.name), "id": call.id, "type": "tool_call"}
 
 
@@ -265,9 +270,9 @@ def _exchanged(response: Any, place: int, message: Any) -> Any:
 class _Fitting:
     """Keeps requests below the window. The graph's own history is not touched."""
 
-    def __init__(self, window: int) -> None:
-        self._window = window
-        self._history: History | None = None
+    def __init__(self, hosted: Hosted, window: int) -> None:
+        self._hosted, self._window = hosted, window
+        self._history: RunHistory | None = None
         self._system: Any = None
         self._count = 0
         self._last: Any = None
@@ -276,7 +281,7 @@ class _Fitting:
         """Return the messages as they fit; None if they cannot."""
         history = self._history
         if history is None or not self._goes_on(messages, system):
-            history = self._history = History(self._window, format="langchain")
+            history = self._history = RunHistory(self._hosted.run, self._window, format="langchain")
             self._system, self._count = system, 0
             if system is not None:
                 history.add(system)

@@ -14,6 +14,7 @@ from langchain_core.language_models import BaseChatModel
 
 from pokayoke.adapters.langchain_heard import Heard, hearing, shield
 from pokayoke.adapters.langchain_views import view
+from pokayoke.adapters.listening import Around
 from pokayoke.core.messages import field, items
 
 __all__ = ["through"]
@@ -89,23 +90,13 @@ def _client_of(name: str) -> property:
     return property(client)
 
 
-class _Around:
-    """Stands before an object and hands on everything it does not do itself."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-
-class _Client(_Around):
+class _Client(Around):
     @property
     def responses(self) -> Any:
         return _Responses(self._inner.responses)
 
 
-class _Responses(_Around):
+class _Responses(Around):
     @property
     def with_raw_response(self) -> Any:
         return _RawResponses(self._inner.with_raw_response)
@@ -114,7 +105,7 @@ class _Responses(_Around):
         return _then(self._inner.create(**payload), _Events)
 
 
-class _RawResponses(_Around):
+class _RawResponses(Around):
     def create(self, **payload: Any) -> Any:
         return _then(self._inner.create(**payload), _Raw)
 
@@ -122,7 +113,7 @@ class _RawResponses(_Around):
         return _then(self._inner.parse(**payload), _Raw)
 
 
-class _Raw(_Around):
+class _Raw(Around):
     """A whole response."""
 
     def parse(self) -> Any:
@@ -132,7 +123,7 @@ class _Raw(_Around):
         return response
 
 
-class _Events(_Around):
+class _Events(Around):
     """A stream of events. Only the last one repeats whole calls."""
 
     def __enter__(self) -> Self:
@@ -165,10 +156,10 @@ def _shielded(event: Any) -> Any:
     return event
 
 
-def _then(answer: Any, around: type[_Around]) -> Any:
+def _then(answer: Any, around: type[Around]) -> Any:
     """Wrap an answer, or what an awaitable will answer."""
-    return _awaited(answer, around) if hasattr(answer, "__await__") else around(answer)
+    return _awaited(answer, around) if hasattr(type(answer), "__await__") else around(answer)
 
 
-async def _awaited(answer: Awaitable[Any], around: type[_Around]) -> Any:
+async def _awaited(answer: Awaitable[Any], around: type[Around]) -> Any:
     return around(await answer)

@@ -7,6 +7,7 @@ run through a view of itself that keeps both as they were, and says whether the 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, cast
@@ -21,6 +22,7 @@ from langgraph.types import Command
 from pokayoke.adapters.langchain_views import view
 from pokayoke.core.call import Outcome
 from pokayoke.core.contract import Contract
+from pokayoke.core.media import carried
 from pokayoke.errors import ToolError
 
 try:
@@ -31,7 +33,7 @@ except ImportError:  # before LangGraph 1.2 an answer is never checked against a
         return False
 
 
-__all__ = ["STEERING", "Passed", "Passing", "Refused", "message_of"]
+__all__ = ["STEERING", "Passed", "Passing", "Refused", "leads", "message_of"]
 
 
 class Refused(ToolError):  # noqa: N818 - no error: an answer to the model
@@ -102,6 +104,11 @@ class Passing:
         finally:
             _passing.reset(token)
         return self._returned(made)
+
+    @property
+    def direct(self) -> bool:
+        """True if the tool returns what the user reads, not the model."""
+        return self._tool is not None and self._tool.return_direct
 
     # -- what the tool's view tells ------------------------------------------------------------------
 
@@ -241,23 +248,36 @@ def _messages(command: Any) -> list[Any]:
     return [one for channel in channels if isinstance(channel, list) for one in channel]
 
 
-def message_of(outcome: Outcome, call: Any, made: Any = None) -> Any:
+def leads(made: Any) -> bool:
+    """Whether what the node made of a result sends the graph elsewhere, and does not only change its state."""
+    if isinstance(made, list):
+        return any(map(leads, made))
+    return isinstance(made, Command) and bool(made.goto or made.graph)
+
+
+def message_of(outcome: Outcome, call: Any, made: Any = None, *, direct: bool = False) -> Any:
     """Return what answers a call: a `ToolMessage`, or the tool's own command with that message in it.
 
     Args:
         outcome: what became of the call.
         call: the call as it stands in the history: `id` and `name`.
         made: what the tool node made of the tool's result. Its artifact and its commands stay, if the outcome is ok.
+        direct: True if the user reads the answer, not the model: then the value stands there as LangChain writes it.
     """
     content: Any = outcome.text
     if outcome.content:
-        content = [{"type": "text", "text": outcome.text}, *outcome.content]
+        # Of what is no dict, LangChain would make text.
+        shown = (one if isinstance(one, dict) else carried(one, "langchain") for one in outcome.content)
+        content = [{"type": "text", "text": outcome.text}, *filter(None, shown)]
     status = "success" if outcome.ok else "error"
     if made is None or not outcome.ok:
+        if direct and outcome.ok:
+            content = outcome.value if isinstance(outcome.value, str) else json.dumps(outcome.value, ensure_ascii=False)
         return ToolMessage(content, name=call["name"], tool_call_id=call["id"], status=status)
     known = _terminator(made, call["id"])
     if known is None:
         return made  # it leads to another graph, and nothing in this one waits for an answer
+    content = known.content if direct else content
     answer = known.model_copy(update={"content": content, "name": call["name"], "status": status})
     return _replaced(made, known, answer)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pokayoke.core.intake.reading import is_cut
 
-__all__ = ["STOPS", "listened", "overheard", "worst"]
+__all__ = ["STOPS", "Around", "listened", "overheard", "worst"]
 
 STOPS: ContextVar[list[Any] | None] = ContextVar("pokayoke_stops", default=None)
 """Where the reasons go that are heard during a request; None if nobody listens."""
@@ -48,8 +48,8 @@ def worst(stops: list[Any]) -> Any:
     return next((stop for stop in stops if is_cut(stop)), stops[-1] if stops else None)
 
 
-class _Around:
-    """Something of the client's, with everything it has."""
+class Around:
+    """Stands before an object and hands on everything it does not do itself."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -60,7 +60,7 @@ class _Around:
         return getattr(self._inner, name)
 
 
-class _Client(_Around):
+class _Client(Around):
     @property
     def chat(self) -> _Chat:
         return _Chat(self._inner.chat)
@@ -78,19 +78,19 @@ class _Client(_Around):
         return _Client(self._inner.with_options(**options))
 
 
-class _Beta(_Around):
+class _Beta(Around):
     @property
     def chat(self) -> _Chat:
         return _Chat(self._inner.chat)
 
 
-class _Chat(_Around):
+class _Chat(Around):
     @property
     def completions(self) -> _Completions:
         return _Completions(self._inner.completions)
 
 
-class _Completions(_Around):
+class _Completions(Around):
     async def create(self, **asked: Any) -> Any:
         reply = await self._inner.create(**asked)
         stops = STOPS.get()
@@ -110,7 +110,7 @@ class _Completions(_Around):
         return reply if stops is None else _heard(reply, stops)
 
 
-class _Responses(_Around):
+class _Responses(Around):
     async def create(self, **asked: Any) -> Any:
         reply = await self._inner.create(**asked)
         stops = STOPS.get()
@@ -120,7 +120,7 @@ class _Responses(_Around):
         return reply
 
 
-class _Chunks(_Around):
+class _Chunks(Around):
     """A stream of chunks; one that ends without a reason broke off."""
 
     def __init__(self, inner: Any, stops: list[Any]) -> None:

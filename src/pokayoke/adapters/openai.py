@@ -7,21 +7,17 @@ messages += [message(outcome) for outcome in run.call_batch(calls(reply, run))]
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pokayoke.adapters.client import OnText, heard, sdk
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.replies import answered, spoken
 from pokayoke.core.streams import ChatStream, ResponsesStream, Stream
-from pokayoke.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
 
 __all__ = ["AsyncChatModel", "AsyncResponsesModel", "ChatModel", "ResponsesModel", "calls", "history", "message"]
-
-OnText = Callable[[str], object]
 
 
 def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
@@ -74,7 +70,7 @@ class ChatModel:
         self, model: str, client: Any = None, *, stream: bool = False, on_text: OnText | None = None, **options: Any
     ) -> None:
         """Keep what every request needs."""
-        self._client = client if client is not None else getattr(_sdk(), self._client_class)()
+        self._client = client if client is not None else getattr(sdk("openai"), self._client_class)()
         self._stream, self._on_text = stream, on_text
         self._options = {"model": model, **options}
 
@@ -86,7 +82,7 @@ class ChatModel:
         whole = self._whole()
         with answer:
             for event in answer:
-                _heard(whole.add(event), self._on_text)
+                heard(whole.add(event), self._on_text)
         return whole.reply()
 
     def _whole(self) -> Stream:
@@ -112,7 +108,7 @@ class AsyncChatModel(ChatModel):
         whole = self._whole()
         async with answer:
             async for event in answer:
-                _heard(whole.add(event), self._on_text)
+                heard(whole.add(event), self._on_text)
         return whole.reply()
 
 
@@ -133,15 +129,3 @@ class ResponsesModel(ChatModel):
 
 class AsyncResponsesModel(ResponsesModel, AsyncChatModel):
     """`ResponsesModel` for `await guard.aloop`, with an `openai.AsyncOpenAI` client. Arguments as there."""
-
-
-def _sdk() -> Any:
-    try:
-        return importlib.import_module("openai")
-    except ImportError as error:
-        raise MissingExtraError("openai", "openai") from error
-
-
-def _heard(text: str, on_text: OnText | None) -> None:
-    if text and on_text is not None:
-        on_text(text)

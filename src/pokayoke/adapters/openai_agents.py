@@ -53,21 +53,27 @@ def contracts(
     contract's; a parameter with a default may be left out.
 
     Args:
-        tools: the tools of one agent, or of all.
+        tools: the tools of one agent, or of all; a tool of a namespace is called `namespace.name`.
         reads: names of those that change nothing.
         destructive: names of those whose effect cannot be undone.
         fields: further fields of the contracts, by tool name, such as `{"refund": {"identity": ("order",)}}`.
 
     Raises:
-        UsageError: a tool is named that does not exist.
+        UsageError: a tool is named that does not exist, or two that differ have one name.
         ContractError: a field contradicts another or its schema.
     """
-    known = {tool.name: tool for tool in tools if isinstance(tool, FunctionTool)}
+    known: dict[str, tuple[Described, float | None]] = {}
+    for tool in tools:
+        if isinstance(tool, FunctionTool):
+            name = tool.qualified_name
+            found = Described(name, tool.description, _loosened(tool)), tool.timeout_seconds
+            if known.setdefault(name, found) != found:
+                raise UsageError(f"two tools are called {name}, and they differ: give one another name_override")
     more: dict[str, Mapping[str, Any]] = dict(fields or {})
-    for name, tool in known.items():
-        if tool.timeout_seconds is not None:
-            more[name] = {"timeout": tool.timeout_seconds, **more.get(name, {})}
-    described = (Described(name, tool.description, _loosened(tool)) for name, tool in known.items())
+    for name, (_, timeout) in known.items():
+        if timeout is not None:
+            more[name] = {"timeout": timeout, **more.get(name, {})}
+    described = (one for one, _ in known.values())
     return engine.contracts(described, reads=reads, destructive=destructive, fields=more)
 
 
@@ -104,7 +110,8 @@ class GuardedRunner:
             input: the user's text, input items, or the state of an interrupted run.
             run_id: id under which writes are remembered; None takes that of the session or of the conversation
                 at the server, or the `group_id` of the run's configuration. Without any, a restart knows nothing.
-            options: as for `Runner.run`, and `tenant` and `principal` as for `Guard.run`.
+            options: as for `Runner.run`, and `tenant` and `principal` as for `Guard.run`. A state of this process
+                goes on with those it began with, where none are given.
 
         Raises:
             UsageError: a tool has no contract, or the state belongs to an agent that is not guarded.
@@ -128,20 +135,21 @@ class GuardedRunner:
             task.add_done_callback(lambda _: self._ended(slot, result))
         return result
 
-    def decide(self, state: Any, *, run_id: str | None = None) -> bool:
+    def decide(self, state: Any, *, run_id: str | None = None, **who: Any) -> bool:
         """Put into the state of an interrupted run what `guard.approvals` has been told meanwhile.
 
         Args:
             state: from `result.to_state()` or `RunState.from_json`.
             run_id: as in `run`; not needed for a state of this process.
+            who: `tenant` and `principal` as in `run`; neither is needed for a state of this process.
 
         Returns:
             True if no question of the guard's waits any more, so that the run can go on.
         """
-        slot = self._known(state) or self._slot(run_id, {}, ())
+        slot = self._slot(run_id, who, state)
         settled = True
         for item in state.get_interruptions():
-            question = waits.question(slot.hosted, waits.asked(item.call_id, item.tool_name, item.arguments))
+            question = waits.question(slot.hosted, waits.asked(item))
             if question is None:
                 continue  # the tool's own wish: whoever wrote it decides
             if question.status == "waiting":
@@ -200,13 +208,16 @@ class GuardedRunner:
         """Return a tool that goes through the guard; one that is not run here stays as it is.
 
         Raises:
-            UsageError: it has no contract.
+            UsageError: it has no contract, or starts an agent whose own tools would run past the guard.
         """
         if not isinstance(tool, FunctionTool):
             return tool
-        plan = self.guard.snapshot.find(tool.name)
-        if isinstance(plan, Finding) or plan.contract.name != tool.name:
-            raise UsageError(f"{tool.name} has no contract: give its tool to contracts(), and those to the guard")
+        name, inner = tool.qualified_name, tool._agent_instance  # noqa: SLF001 - public nowhere
+        plan = self.guard.snapshot.find(name)
+        if isinstance(plan, Finding) or plan.contract.name != name:
+            raise UsageError(f"{name} has no contract: give its tool to contracts(), and those to the guard")
+        if inner is not None and getattr(type(inner), "guarded_by", None) is None and _acts(inner):
+            raise UsageError(f"the agent behind {name} is not guarded: make it by runner.guarded(agent).as_tool(...)")
         return guarded_tool(tool, asks=plan.asks)
 
     def _handoff(self, one: Any, done: dict[int, Any]) -> Any:
@@ -239,8 +250,7 @@ class GuardedRunner:
         if session := getattr(options.get("session"), "session_id", None):
             who["session"] = session
         ident = run_id or session or options.get("conversation_id") or config.group_id
-        known = self._known(given) if ident is None else None
-        slot = known or self._slot(ident, who, _said(given))
+        slot = self._slot(ident, who, given)
         clones: dict[int, Any] = {}
         guarded = self._guarded(agent, clones)
         for clone in clones.values():
@@ -248,7 +258,7 @@ class GuardedRunner:
         if isinstance(given, RunState):
             for item in given.get_interruptions():
                 if _status(given, item) is False:
-                    waits.denied(slot.hosted, waits.asked(item.call_id, item.tool_name, item.arguments))
+                    waits.denied(slot.hosted, waits.asked(item))
         token = current.set(slot)
         try:
             yield slot, guarded
@@ -263,13 +273,22 @@ class GuardedRunner:
         agent = state._current_agent if isinstance(state, RunState) else None  # noqa: SLF001 - public nowhere
         return getattr(agent, _SLOT, None)
 
-    def _slot(self, ident: str | None, who: dict[str, Any], said: Iterable[str]) -> Slot:
+    def _slot(self, ident: str | None, who: dict[str, Any], given: Any) -> Slot:
+        """Where a run is found: that of a state goes on, on behalf of whoever calls now if that is said."""
+        known, said = self._known(given), _said(given)
+        if known is not None and ident in (None, known.ident):
+            return Slot(self._runs, known.ident, durable=known.durable, who={**known.who, **who}, said=said)
         return Slot(self._runs, ident or uuid.uuid4().hex, durable=ident is not None, who=who, said=said)
 
     def _ended(self, slot: Slot, result: Any) -> Any:
         if not result.interruptions:
             self._runs.close(slot.ident)
         return result
+
+
+def _acts(agent: Any) -> bool:
+    """Whether an agent can do anything but speak."""
+    return bool(agent.tools or agent.handoffs or agent.mcp_servers)
 
 
 def _configured(given: Any) -> Any:
@@ -287,12 +306,16 @@ def _status(state: Any, item: Any) -> bool | None:
 
 
 def _said(given: Any) -> list[str]:
-    """The texts of the user in what a run begins with."""
+    """The texts of the user that a run begins with: those behind all that was answered before."""
     if isinstance(given, str):
         return [given]
-    if not isinstance(given, list):
-        return []
-    return [_text(item.get("content")) for item in given if item.get("role") == "user"]
+    said: list[str] = []
+    for item in reversed(given if isinstance(given, list) else []):
+        if (role := item.get("role")) == "user":
+            said.insert(0, _text(item.get("content")))
+        elif role not in ("system", "developer"):
+            break
+    return said
 
 
 def _text(content: Any) -> str:

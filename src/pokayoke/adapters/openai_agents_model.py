@@ -52,7 +52,7 @@ class _Turn(NamedTuple):
 
     hosted: Hosted
     arguments: tuple[Any, ...]
-    tools: frozenset[str]
+    tools: dict[str, Any]
     handoffs: frozenset[str]
     plain: bool
     listed: list[Any]
@@ -195,8 +195,8 @@ def _turn(  # noqa: PLR0917 - the framework's own arguments, in its order
         # Beside the history, not in it: a conversation that the server keeps would keep an item for ever.
         system = f"{system}\n\n{request.instruction}" if system else request.instruction
     offered = tools
-    slot.tools = [tool.name for tool in tools if isinstance(tool, FunctionTool)]
-    names = frozenset(slot.tools)
+    names = {tool.qualified_name: tool for tool in tools if isinstance(tool, FunctionTool)}
+    slot.tools = [*names]
     if request.final:
         offered, settings = [], replace(settings, tool_choice=None, parallel_tool_calls=None)
     elif hosted.run.progress.keeps_texts and (pager := hosted.run.guard.pager).name not in names:
@@ -280,14 +280,20 @@ def _is_ours(item: Any, turn: _Turn, *, cut: bool) -> bool:
 
 def _asked(item: Any) -> Asked:
     if item.type == "function_call":
-        return Asked(item.call_id, item.name, item.arguments)
+        return Asked(item.call_id, _name(item), item.arguments)
     named = getattr(item, "name", None) or item.type
     return Asked(getattr(item, "call_id", None), named, str(getattr(item, "input", None) or ""))
 
 
+def _name(item: Any) -> str:
+    """The tool's name as the SDK qualifies it; a tool that was loaded late is in a namespace of its own name."""
+    space = getattr(item, "namespace", None)
+    return f"{space}.{item.name}" if space and space != item.name else str(item.name)
+
+
 def _standing(item: Any, call: ToolCall, turn: _Turn) -> Any:
     """The item for the SDK: one that it can parse, of a tool that it has."""
-    name, known = call.name, call.name in turn.tools or bool(getattr(item, "namespace", None))
+    name, known = call.name, call.name in turn.tools
     if item.type == "function_call" and known and not is_cut(call.stop_reason) and _is_object(call.arguments):
         if item.call_id != call.id:
             item.call_id = call.id
@@ -299,7 +305,11 @@ def _standing(item: Any, call: ToolCall, turn: _Turn) -> Any:
     text = json.dumps(stand_in(call, name=not known), ensure_ascii=False)
     # Without the id of the item: a server that keeps items would go on with its own copy.
     ident = _NO_ID if getattr(item, "id", None) == _NO_ID else None
-    return ResponseFunctionToolCall(id=ident, call_id=call.id, name=name, arguments=text, type="function_call")
+    tool = turn.tools.get(name, _SINK)
+    space = item.namespace if known and item.type == "function_call" else tool._tool_namespace  # noqa: SLF001 - public nowhere
+    return ResponseFunctionToolCall(
+        id=ident, call_id=call.id, name=tool.name, namespace=space, arguments=text, type="function_call"
+    )
 
 
 def _is_object(text: Any) -> bool:

@@ -55,8 +55,8 @@ class Slot:
     def before(self, history: list[Any]) -> Hosted:
         """Return the run for a request with that history, told of what the user said first."""
         # Ids of calls that are in the history already, from before a restart, must not be given again.
-        taken = (str(item.get("call_id")) for item in history if item.get("type") == "function_call")
-        hosted = self.runs.of(self.ident, durable=self.durable, taken=taken, **self.who)
+        hosted = self.hosted
+        hosted.take_ids(str(item.get("call_id")) for item in history if item.get("type") == "function_call")
         said, self._said = self._said, []
         for text in said:
             hosted.run.user(text)

@@ -52,17 +52,22 @@ def guarded_tool(tool: Any, *, asks: bool) -> Any:
         asks: True if the guard may want to ask a person first.
     """
     # The SDK would turn an exception into a result, with its text; the guard has to see it as what it is.
-    bare = copy.copy(tool)
+    bare, name = copy.copy(tool), tool.qualified_name
     bare._failure_error_function, bare._use_default_failure_error_function = None, False  # noqa: SLF001 - public nowhere
 
     async def invoke(context: Any, text: str) -> Any:
         slot = slot_in_use()
-        call = as_heard(context.tool_call_id, tool.name, text)
-        run = _Running(bare, context, slot.inside(call.id))
-        outcome = await slot.hosted.acall(call, run)
-        if outcome.status == "pending" and context.is_tool_approved(tool.name, call.id):
-            slot.hosted.run.guard.approvals.approve(str(outcome.approval), by="RunState.approve")
+        call = as_heard(context.tool_call_id, name, text)
+        inside = slot.inside(call.id)
+        run = _Running(bare, context, inside)
+        try:
             outcome = await slot.hosted.acall(call, run)
+            if outcome.status == "pending" and context.is_tool_approved(name, call.id):
+                slot.hosted.run.guard.approvals.approve(str(outcome.approval), by="RunState.approve")
+                outcome = await slot.hosted.acall(call, run)
+        finally:
+            if not run.interrupted:
+                slot.runs.close(inside.ident)
         if run.steering is not None:
             raise run.steering
         return run.nested if run.interrupted else _shown(outcome)
@@ -71,8 +76,9 @@ def guarded_tool(tool: Any, *, asks: bool) -> Any:
     guarded = copy.copy(tool)
     guarded.on_invoke_tool = invoke
     guarded.timeout_seconds = None  # the contract's counts, and a call that is over time is recorded
+    guarded.tool_output_guardrails = [_of_values(one) for one in tool.tool_output_guardrails or ()]
     if asks:
-        guarded.needs_approval = _asking(tool.name, tool.needs_approval)
+        guarded.needs_approval = _asking(name, tool.needs_approval)
     return guarded
 
 
@@ -147,11 +153,16 @@ class Told(str):
     outcome: Outcome
 
 
+class _Blocks(list[Any]):
+    """The same, where a result is not text alone."""
+
+    outcome: Outcome
+
+
 def _shown(outcome: Outcome) -> Any:
     """What the model reads: text, and blocks that are none."""
-    if outcome.content:
-        return [{"type": "text", "text": outcome.text}, *outcome.content]
-    told = Told(outcome.text)
+    blocks = [{"type": "text", "text": outcome.text}, *outcome.content]
+    told = _Blocks(blocks) if outcome.content else Told(outcome.text)
     told.outcome = outcome
     return told
 
@@ -176,8 +187,16 @@ def finals(behaviour: Any) -> Any:
     return final
 
 
+def _of_values(guardrail: Any) -> Any:
+    """The guardrail, shown what the tool has returned instead of what the model reads."""
+    other = copy.copy(guardrail)
+    other.run = lambda data: guardrail.run(replace(data, output=_value(data.output)))
+    return other
+
+
 def _value(output: Any) -> Any:
-    return output.outcome.value if isinstance(output, Told) and output.outcome.ok else output
+    outcome = getattr(output, "outcome", None)
+    return outcome.value if isinstance(outcome, Outcome) and outcome.ok else output
 
 
 # -- approvals ----------------------------------------------------------------------------------------
@@ -187,9 +206,9 @@ class waits:  # noqa: N801 - a name for three functions that belong together
     """What the guard knows of calls that wait for a person."""
 
     @staticmethod
-    def asked(ident: str | None, name: str | None, arguments: str | None) -> ToolCall:
+    def asked(item: Any) -> ToolCall:
         """Return the call of an interruption."""
-        return as_heard(ident or "", name or "", arguments or "")
+        return as_heard(item.call_id or "", item.qualified_name or "", item.arguments or "")
 
     @staticmethod
     def question(hosted: Hosted, call: ToolCall) -> Approval | None:

@@ -25,6 +25,7 @@ from pokayoke.adapters.pydantic_ai_messages import (
     message,
     named_by,
     plain_text,
+    prompt_at_end,
     prompt_text,
     put_together,
     refused,
@@ -133,8 +134,8 @@ class _GuardedRun(Guarded):
         name = ident if known or not durable else None
         run = await to_thread(self._guard.run, name, **who) if durable else self._guard.run(name, **who)
         self._hosted = Hosted(run, through=THROUGH, taken=call_ids(ctx.messages))
-        if ctx.prompt is not None:
-            run.user(prompt_text(ctx.prompt))
+        if (prompt := ctx.prompt if ctx.prompt is not None else prompt_at_end(ctx.messages)) is not None:
+            run.user(prompt_text(prompt))
         try:
             return await handler()
         finally:
@@ -145,6 +146,7 @@ class _GuardedRun(Guarded):
         response: Any = getattr(node, "model_response", None)
         if response is None or response is self._response:
             return node
+        response = node.model_response = self._own(ctx, response)
         for part, name in zip(response.tool_calls, self._let_in(ctx, response.tool_calls), strict=True):
             part.tool_name = name
         results: dict[str, Any] = node.tool_call_results or {}
@@ -156,6 +158,15 @@ class _GuardedRun(Guarded):
                     outcome = await self._hosted.acall(self._written(ctx, part), _elsewhere)
                     await self._decide(outcome, metadata.get(part.tool_call_id), approved=False, reason=denied.message)
         return node
+
+    @staticmethod
+    def _own(ctx: RunContext[Any], response: ModelResponse) -> ModelResponse:
+        """Return a reply of the history that may be changed: the one that was handed in is its owner's."""
+        own = replace(
+            response, parts=[replace(one) if isinstance(one, ToolCallPart) else one for one in response.parts]
+        )
+        ctx.messages[:] = [own if one is response else one for one in ctx.messages]
+        return own
 
     # -- around a request ---------------------------------------------------------------------------
 
@@ -303,7 +314,9 @@ class _GuardedRun(Guarded):
             return await handler(args)
         going = self._held.pop(call.tool_call_id, None) or Continuation(self._written(ctx, call), call, ctx, None)
         plan, known = self._hosted.run.snapshot.find(going.call.name), not is_stranger(tool_def)
-        going.execute, going.reads = handler, not isinstance(plan, Finding) and plan.contract.effect == "read"
+        going.execute = handler
+        if not isinstance(plan, Finding):
+            going.reads, going.described = plan.contract.effect == "read", plan.contract.output is not None
         invoke: Handler | None = going if known else _absent
         if not known and (isinstance(plan, Finding) or plan.contract is self._guard.pager):
             invoke = None
@@ -311,6 +324,8 @@ class _GuardedRun(Guarded):
         if ctx.tool_call_approved and outcome.status == "pending":
             await self._decide(outcome, ctx.tool_call_metadata, approved=True)
             outcome = await self._hosted.acall(going.call, going)
+        if going.limit is not None:
+            raise going.limit
         if outcome.status == "pending" and (may_defer(ctx) if self._defer is None else self._defer):
             raise ApprovalRequired({"approval": outcome.approval, "message": outcome.message})
         return self._answer(outcome, going, known=known)
@@ -320,7 +335,7 @@ class _GuardedRun(Guarded):
             # As it was meant: the framework shows the model that its own text was no JSON.
             going.part.args, going.part.id = read_arguments(going.part.args).value, None
         if outcome.ok:
-            return put_together(outcome, going.more)
+            return put_together(outcome, going.more, going.words)
         if going.again is not None and outcome.status == "failed":
             raise going.again
         # As retried: an answer in the same message was written before this was known, and does not count.

@@ -23,6 +23,7 @@ try:
         ToolFailedError,
         ToolRetryError,
         UnexpectedModelBehavior,
+        UsageLimitExceeded,
     )
     from pydantic_ai.messages import ToolCallPart, ToolReturn
     from pydantic_ai.tools import RunContext
@@ -48,7 +49,10 @@ class Continuation:
         execute: the framework's execution.
         reads: True if the tool changes nothing.
         again: what to raise instead of an outcome: the model is asked for another try in the tool's own words.
+        limit: what ends the framework's run once the call is recorded: there is no more to spend.
+        described: True if a schema describes what the tool returns.
         more: what the tool had to say beside its value.
+        words: what of that are words that are not part of the value.
     """
 
     def __init__(self, call: ToolCall, part: ToolCallPart, context: RunContext[Any], validate: Handler | None) -> None:
@@ -56,19 +60,24 @@ class Continuation:
         self.call, self.part = call, part
         self._context, self._validate = context, validate
         self.execute: Handler | None = None
-        self.reads = False
+        self.reads = self.described = False
+        self.words = ""
         self.again: ToolRetryError | None = None
+        self.limit: UsageLimitExceeded | None = None
         self.more: ToolReturn[Any] | None = None
 
     async def __call__(self, arguments: dict[str, Any]) -> Any:
         """Run the tool with the effective arguments."""
-        self.again = self.more = None
+        self.again, self.more, self.words = None, None, ""
         validated = await self._validated(arguments)
         assert self.execute is not None, "a tool is only run by the hook around its execution"
         try:
             result = await self.execute(validated)
         except SkipToolExecution as instead:
             result = instead.result
+        except UsageLimitExceeded as limit:
+            self.limit = limit
+            raise
         except (ToolFailed, ToolFailedError) as failed:
             result = _failure(_words(failed))
         except ModelRetry as asked:
@@ -78,7 +87,7 @@ class Continuation:
             raise self._once_more(asked.message) from asked
         except (ToolRetryError, UnexpectedModelBehavior) as asked:
             result = self._asked_again(asked)
-        value, self.more = taken_apart(result)
+        value, self.more, self.words = taken_apart(result, described=self.described)
         return value
 
     async def _validated(self, arguments: dict[str, Any]) -> Any:

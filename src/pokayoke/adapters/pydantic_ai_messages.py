@@ -10,8 +10,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pokayoke.adapters.hosted import Asked
+from pokayoke.core.blocks import as_blocks
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.present import present, preview
 from pokayoke.core.replies import Ids
 from pokayoke.errors import MissingExtraError
 
@@ -20,12 +22,15 @@ try:
     from pydantic_ai.exceptions import ToolRetryError
     from pydantic_ai.messages import (
         ModelMessage,
+        ModelRequest,
         ModelResponse,
+        RetryPromptPart,
         TextPart,
         ThinkingPart,
         ToolCallPart,
         ToolReturn,
         ToolReturnPart,
+        UserPromptPart,
     )
     from pydantic_ai.messages import is_multi_modal_content as is_file
     from pydantic_ai.models import ModelRequestParameters
@@ -85,12 +90,27 @@ def prompt_text(prompt: Any) -> str:
     return "\n".join(word for word in words if isinstance(word, str))
 
 
+def prompt_at_end(messages: list[ModelMessage]) -> Any:
+    """Return what a user says at the end of a history; None if somebody else has the last word.
+
+    Beside the result of a tool, a user's part may be what the tool had to say.
+    """
+    parts = messages[-1].parts if messages and isinstance(messages[-1], ModelRequest) else ()
+    if any(isinstance(part, (ToolReturnPart, RetryPromptPart)) for part in parts):
+        return None
+    said = [prompt_text(part.content) for part in parts if isinstance(part, UserPromptPart)]
+    return said or None
+
+
 def reworded(parts: Iterable[Any], text: str) -> list[Any]:
     """Return the parts of a reply with one text in place of its own."""
     return [*(part for part in parts if not isinstance(part, TextPart)), TextPart(text)]
 
 
 # -- results ------------------------------------------------------------------------------------------
+
+_MOST = 50_000
+"""Of words beside a value that has a schema, a model reads no more."""
 
 
 def message(outcome: Outcome) -> ToolReturnPart:
@@ -110,16 +130,26 @@ class Returned(NamedTuple):
     """For the guard."""
     more: ToolReturn[Any] | None
     """What the tool has to say beside its value."""
+    words: str
+    """Its words among that which a schema of the value does not describe."""
 
 
-def taken_apart(result: Any) -> Returned:
-    """Take a tool's return value apart: files become blocks that nobody reads, all else is data."""
+def taken_apart(result: Any, *, described: bool) -> Returned:
+    """Take a tool's return value apart: files become blocks that nobody reads, all else is data.
+
+    Args:
+        result: what the tool returned.
+        described: True if a schema describes the value; else its words beside it belong to it.
+    """
     more = result if isinstance(result, ToolReturn) else None
     value = result if more is None else more.return_value
+    words = prompt_text(more.content or ()) if more is not None else ""
     items = value if isinstance(value, (list, tuple)) else [value]
-    if any(map(is_file, items)):
-        value = {"content": [_block(item) for item in items]}
-    return Returned(value, more)
+    joined = [words] if words and not described and as_blocks(value) is None else []
+    if joined or any(map(is_file, items)):
+        items = items if any(map(is_file, items)) else [] if value is None else [value]
+        value = {"content": [_block(item) for item in (*items, *joined)]}
+    return Returned(value, more, "" if joined else words)
 
 
 def _block(item: Any) -> dict[str, Any]:
@@ -128,13 +158,21 @@ def _block(item: Any) -> dict[str, Any]:
     return {"type": "text", "text": item if isinstance(item, str) else pydantic_core.to_json(item).decode()}
 
 
-def put_together(outcome: Outcome, more: ToolReturn[Any] | None) -> Any:
-    """Return what the framework puts into its history for a call that ended well."""
+def put_together(outcome: Outcome, more: ToolReturn[Any] | None, words: str) -> Any:
+    """Return what the framework puts into its history for a call that ended well.
+
+    What a tool says is its result, however it says it: beside the result the framework would let the user say it.
+    """
+    text = outcome.text
+    if words:
+        kept = words if len(words) <= _MOST else preview(words, handle=None, tool=outcome.tool)
+        text += "\n" + present(kept, tool=outcome.tool, call_id=outcome.call_id, trust="unchecked")
     files = [block["file"] for block in outcome.content if isinstance(block, dict) and is_file(block.get("file"))]
-    value = [outcome.text, *files] if files else outcome.text
+    value = [text, *files] if files else text
     if more is None:
         return value
-    return ToolReturn(return_value=value, content=more.content, metadata=more.metadata, tools=more.tools)
+    beside = [] if isinstance(more.content, str) else [one for one in more.content or () if is_file(one)]
+    return ToolReturn(return_value=value, content=beside or None, metadata=more.metadata, tools=more.tools)
 
 
 def refused(part: ToolCallPart, text: Any) -> ToolRetryError:

@@ -19,6 +19,11 @@ from pokayoke.errors import UsageError
 _inside: ContextVar[tuple[Turnstile, ...]] = ContextVar("pokayoke_turnstile", default=())
 
 
+def inside() -> bool:
+    """Return whether this code is part of a guarded call, such as that of a tool that asks another agent."""
+    return bool(_inside.get())
+
+
 class Turnstile:
     """Lets calls of one run pass. Thread-safe, for threads and event loops alike."""
 

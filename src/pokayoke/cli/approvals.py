@@ -14,6 +14,7 @@ from pokayoke.cli.operating import (
     now,
     opened,
     plain,
+    require_enough,
     seconds,
     when,
 )
@@ -175,6 +176,7 @@ def _answer(approval_id: str, store: str | None, by: str, reason: str, *, approv
         raise ConfigurationError("--by is kept in the audit: say who answers")
     with opened(store) as ledger:
         found = _found(ledger, approval_id)
+        require_enough(approval_id, found.id)
         known = Approvals(ledger).answer(found.id, approved=approved, by=by, reason=reason)
     out(as_json(plain(known)) if json else show(f"{known.id} is {known.status} by {known.by}"))
 

@@ -126,16 +126,19 @@ def serving(store: Store, listen: str, config: str | None) -> Generator[Server]:
         config: the configuration whose redaction rules hold, or None for the built-in ones.
 
     Raises:
-        ConfigurationError: the address is none, or there is no secret.
+        ConfigurationError: the address is none or cannot be listened on, or there is no secret.
         PolicyError: the configuration is wrong.
-        OSError: the address cannot be listened on.
     """
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > _LAST_PORT:
         raise ConfigurationError(f"--listen {listen!r}: expected HOST:PORT, such as 127.0.0.1:8787")
     trace = load_policy(config).trace
     redactor = Redactor(trace.redact_fields, trace.redact_patterns)
-    server = Server((host.strip("[]"), int(port)), Approvals(store), secret_from_environment(), redactor)
+    secret = secret_from_environment()
+    try:
+        server = Server((host.strip("[]"), int(port)), Approvals(store), secret, redactor)
+    except OSError as error:
+        raise ConfigurationError(f"cannot listen on {listen}: {error.strerror}. Name another with --listen") from None
     try:
         yield server
     finally:

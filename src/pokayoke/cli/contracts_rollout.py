@@ -139,9 +139,11 @@ def rollback(
 def drop(
     version: VersionArgument, by: ByOption, reason: ReasonOption, path: LockOption = DEFAULT, json: JsonOption = False
 ) -> None:
-    """Forget a version that is not in force.
+    """Drop a version that is not in force.
 
     pokayoke contracts drop get_order@1 --by mo --reason "no run has it any more"
+
+    What it promised stays fixed: the same version can be locked again, another one under its number cannot.
     """
     name, number = tool_and_version(version)
     done = note(by, reason)

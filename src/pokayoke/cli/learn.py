@@ -11,7 +11,7 @@ import typer
 from pokayoke.cli.output import as_json, out, plural, say
 from pokayoke.cli.progress import reading
 from pokayoke.core.contract import Contract
-from pokayoke.errors import ConfigurationError
+from pokayoke.errors import ConfigurationError, PokayokeError
 from pokayoke.replay.learn import Draft, Learner, Skipped
 from pokayoke.replay.listing import ask_server, completed, drafts_of, read_listing
 from pokayoke.replay.readers import Source, parse_map, read_block
@@ -71,7 +71,9 @@ def learn(
         entries = [] if listing is None else read_listing(listing)
         _take(learner, words or [], kind, fields, needed=listing is None)
     listed = drafts_of(entries, trusted_hints=trust_hints, version=version)
-    drafts, skipped = _only(tools, *_together(learner, *listed))
+    drafts, skipped = _usable(*_only(tools, *_together(learner, *listed)))
+    if tools and not drafts and not skipped:
+        raise typer.Exit(1)
     _write(drafts, skipped, learner, output, json=json)
     if learner.unread or skipped or not drafts:
         raise typer.Exit(1)
@@ -103,8 +105,26 @@ def _only(
 ) -> tuple[list[Draft], list[Skipped]]:
     if not tools:
         return drafts, skipped
+    there = dict.fromkeys([*(draft.mapping["name"] for draft in drafts), *(one.tool for one in skipped)])
+    for name in tools:
+        if name not in there:
+            say(f"no call of {name!r}; there are {', '.join(list(there)[:_MOST_NAMED]) or 'none'}")
     wanted = [draft for draft in drafts if draft.mapping["name"] in tools]
     return wanted, [one for one in skipped if one.tool in tools]
+
+
+def _usable(drafts: list[Draft], skipped: list[Skipped]) -> tuple[list[Draft], list[Skipped]]:
+    """The drafts that are contracts; one whose name or schema cannot be used costs no other."""
+    kept: list[Draft] = []
+    for draft in drafts:
+        try:
+            Contract.from_mapping(draft.mapping)
+        except PokayokeError as error:
+            name = str(draft.mapping["name"])
+            skipped = [*skipped, Skipped(name, str(error).removeprefix(f"{name}: "))]
+        else:
+            kept.append(draft)
+    return kept, skipped
 
 
 def _write(

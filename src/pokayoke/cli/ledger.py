@@ -22,6 +22,7 @@ from pokayoke.cli.operating import (
     now,
     opened,
     plain,
+    require_enough,
     seconds,
     when,
 )
@@ -47,7 +48,7 @@ app = typer.Typer(
 
     pokayoke ledger list --in-doubt --store sqlite:///ledger.db
 
-    pokayoke ledger resolve 4f1c --happened PO-7 --by ann --reason "seen in the shop"
+    pokayoke ledger resolve 4f1c9a --happened PO-7 --by ann --reason "seen in the shop"
 
     POKAYOKE_STORE stands in for --store. Exit codes: 0 clean, 1 findings, 2 could not run.""",
 )
@@ -166,21 +167,22 @@ def resolve(
 ) -> None:
     """Settle a doubt by your word. It is kept in the audit.
 
-    pokayoke ledger resolve 4f1c --happened PO-7 --by ann --reason "seen in the shop"
+    pokayoke ledger resolve 4f1c9a --happened PO-7 --by ann --reason "seen in the shop"
 
-    pokayoke ledger resolve 4f1c --not-happened --by ann --reason "no such order, and the shop was down"
+    pokayoke ledger resolve 4f1c9a --not-happened --by ann --reason "no such order, and the shop was down"
 
     After --happened the effect is completed and never runs again. After --not-happened the same call may run
     once more, so be sure that nothing is on its way either.
     """
     if (happened is None) == (not not_happened):
         raise ConfigurationError("say one of --happened REF and --not-happened")
-    if happened is not None and not happened.strip():
+    if happened is not None and (not happened.strip() or happened.startswith("--")):
         raise ConfigurationError("--happened needs the target's own name of the effect, such as an order number")
     if not by.strip() or not reason.strip():
         raise ConfigurationError("--by and --reason are kept in the audit: say who and why")
     with opened(store) as ledger:
         record = _found(ledger, key)
+        require_enough(key, record.key)
         decision = Decision(record.key, happened is not None, by, reason, now(), happened or "")
         after = ledger.decide(decision)
     if json:
@@ -198,14 +200,15 @@ def prune(
     by: Annotated[str, typer.Option("--by", help="Who says so; kept in the audit.")] = "pokayoke ledger prune",
     json: JsonOption = False,
 ) -> None:
-    """Forget settled effects, answered questions and idle runs. Without --yes it only counts.
+    """Forget settled effects, answered questions, idle runs and past days of limits. Without --yes it only counts.
 
     pokayoke ledger prune --older-than 90d
 
     pokayoke ledger prune --older-than 90d --yes --by ann
 
     An effect that is forgotten can happen again: keep them longer than any caller may repeat a call, and
-    reconcile first. What is executing or in doubt always stays.
+    reconcile first. What is executing or in doubt always stays, and so do runs that were stopped or are latched,
+    and limits that count per user or per tool.
     """
     age = seconds(older_than, "--older-than")
     if age < _LEAST_AGE and not force:
@@ -313,16 +316,23 @@ def _found(ledger: Store, key: str) -> Record:
         StoreError: there is none, or more than one.
     """
     start = key.strip().lower()
-    whole = ledger.record(start)
-    if whole is not None:
-        return whole
-    near = ledger.records(Query(after=start, limit=2)) if start and set(start) <= _HEX else ()
+    if not start or not set(start) <= _HEX:
+        raise StoreError(f"there is no effect {key!r}; `pokayoke ledger list` shows them")
+    # As in lists, without the output: that may be sealed with a key which is not here.
+    near = ledger.records(Query(after=_just_before(start), limit=2))
+    if near and near[0].key == start:
+        return near[0]
     fits = [record for record in near if record.key.startswith(start)]
     if len(fits) > 1:
         raise StoreError(f"several keys begin with {start!r}: give more of it")
     if not fits or len(start) >= _KEY_LENGTH:
         raise StoreError(f"there is no effect {key!r}; `pokayoke ledger list` shows them")
-    return ledger.record(fits[0].key) or fits[0]
+    return fits[0]
+
+
+def _just_before(start: str) -> str:
+    """What no key lies between and one that begins like this."""
+    return f"{start[:-1]}{chr(ord(start[-1]) - 1)}\U0010ffff"
 
 
 def _audit(ledger: Store) -> Iterator[Entry]:

@@ -73,10 +73,11 @@ class Aside:
         return self._file.execute("SELECT 1 FROM rows WHERE key = '' LIMIT 1").fetchone() is not None
 
     def taken(self, record: Record) -> tuple[Row, ...]:
-        """The rows of a record; they count as seen."""
+        """The rows of a record; they count as seen. One without a key belongs to one record, of its own tool."""
         found = self._rows("key = ?", record.key)
         if record.reference:
-            found += self._rows("key = '' AND reference = ?", record.reference)
+            mine = "key = '' AND reference = ? AND seen = 0 AND tool IN ('', ?)"
+            found += self._rows(mine, record.reference, record.tool)
         self._file.executemany("UPDATE rows SET seen = 1 WHERE number = ?", ((row.number,) for row in found))
         return tuple(found)
 
@@ -93,9 +94,9 @@ class Aside:
         if group:
             yield group[0].key, tuple(group)
 
-    def _rows(self, condition: str, value: str) -> list[Row]:
+    def _rows(self, condition: str, *values: str) -> list[Row]:
         sql = f"SELECT {_COLUMNS} FROM rows WHERE {condition} ORDER BY number"  # noqa: S608 - as above
-        return [Row(*values) for values in self._file.execute(sql, (value,))]
+        return [Row(*found) for found in self._file.execute(sql, values)]
 
 
 def pages(store: Store, query: Query, told: Callable[[int], None] = lambda _: None) -> Iterator[Record]:
@@ -138,8 +139,8 @@ def joined(
         told: hears how many records were read.
     """
     late = late_effects(store)
-    # A row without a key may belong to a record that is not wanted: then all of them have to be read.
-    query = Query() if aside.keyless else Query(tool=wanted.tool, since=wanted.since)
+    # A row without a key may belong to a record that is too old to be wanted: then those are read as well.
+    query = Query(tool=wanted.tool, since=None if aside.keyless else wanted.since)
     for record in pages(store, query, told):
         rows = aside.taken(record)
         if wanted.includes(record):

@@ -87,13 +87,16 @@ def row(number: int, value: Mapping[str, Any], names: Mapping[str, str]) -> Row:
         names: from `mapping`.
 
     Raises:
-        ConfigurationError: its arguments are no JSON object.
+        ConfigurationError: its arguments are no JSON object, or its key or reference is an array or an object.
     """
     told = {column: value.get(names[column]) for column in COLUMNS}
+    for column in ("key", "reference"):
+        if isinstance(told[column], (list, dict)):
+            raise ConfigurationError(f"row {number}: its {column} is no text")
     mark = as_text(told["digest"]) or _digest_of(told["arguments"], number)
     return Row(
         number,
-        as_text(told["key"]),
+        as_text(told["key"]).strip().lower(),
         as_text(told["reference"]),
         mark,
         as_text(told["amount"]),

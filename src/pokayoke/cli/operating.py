@@ -27,6 +27,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one line p
 ByOption = Annotated[str, typer.Option("--by", help="Who says so; kept in the audit.")]
 ReasonOption = Annotated[str, typer.Option("--reason", help="How you know, or why; kept in the audit.")]
 
+_LEAST_DIGITS: Final = 6
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhdw])", re.ASCII)
 _DRIVERS: Final = ("apsw", "psycopg", "sqlite3")
@@ -61,6 +62,21 @@ def opened(url: str | None, *, create: bool = False) -> Generator[Store]:
         if type(error).__module__.partition(".")[0] not in _DRIVERS:
             raise
         raise StoreError(f"the store cannot be used: {type(error).__name__}: {error}") from error
+
+
+def require_enough(given: str, found: str) -> None:
+    """Refuse to decide about what was named by so little of its id that a slip names another.
+
+    Args:
+        given: the id or how it begins, as somebody wrote it.
+        found: the id that was found.
+
+    Raises:
+        ConfigurationError: it was too little.
+    """
+    start = given.strip().lower()
+    if start != found and len(start.removeprefix(found.rpartition("-")[0] + "-")) < _LEAST_DIGITS:
+        raise ConfigurationError(f"{given!r} is too little of an id to decide by: give at least {_LEAST_DIGITS} digits")
 
 
 def seconds(text: str, option: str) -> float:

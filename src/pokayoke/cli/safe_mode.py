@@ -84,7 +84,7 @@ def open_(
     """
     _check(scope, by, reason)
     with opened(store) as ledger:
-        if scope != EVERYTHING and scope not in _known(ledger):
+        if scope != EVERYTHING and not _heard_of(ledger, scope):
             say(f"warning: this store has never heard of a tool {scope!r}; check the name")
         switch = _flip(ledger, scope, "open", by, reason)
     _told(switch, json=json)
@@ -121,10 +121,10 @@ def _flip(ledger: Store, scope: str, mode: Literal["open", "closed"], by: str, r
     return ledger.flip(Flip(scope, mode, by, reason, now()))
 
 
-def _known(ledger: Store) -> set[str]:
-    """Tools that left something in the store: an output, a switch or an effect."""
+def _heard_of(ledger: Store, tool: str) -> bool:
+    """Whether a tool left anything in the store: an output, a switch or an effect."""
     heard = {rate.tool for rate in ledger.rates()} | {switch.scope for switch in ledger.switches()}
-    return heard | {record.tool for record in ledger.records(Query())}
+    return tool in heard or bool(ledger.records(Query(tool=tool, limit=1)))
 
 
 def _invalid(rate: Rate | None) -> int:

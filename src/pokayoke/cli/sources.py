@@ -51,6 +51,8 @@ class Material(msgspec.Struct):
 def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool) -> Material:
     """Read configuration files, definition files and `module:attribute` references.
 
+    A guard brings its own policy along, which holds unless a configuration is named beside it.
+
     Args:
         names: what the user named.
         config: a configuration file named beside them, or None for `pokayoke.yaml` if it is there.
@@ -61,13 +63,17 @@ def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool)
     """
     material = Material(contracts=[], problems=[])
     listed = list(names)
-    if config is None and not any(_is_config(name) for name in listed) and Path(DEFAULT_CONFIG).is_file():
+    named = config is not None or any(_is_config(name) for name in listed)
+    if config is None and not named and Path(DEFAULT_CONFIG).is_file():
         config = DEFAULT_CONFIG
     for name in [*([config] if config else []), *listed]:
         if name == config or _is_config(name):
             _take_config(name, material)
         elif ATTRIBUTE.fullmatch(name) and not Path(name).exists():
-            material.contracts += from_module(name)
+            found = _imported(name)
+            material.contracts += _tools_of(name, found)
+            if not named and isinstance(policy := getattr(found, "policy", None), Policy):
+                material.policy, material.config = policy, f"the policy of {name}"
         else:
             _take_definitions(name, material, trust_hints=trust_hints)
     return material
@@ -101,6 +107,10 @@ def from_module(name: str) -> list[Contract]:
     Raises:
         ConfigurationError: it cannot be imported, or holds no tools.
     """
+    return _tools_of(name, _imported(name))
+
+
+def _imported(name: str) -> Any:
     module_name, _, attributes = name.partition(":")
     folder = os.getcwd()  # noqa: PTH109 - an entry of sys.path is a string
     if folder not in sys.path:
@@ -111,6 +121,10 @@ def from_module(name: str) -> list[Contract]:
             found = getattr(found, attribute)
     except Exception as error:  # a user's module may raise anything while it is imported
         raise ConfigurationError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+    return found
+
+
+def _tools_of(name: str, found: Any) -> list[Contract]:
     found = getattr(found, "tools", found)
     items: list[Any] = [found]
     if not isinstance(found, Contract):

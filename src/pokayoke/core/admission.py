@@ -16,7 +16,7 @@ import msgspec
 
 from pokayoke.core.call import Effect, Finding
 from pokayoke.core.canonical import digest
-from pokayoke.core.ledger import EXECUTE, Answer, Claim, Record, claim
+from pokayoke.core.ledger import EXECUTE, Answer, Claim, Record, claim, is_repeated
 from pokayoke.core.policy import LimitPolicy
 from pokayoke.core.state import RunState, blocked
 from pokayoke.core.switch import Switch, switched_off
@@ -71,6 +71,7 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
         by: who decided.
         reason: why.
         decided_at: wall-clock second of the decision.
+        marks: names that the tool's contract marks as secret, for those who show the question to others.
     """
 
     id: str
@@ -86,6 +87,7 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
     by: str | None = None
     reason: str | None = None
     decided_at: float | None = None
+    marks: tuple[str, ...] = ()
 
     def at(self, now: float) -> Approval:
         """This approval as it stands at `now`: expired if nobody decided in time."""
@@ -150,7 +152,7 @@ def admit(request: Request, held: Held) -> Kept:
     harmless failure allows to run again has to pass everything again, but was counted already.
     """
     wish, record = request.claim, held.record
-    if wish is not None and record is not None and record.state == "executing" and record.claim_id == wish.claim_id:
+    if wish is not None and record is not None and is_repeated(record, wish):
         kept, answer = claim(record, wish)
         return Kept(answer, kept)
     if finding := _halted(request, held):
@@ -232,9 +234,14 @@ def _over_limit(request: Request, used: Mapping[str, Used]) -> Finding | None:
         so_far, then = used.get(charge.counter, Used()), after[charge.counter]
         if charge.calls is not None and then.calls > charge.calls:
             return _exceeded(request.tool, charge, "calls", so_far.calls, charge.calls)
-        if charge.amount is not None and then.amount > charge.amount:
+        if charge.amount is not None and _exceeds(then.amount, charge.amount):
             return _exceeded(request.tool, charge, "amount", so_far.amount, charge.amount)
     return None
+
+
+def _exceeds(total: float, allowed: float) -> bool:
+    """Whether a sum is over its limit by more than what adding up binary fractions makes of it."""
+    return total > allowed and not math.isclose(total, allowed, rel_tol=1e-12)
 
 
 def _charged(charges: tuple[Charge, ...], used: Mapping[str, Used]) -> dict[str, Used]:
@@ -263,12 +270,13 @@ def charges(
     tool: str,
     run_id: str,
     user: str | None,
+    tenant: str | None,
     now: float,
 ) -> tuple[Charge, ...]:
     """Return what a call takes from each of `limits` (those that name its tool or `*`)."""
     return tuple(
         Charge(
-            _counter(limit, tool=tool, run_id=run_id, user=user, now=now),
+            _counter(limit, tool=tool, run_id=run_id, user=user, tenant=tenant, now=now),
             limit.calls,
             limit.amount,
             _amount(limit, arguments),
@@ -277,27 +285,32 @@ def charges(
     )
 
 
-def _counter(limit: LimitPolicy, *, tool: str, run_id: str, user: str | None, now: float) -> str:
+def _counter(limit: LimitPolicy, *, tool: str, run_id: str, user: str | None, tenant: str | None, now: float) -> str:
     """What is counted together. A sum has a counter for each argument: limits on others must not overwrite it."""
     what = f"{limit.per}:{limit.field}" if limit.field else limit.per
     if limit.per == "run":
         return f"{what}:{limit.tool}:{run_id}"
     if limit.per == "user":
-        return f"{what}:{limit.tool}:{user or ''}"
+        whose = user or "" if tenant is None else f"{tenant}\x1f{user or ''}"
+        return f"{what}:{limit.tool}:{whose}"
     if limit.per == "day":
         return f"{what}:{limit.tool}:{datetime.fromtimestamp(now, UTC):%Y-%m-%d}"
     return f"{what}:{tool}"
 
 
 def _amount(limit: LimitPolicy, arguments: Mapping[str, Any]) -> float:
-    """The limited argument's size; absent or null is none.
+    """The limited argument's size; one that is absent is none (see `unsent_amounts` for what a tool has)."""
+    if limit.field is None or limit.field not in arguments:
+        return 0.0
+    return size_of(arguments[limit.field])
+
+
+def size_of(value: Any) -> float:
+    """Return how much an amount is.
 
     A negative amount counts as its size: it must not buy room. An amount written as text counts like
     the number, and what cannot be measured counts as more than any limit.
     """
-    value = arguments.get(limit.field) if limit.field else None
-    if value is None:
-        return 0.0
     try:
         amount = abs(float(value))
     except (TypeError, ValueError, OverflowError):

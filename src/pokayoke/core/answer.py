@@ -48,7 +48,7 @@ def final_answer(
         done: names of the writes that took effect, in order.
         not_done: what was refused or failed, in order, with reasons; see `remember`.
         stop_reason: why the run ended, if it has.
-        unmet: tools that were to write and did not the last time they were tried, with the reason.
+        unmet: tools of writes that were tried and not done, with the reason.
         fallback: the host's own text for a model that wrote nothing; None makes one of what is known.
         certain: False if there may be writes that are not in `done`, because the ledger cannot be read.
     """

@@ -18,15 +18,22 @@ _RESULT_KEYS = frozenset(("content", "structuredContent", "structured_content", 
 # What a block of each type carries; a dict that has the type but none of these is data.
 _PAYLOADS: dict[str, tuple[str, ...]] = {
     "text": ("text",),
-    "image": ("data", "source", "url"),
+    "image": ("data", "source", "url", "base64"),
     "image_url": ("image_url",),
     "input_image": ("image_url", "file_id"),
-    "audio": ("data", "source"),
-    "video": ("data", "source"),
-    "file": ("file", "file_id", "data", "source"),
+    "input_file": ("file_data", "file_id", "file_url"),
+    "audio": ("data", "source", "base64"),
+    "video": ("data", "source", "base64"),
+    "file": ("file", "file_id", "data", "source", "base64"),
     "resource": ("resource",),
     "resource_link": ("uri",),
 }
+# What LangChain's blocks refer to. Data may well have such a field and type, but not these fields alone.
+_REFERENCES = ("url", "file_id")
+_REFERRING = frozenset({"type", "id", "index", "mime_type", "extras", *_REFERENCES})
+_REFERRED = frozenset({"image", "audio", "video", "file"})
+# What Anthropic's document is made of, unless it is text.
+_SOURCES = frozenset({"base64", "url", "file"})
 
 _Get = Callable[[str], Any]
 
@@ -114,8 +121,15 @@ def _are_blocks(value: Any, *, empty: bool = False) -> bool:
 def _is_block(block: Any) -> bool:
     get = _getter(block)
     kind = get("type")
-    payload = _PAYLOADS.get(kind) if isinstance(kind, str) else None
-    return payload is not None and any(get(name) is not None for name in payload)
+    if not isinstance(kind, str):
+        return False
+    if any(get(name) is not None for name in _PAYLOADS.get(kind, ())):
+        return True
+    if kind == "document":
+        source = get("source")
+        return not isinstance(source, str) and _getter(source)("type") in _SOURCES
+    refers = kind in _REFERRED and is_object(block) and _REFERRING.issuperset(block)
+    return refers and any(isinstance(get(name), str) for name in _REFERENCES)
 
 
 def _text(block: Any) -> str | None:

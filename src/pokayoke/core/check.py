@@ -183,7 +183,7 @@ def describe_issue(
     if issue.code == "missing_field":
         message = f"{at}: required, but absent"
     elif issue.code == "unknown_field":
-        message = f"{at}: the schema does not know this field"
+        message = f"{_clip(at)}: the schema does not know this field"
     data: dict[str, Any] = {"keyword": problem.keyword, "expected": problem.expected, "got": problem.got}
     return Finding(code=issue.code, at=at, blame=blame, message=message, hint=_clip(hint), data=data)
 
@@ -308,6 +308,8 @@ def _advice(issue: Issue, schema: Schema, name: str) -> str:
     if issue.code == "not_json":
         return f"`{name}` cannot be used: send {issue.problem.expected}."
     want = wanted_at(schema, issue.path)
+    if issue.code in _MEASURED and not _is_one_rule(facts_at(schema, issue.path)):
+        return f"`{name}` has to be {issue.problem.expected}."
     if issue.code == "missing_field":
         return f"Add `{name}`: {want}. If you do not know it, ask the user; do not make it up."
     if issue.code == "out_of_range":
@@ -317,6 +319,21 @@ def _advice(issue: Issue, schema: Schema, name: str) -> str:
     if issue.code in ("schema_mismatch", "too_few_fields", "too_many_fields") or want == "a value":
         return f"`{name}` has to be {issue.problem.expected}."
     return f"Send `{name}` as {want}."
+
+
+_MEASURED = frozenset({"out_of_range", "bad_pattern", "too_short", "too_long"})
+_RULES = (
+    ("minimum", "exclusiveMinimum"),
+    ("maximum", "exclusiveMaximum"),
+    ("multipleOf",),
+    ("format", "pattern", "minLength"),
+    ("format", "pattern", "maxLength"),
+)
+
+
+def _is_one_rule(facts: Facts) -> bool:
+    """Return whether the words for a place say all its rules: several of a kind may contradict the one that failed."""
+    return bool(facts.types) and all(sum(word in node for node in facts.nodes for word in rule) < 2 for rule in _RULES)  # noqa: PLR2004 - one of them
 
 
 def _fields(schema: Schema, path: Path) -> str:

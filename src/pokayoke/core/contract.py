@@ -18,9 +18,8 @@ from pokayoke.core.contract_rules import (
     is_async,
     normalise,
     ready_correctors,
-    refusing_argument,
-    without_argument,
 )
+from pokayoke.core.key_argument import refusing_argument, without_argument
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
 from pokayoke.core.schema import Schema, compile_schema
 from pokayoke.core.schema_text import admits_text
@@ -187,7 +186,7 @@ class Contract:
         whole = compile_schema(self.input_schema, where=where, resources=self.schemas)
         accepted = visible = whole
         if self.key_argument is not None:
-            hidden = without_argument(self.name, self.input_schema, self.key_argument)
+            hidden = without_argument(self.name, whole, self.key_argument)
             visible = compile_schema(hidden, where=where, resources=self.schemas)
             closed = refusing_argument(hidden, self.key_argument)
             accepted = visible if closed is hidden else compile_schema(closed, where=where, resources=self.schemas)
@@ -195,7 +194,7 @@ class Contract:
         seal(self, "input", accepted)
         seal(self, "model_schema", visible.raw)
         seal(self, "output", self._compile_output())
-        seal(self, "takes_text", self.output is None or admits_text(self.output.raw))
+        seal(self, "takes_text", self.output is None or admits_text(self.output))
         seal(self, "unchecked", self.output_schema is None)
         seal(self, "is_async", is_async(self.handler))
         seal(self, "input_hooks", self.validate_input is not None or any(map(has_code, self.correctors.values())))
@@ -331,10 +330,10 @@ def _build(fields: dict[str, Any]) -> Contract:
     """Make a contract, turning an unknown field into an error that names it."""
     unknown = fields.keys() - FIELDS
     if unknown:
-        raise ContractError(
-            f"{fields.get('name')}: a contract has no field {', '.join(sorted(unknown))}. "
-            f"It has: {', '.join(sorted(FIELDS))}"
-        )
+        from pokayoke.core import sources  # noqa: PLC0415 - it needs the class above
+
+        named = ", ".join(sorted(unknown))
+        raise ContractError(f"{fields.get('name')}: a contract has no field {named}. {sources.meant(unknown, FIELDS)}")
     return Contract(**fields)
 
 

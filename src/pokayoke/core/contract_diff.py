@@ -14,7 +14,8 @@ import msgspec
 
 from pokayoke.core.canonical import canonical
 from pokayoke.core.contract import Contract
-from pokayoke.core.schema_diff import Delta, schema_deltas
+from pokayoke.core.schema_delta import Delta
+from pokayoke.core.schema_diff import schema_deltas
 from pokayoke.core.sources import to_mapping
 
 Side = Literal["model", "readers", "tool", "operators"]
@@ -55,7 +56,7 @@ def contract_changes(old: Contract, new: Contract) -> tuple[Change, ...]:
 
 
 def _inputs(old: Contract, new: Contract) -> Iterator[Change]:
-    for delta in schema_deltas(old.model_schema, new.model_schema):
+    for delta in schema_deltas(old.input, new.input):
         at = f"input {delta.at or '/'}"
         if delta.unknown:
             # A field that is another one now is no riddle: what was sent under its name may be refused.
@@ -72,7 +73,7 @@ def _outputs(old: Contract, new: Contract) -> Iterator[Change]:
     if before is None or after is None:
         yield from _promises(old, new)
         return
-    for delta in schema_deltas(before.raw, after.raw):
+    for delta in schema_deltas(before, after):
         yield _output_change(delta)
 
 
@@ -81,7 +82,7 @@ def _output_change(delta: Delta) -> Change:
     if delta.field == "removed":
         tool: tuple[Side, ...] = ("tool",) if delta.narrower else ()
         return Change(at, delta.what, "breaking", ("readers", *tool))
-    if (delta.field == "added" or delta.what.startswith("other fields: ")) and not delta.narrower:
+    if delta.field == "added" and not delta.narrower:
         return Change(at, delta.what, "safe")  # who reads the fields they know does not see one more
     readers: tuple[Side, ...] = ("readers",) if delta.wider else ()
     sides: tuple[Side, ...] = (*readers, "tool") if delta.narrower else readers

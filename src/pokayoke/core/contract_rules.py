@@ -58,6 +58,10 @@ def normalise(contract: Contract) -> dict[str, Any]:
             raise ContractError(f"{contract.name}: {name} maps argument names to values, it is no {value!r}")
     if not isinstance(cast(object, contract.input_schema), Mapping):
         raise ContractError(f"{contract.name}: input_schema is a JSON Schema of an object")
+    if contract.schemas is not None and not isinstance(cast(object, contract.schemas), Mapping):
+        raise ContractError(
+            f"{contract.name}: schemas maps absolute URIs to JSON Schemas, it is no {contract.schemas!r}"
+        )
     changed["paths"] = {argument: _roots(contract, argument) for argument in contract.paths}
     changed["correctors"] = {
         argument: tuple(cast(list[Any], entry)) if isinstance(entry, list | tuple) else entry
@@ -87,37 +91,18 @@ def is_async(handler: Callable[..., Any] | None) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004 - an object with an async __call__
 
 
-def without_argument(tool: str, schema: dict[str, Any], argument: str) -> dict[str, Any]:
-    """Return an input schema without one of its own properties.
-
-    Raises:
-        ContractError: the schema does not declare it as a text of its own.
-    """
-    properties: dict[str, Any] = schema.get("properties", {})
-    declared = properties.get(argument)
-    if not is_object(declared):
-        raise ContractError(
-            f"{tool}: key_argument {argument!r} is no property of the input schema. Add it there as a string; "
-            "the model will not see it."
-        )
-    if not _takes(declared, "string"):
-        raise ContractError(f"{tool}: key_argument {argument!r} must take a string, the guard fills it with one")
-    return {
-        **schema,
-        "properties": {name: value for name, value in properties.items() if name != argument},
-        **({"required": [name for name in schema["required"] if name != argument]} if "required" in schema else {}),
-    }
-
-
-def refusing_argument(schema: dict[str, Any], argument: str) -> dict[str, Any]:
-    """Return an input schema that refuses an argument it does not declare; the same one if it does already.
-
-    A model that could send the key along would make two effects out of one: the key is made from all
-    arguments, and the target would drop no repetition.
-    """
-    if schema.get("additionalProperties") is False and "patternProperties" not in schema:
-        return schema
-    return {**schema, "allOf": [*schema.get("allOf", ()), {"not": {"required": [argument]}}]}
+def parameters_of(function: Callable[..., Any] | None, *, follow_wrapped: bool = True) -> dict[str, bool] | None:
+    """Return the parameters that can be given by name, and whether they must be; None if any name may, or who knows."""
+    if function is None:
+        return None
+    try:
+        parameters = inspect.signature(function, follow_wrapped=follow_wrapped).parameters.values()
+    except (TypeError, ValueError):  # some built-in functions do not say
+        return None
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return None
+    named = (one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY))
+    return {one.name: one.default is one.empty for one in named}
 
 
 def declared_arguments(schema: Schema) -> tuple[dict[str, Any], bool]:
@@ -165,7 +150,7 @@ def ready_correctors(contract: Contract) -> Correctors | None:
     from pokayoke.core.correctors import compile_correctors  # noqa: PLC0415 - loaded for contracts that have some
 
     try:
-        return compile_correctors(contract.correctors, contract.input.raw)
+        return compile_correctors(contract.correctors, contract.input)
     except ContractError as exc:
         raise ContractError(f"{contract.name}: {exc}") from None
 
@@ -174,6 +159,7 @@ def _contradictions(contract: Contract) -> Iterator[str]:
     yield from _identity_of_the_tool(contract)
     yield from _kinds(contract)
     arguments, complete = declared_arguments(contract.input)
+    yield from _handler(contract)
     yield from _arguments(contract, arguments, complete=complete)
     yield from _effects(contract)
     yield from _outputs(contract)
@@ -207,8 +193,16 @@ def _kinds(contract: Contract) -> Iterator[str]:
                 yield f"{name} holds {wanted}, not {item!r}"
 
 
+def _runs(value: object) -> bool:
+    return callable(value) and not (inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value))
+
+
 def _is_positive(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_exception(value: object) -> bool:
@@ -221,11 +215,18 @@ def _is_name(value: object) -> bool:
 
 Fits = Callable[[Any], bool]
 _SINGLE: dict[str, tuple[Fits, str]] = {
+    **dict.fromkeys(("extract", "validate_input"), (callable, "callable")),
     **dict.fromkeys(
-        ("handler", "function", "lookup", "compensate", "extract", "validate_input"), (callable, "callable")
+        ("function", "handler", "lookup", "compensate"),
+        (_runs, "callable, and no generator, whose items come after it has returned (return a list)"),
     ),
     **dict.fromkeys(("timeout", "settle_after", "max_chars"), (_is_positive, "a positive number")),
     **dict.fromkeys(("description", "content_type", "key_argument"), (_is_name, "a text")),
+    **dict.fromkeys(
+        ("open_world", "idempotent", "forwards_key", "approval", "secret", "defined_in_code"),
+        (lambda value: isinstance(value, bool), "True or False"),
+    ),
+    "key_epoch": (_is_whole, "a whole number"),
     "retry": (lambda value: isinstance(value, RetryPolicy), "RetryPolicy(...)"),
     "envelope": (lambda value: isinstance(value, Envelope), "Envelope(...)"),
 }
@@ -255,23 +256,39 @@ def _arguments(contract: Contract, arguments: dict[str, Any], *, complete: bool)
             yield f"paths names {name!r}, which is not a string (or a list of strings) in the input schema"
 
 
+def _handler(contract: Contract) -> Iterator[str]:
+    """The handler takes by name what every call has, and asks for nothing that no call may have."""
+    schema = contract.input_schema
+    # A wrapper is called with what it takes itself, whatever function it stands for.
+    taken = parameters_of(contract.handler, follow_wrapped=False)
+    if taken is None:
+        return
+    key = () if contract.key_argument is None else (contract.key_argument,)
+    for name in (*schema.get("required", ()), *key):
+        if name not in taken:
+            had = ", ".join(taken) or "nothing"
+            yield f"every call has the argument {name!r}, which the handler does not take. It takes: {had}"
+    closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+    for name, needed in taken.items():
+        if closed and needed and name not in schema.get("properties", {}):
+            yield f"the handler needs {name!r}, but the input schema has no such property"
+
+
 def _is_path(whole: Schema, schema: dict[str, Any]) -> bool:
     schema = whole.target(schema) or schema
     items = schema.get("items")
-    if is_object(items) and _takes(schema, "array"):
-        return _takes(whole.target(items) or items, "string")
-    return _takes(schema, "string")
+    if is_object(items) and takes(schema, "array"):
+        return takes(whole.target(items) or items, "string")
+    return takes(schema, "string")
 
 
-def _takes(schema: dict[str, Any], kind: str) -> bool:
+def takes(schema: dict[str, Any], kind: str) -> bool:
     """Return whether a subschema leaves room for a type, as far as it says."""
     types = schema.get("type")
     if types is not None:
         return kind in ([types] if isinstance(types, str) else types)
     branches = schema.get("anyOf") or schema.get("oneOf")
-    return branches is None or any(
-        isinstance(one, dict) and _takes(cast(dict[str, Any], one), kind) for one in branches
-    )
+    return branches is None or any(isinstance(one, dict) and takes(cast(dict[str, Any], one), kind) for one in branches)
 
 
 def _effects(contract: Contract) -> Iterator[str]:
@@ -284,7 +301,8 @@ def _effects(contract: Contract) -> Iterator[str]:
     if not reads and contract.retry is not None and contract.retry.retries and not _may_repeat(contract):
         yield (
             "retry on a write could repeat its effect. Declare no_effect_errors (the failures that prove that nothing "
-            "happened), idempotent=True, or on_ambiguous='downstream_key' with a key_argument"
+            "happened), on_ambiguous='downstream_key' with a key_argument, or on_ambiguous='rerun_safe' with "
+            "idempotent=True"
         )
     if contract.on_ambiguous == "rerun_safe" and not contract.idempotent:
         yield "on_ambiguous='rerun_safe' claims that a second run does no harm: say so with idempotent=True"
@@ -312,7 +330,7 @@ def _hands_key_on(contract: Contract) -> bool:
 
 
 def _may_repeat(contract: Contract) -> bool:
-    return bool(contract.no_effect_errors) or contract.idempotent or contract.on_ambiguous == "downstream_key"
+    return bool(contract.no_effect_errors) or contract.on_ambiguous in ("downstream_key", "rerun_safe")
 
 
 def _lookups(contract: Contract) -> Iterator[str]:

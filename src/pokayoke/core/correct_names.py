@@ -1,30 +1,31 @@
 """Field names: another spelling of a name the schema knows, or a typo of one.
 
 Letter case and separators carry no meaning (`userId` is `user_id`; catalogue names are read the
-same way), so exactly one match of that kind is an *equivalent* correction. A typo is *likely*: one
-slip in one word of at least five letters, digits untouched, no other field within reach, and the
-field it means absent. Antonyms (`min_price`, `max_price`), numbered fields (`line1`, `line2`) and
-short words (`from`, `form`) are therefore never renamed.
+same way), so exactly one match of that kind is an *equivalent* correction; any other sign does
+(`amount_€`, `vote+`). A typo is *likely*: one slip in one word of at least five letters, not in its
+first letter, digits untouched, no other field within reach, and the field it means absent. Antonyms
+(`min_price`, `max_price`; `ascending`, `descending`), numbered fields (`line1`, `line2`) and short
+words (`from`, `form`) are therefore never renamed, nor names in scripts whose signs are words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import lru_cache
 
 from rapidfuzz.distance import OSA
 
 from pokayoke.core.call import CorrectionKind
 
-_SPACERS = re.compile(r"[^0-9A-Za-z]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SPACERS = re.compile(r"[\s_.\-/:'\"`]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _MAX_NAME = 64
 _SHORTEST = 5
 _LONG = 9
 _NEAR = 3
 
 
-def nearest_field(wrong: str, fields: Iterable[str], present: Iterable[str]) -> tuple[str, CorrectionKind] | None:
+def nearest_field(wrong: str, fields: Iterable[str], present: Container[str]) -> tuple[str, CorrectionKind] | None:
     """Return the one field a wrong name can mean and how sure that is, or None.
 
     Args:
@@ -36,12 +37,11 @@ def nearest_field(wrong: str, fields: Iterable[str], present: Iterable[str]) -> 
     if not plain:
         return None
     known = [field for field in fields if field != wrong]
-    taken = set(present)
     alike = [field for field in known if _plain(field) == plain]
     if alike:
-        return (alike[0], "equivalent") if len(alike) == 1 and alike[0] not in taken else None
+        return (alike[0], "equivalent") if len(alike) == 1 and alike[0] not in present else None
     near = [field for field in known if OSA.distance(plain, _plain(field), score_cutoff=_NEAR) <= _NEAR]
-    slips = [field for field in near if field not in taken and _is_slip(wrong, field)]
+    slips = [field for field in near if field not in present and _is_slip(wrong, field)]
     if len(slips) != 1:
         return None
     meant = slips[0]
@@ -62,9 +62,16 @@ def _is_slip(wrong: str, field: str) -> bool:
         if len(pairs) != 1:
             return False
         one, other = pairs[0]
+    if one[0] != other[0] or not (_is_spelled(one) and _is_spelled(other)):
+        return False
     if min(len(one), len(other)) < _SHORTEST - 1 or max(len(one), len(other)) < _SHORTEST:
         return False
     return OSA.distance(one, other) <= (2 if min(len(one), len(other)) >= _LONG else 1)
+
+
+def _is_spelled(word: str) -> bool:
+    """Return whether a word is written in letters: a sign more or another one may then be a slip."""
+    return all(sign.isdecimal() or sign.upper() != sign for sign in word)
 
 
 @lru_cache(maxsize=1024)

@@ -36,7 +36,12 @@ _SPELLED = frozenset({"wrong_type", "not_in_enum", "bad_format", "schema_mismatc
 _ENVELOPES = frozenset({"arguments", "args", "input", "parameters", "params", "kwargs", "tool_input"})
 _ROOT = "arguments"
 _MAX_SHOWN = 120
+_MAX_UNKNOWN = 64
+"""Most unknown names of one object that are compared with the fields it may have."""
 _NAMES = frozenset({"name", "tool", "function", "tool_name"})
+
+
+Meant = tuple[str, CorrectionKind] | None
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -87,6 +92,7 @@ class Work:
         self._trials = max(MIN_TRIALS, min(MAX_TRIALS, MAX_WORK // _size(value, canonical)))
         self._held: dict[tuple[Path, str], Step] = {}
         self._failed: dict[tuple[str, str], Finding] = {}
+        self._named: tuple[object, dict[str, Meant]] | None = None
 
     def run(self) -> None:
         """Correct until nothing is wrong, nothing moves, or a bound is reached."""
@@ -177,10 +183,11 @@ class Work:
         """Settle alike issues with one proof; those with more than one reading are left to be settled alone."""
         whole = self.value
         taken: list[Correction] = []
+        kinds = self._kinds if self._correctors is None else ("equivalent",)  # what is declared comes before a guess
         for issue in group[: MAX_CORRECTIONS - len(self.corrections)]:
             value = look_up(self.value, issue.path)
             found = list(proposals(value, facts_at(self._schema, issue.path), self._schema))
-            if found and all(same(found[0].after, other.after) for other in found) and found[0].kind in self._kinds:
+            if found and all(same(found[0].after, other.after) for other in found) and found[0].kind in kinds:
                 whole = replaced(whole, issue.path, found[0].after)
                 taken.append(Correction(join(issue.path), found[0].rule, value, found[0].after, found[0].kind))
         left = self._left(whole) if taken else None
@@ -255,12 +262,22 @@ class Work:
         parent = issue.path[:-1]
         entries: dict[str, Any] = look_up(self.value, parent)
         fields = facts_at(self._schema, parent).properties
-        meant = {key: nearest_field(key, fields, entries) for key in entries if key not in fields}
+        meant = self._meant(entries, fields)
         for key, found in meant.items():
             if found is None or issue.path[-1] not in (key, found[0]):
                 continue
             if sum(its is not None and its[0] == found[0] for its in meant.values()) == 1:
                 yield from self._renaming((*parent, key), *found)
+
+    def _meant(self, entries: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Meant]:
+        """What each unknown name of an object can mean, found out once; of very many names nobody can tell."""
+        if self._named is None or self._named[0] is not entries:
+            unknown = [key for key in entries if key not in fields]
+            found = (
+                {key: nearest_field(key, fields, entries) for key in unknown} if len(unknown) <= _MAX_UNKNOWN else {}
+            )
+            self._named = (entries, found)
+        return self._named[1]
 
     def _renaming(self, path: Path, name: str, kind: CorrectionKind) -> Iterator[Step]:
         """Yield the renamed field, as it is or, where it does not fit yet, in another spelling."""

@@ -28,7 +28,8 @@ import msgspec
 
 from pokayoke.core import units
 from pokayoke.core.call import Finding
-from pokayoke.core.places import Facts, Path, join, same, schema_facts, split, spoken
+from pokayoke.core.places import Facts, Path, declared_facts, join, same, split, spoken
+from pokayoke.core.schema import Schema
 from pokayoke.errors import ContractError
 
 __all__ = ["Answer", "Correctors", "compile_correctors"]
@@ -102,7 +103,7 @@ class Correctors:
         return answers, failed
 
 
-def compile_correctors(mapping: Mapping[str, Any], input_schema: dict[str, Any] | bool) -> Correctors:
+def compile_correctors(mapping: Mapping[str, Any], input_schema: Schema) -> Correctors:
     """Check the correctors of a contract and make them ready.
 
     Args:
@@ -124,9 +125,9 @@ def compile_correctors(mapping: Mapping[str, Any], input_schema: dict[str, Any] 
     return Correctors(rules)
 
 
-def _known(path: Path, schema: dict[str, Any] | bool, field: str) -> tuple[Any, ...]:
+def _known(path: Path, schema: Schema, field: str) -> tuple[Any, ...]:
     """Return the choices of the field, or raise if the schema has no such field."""
-    facts: Facts | None = schema_facts(schema, path)
+    facts: Facts | None = declared_facts(schema, path)
     if facts is None:
         raise ContractError(f"corrector of {field!r}: the input schema has no such field")
     return facts.choices
@@ -171,7 +172,7 @@ def _run(rule: _Own, path: Path, value: Any, root: str) -> Any:
 
 def failed(rule: str, path: Path, reason: str, root: str = "arguments") -> Finding:
     """Return the finding for user code on the input side that did not work."""
-    name = spoken(path, root)
+    name = spoken(path, root)[:200]
     return Finding(
         code="corrector_failed",
         at=join(path),

@@ -53,7 +53,9 @@ def _words_of(error: BaseException) -> str:
     """The first words of an exception; one that cannot tell its own text must not end the call."""
     try:
         return str(error)[:300]
-    except Exception:  # noqa: BLE001 - the tool's own code
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - the tool's own code
         return "(without a readable text)"
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core import event
-from pokayoke.core.admission import Approval, Request, charges, fingerprint
+from pokayoke.core.admission import Approval, Charge, Request, charges, fingerprint
 from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, ToolCall
 from pokayoke.core.gate import stop_reason_for
 from pokayoke.core.judge import Judged, Scene, effect_hash, identity_of, judged_at_a_glance, judging
@@ -50,6 +50,13 @@ def walk(call: ToolCall, scene: Scene) -> Generator[Step, Any, Outcome]:
         # It may be tried again because nothing can have happened.
         yield Wait(min(delay, plan.retry.cap), plan.retry.jitter)
         delay *= plan.retry.factor
+        if entered.claim is not None:
+            answer = yield from _renewed(entered.claim, plan, scene)
+            if answer.record is None:  # refused before the ledger was asked: what has failed so far is the answer
+                return (yield from leave(entered, scene, reaction, Ran(attempt, total, exhausted=True)))
+            if answer.kind != "execute":
+                return (yield from _answered(judged, plan, scene, answer, entered.claim))
+            entered = msgspec.structs.replace(entered, attempt=answer.record.attempt)
 
 
 def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcome]:
@@ -113,6 +120,19 @@ def _admission(
         occurrence += 1
 
 
+def _renewed(claim: Claim, plan: Plan, scene: Scene) -> Generator[Step, Any, Answer]:
+    """Ask whether a claim still holds; it does not if its lease has lapsed and somebody else came meanwhile.
+
+    Nothing is counted or asked a second time, and a doubt is left to those who know nothing better.
+    """
+    contract = plan.contract
+    claim = msgspec.structs.replace(claim, resolves=False)
+    answer: Answer = yield Admit(
+        Request(scene.run_id, contract.name, contract.effect, contract.sources, scene.now, claim)
+    )
+    return answer
+
+
 def _resolution(
     request: Request, judged: Judged, plan: Plan, scene: Scene, answer: Answer
 ) -> Generator[Step, Any, Answer]:
@@ -151,12 +171,11 @@ def _claim(judged: Judged, plan: Plan, scene: Scene, scope: tuple[str, str], occ
 
 def _request(judged: Judged, plan: Plan, scene: Scene, claim: Claim | None, approval: Approval | None) -> Request:
     contract, now = plan.contract, scene.now
-    user = scene.principal.id if scene.principal else None
-    taken = (
-        charges(plan.limits, judged.arguments or {}, tool=contract.name, run_id=scene.run_id, user=user, now=now)
-        if plan.limits
-        else ()
-    )
+    user, tenant = scene.principal.id if scene.principal else None, scene.tenant
+    taken: tuple[Charge, ...] = ()
+    if plan.limits:
+        given, run_id = {**plan.unsent, **(judged.arguments or {})}, scene.run_id
+        taken = charges(plan.limits, given, tool=contract.name, run_id=run_id, user=user, tenant=tenant, now=now)
     return Request(scene.run_id, contract.name, contract.effect, contract.sources, now, claim, taken, approval)
 
 
@@ -165,7 +184,7 @@ def _question(judged: Judged, plan: Plan, scene: Scene, occurrence: int) -> Appr
     scope = scene.scope(contract) or ("run", scene.run_id)
     mark = fingerprint(contract.id, scope, judged.args_hash, occurrence)
     return Approval(
-        id=f"ap-{mark[:12]}",
+        id=f"ap-{mark[:24]}",
         fingerprint=mark,
         tool=contract.name,
         contract=contract.id,
@@ -174,6 +193,7 @@ def _question(judged: Judged, plan: Plan, scene: Scene, occurrence: int) -> Appr
         run_id=scene.run_id,
         asked_at=scene.now,
         expires_at=scene.now + scene.snapshot.policy.approvals.expires_seconds,
+        marks=contract.redact,
     )
 
 

@@ -53,7 +53,7 @@ def principal_of(who: str | dict[str, Any] | Principal | None) -> Principal | No
     roles = cast("object", who.roles)
     if not isinstance(roles, (tuple, list, set, frozenset)):
         raise UsageError(f"the roles of a principal are a list of texts, got {type(roles).__name__}")
-    known = [text_id(role, "a principal's role") for role in cast("Collection[object]", roles)]
+    known = [text_id(role, "a principal's role", empty=True) for role in cast("Collection[object]", roles)]
     return Principal(text_id(who.id, "principal"), tuple(known))
 
 
@@ -133,13 +133,15 @@ def _access_rule(contract: Contract, access: AccessPolicy) -> Rule | None:
     name = contract.name
     if name in access.deny or (access.allow and name not in access.allow):
         return lambda _: _denied(name, "it is not allowed by the configuration")
-    needed = frozenset((*contract.roles, *access.roles.get(name, ())))
+    # One role of each list: what operators add narrows what the contract's author demanded, never widens it.
+    needed = tuple(frozenset(roles) for roles in (contract.roles, access.roles.get(name, ())) if roles)
     if not needed:
         return None
 
     def holds_role(asked: Asked) -> Finding | None:
         held = asked.principal.roles if asked.principal else ()
-        return None if needed.intersection(held) else _denied(name, "the caller holds none of the roles it needs")
+        missing = any(roles.isdisjoint(held) for roles in needed)
+        return _denied(name, "the caller holds none of the roles it needs") if missing else None
 
     return holds_role
 
@@ -171,11 +173,13 @@ def _paths_rule(fields: tuple[tuple[str, tuple[str, ...]], ...]) -> Rule:
     def well_formed(asked: Asked) -> Finding | None:
         for name, roots in fields:
             value = asked.arguments.get(name)
-            if type(value) is str and splits_at_sight(value, roots):
+            if value is None or (type(value) is str and splits_at_sight(value, roots)):
                 continue
-            for path in cast("list[object]", value) if isinstance(value, list) else (value,):
-                if isinstance(path, str) and (finding := check_path(path, roots)):
-                    return msgspec.structs.replace(finding, at=f"/{name}")
+            # What is neither a text nor a list of texts is no path: nobody could confine what is in it.
+            listed = isinstance(value, list)
+            for place, path in enumerate(cast("list[object]", value) if listed else (value,)):
+                if finding := check_path(path, roots, at=f"/{name}/{place}" if listed else f"/{name}"):
+                    return finding
         return None
 
     return well_formed

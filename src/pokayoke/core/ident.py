@@ -1,10 +1,13 @@
-"""The host's own ids: what a store can keep, and find again."""
+"""What a host says of a run: ids, reasons and counts that a store can keep, and find again."""
 
 from __future__ import annotations
 
 import hashlib
+import operator
 import re
+from typing import Any, get_args
 
+from pokayoke.core.call import StopReason
 from pokayoke.errors import UsageError
 
 _MOST_CHARS = 500  # PostgreSQL indexes up to 2,704 bytes
@@ -12,24 +15,51 @@ _MOST_CHARS = 500  # PostgreSQL indexes up to 2,704 bytes
 _UNKEPT = re.compile("[\x00\x1f\ud800-\udfff]")
 
 
-def text_id(value: object, what: str) -> str:
+def text_id(value: object, what: str, *, empty: bool = False) -> str:
     """Return an id that the host gave, if every store can keep it.
 
     Args:
         value: what the host gave.
         what: the name of the argument.
+        empty: whether the empty text may be one: as a scope it would be everybody's.
 
     Raises:
-        UsageError: it is no text, longer than 500 characters, or holds NUL, U+001F or a lone surrogate.
+        UsageError: it is no text, empty, longer than 500 characters, or holds NUL, U+001F or a lone surrogate.
     """
     if not isinstance(value, str):
         raise UsageError(f"{what} is a text, got {type(value).__name__}: pass str() of it")
     text = str.__str__(value)
+    if not text and not empty:
+        raise UsageError(f"{what} is empty, so it would be the same for all: pass None if there is none")
     if len(text) > _MOST_CHARS:
         raise UsageError(f"{what} has at most {_MOST_CHARS} characters, got {len(text):,}: pass a hash of it")
     if _UNKEPT.search(text):
         raise UsageError(f"{what} {text[:40]!a} holds NUL, U+001F or a lone surrogate: pass another id")
     return text
+
+
+def stop_reason(given: StopReason) -> StopReason:
+    """Return a host's reason to stop.
+
+    Raises:
+        UsageError: it is none of those there are.
+    """
+    if given not in get_args(StopReason):
+        raise UsageError(f"{given!a:.40} is no stop reason: take one of {', '.join(get_args(StopReason))}")
+    return given
+
+
+def token_count(given: Any) -> int:
+    """Return a number of tokens that a host reports.
+
+    Raises:
+        UsageError: it is no whole number.
+    """
+    whole: Any = int(given) if isinstance(given, float) and given.is_integer() else given
+    try:
+        return operator.index(whole)
+    except TypeError:
+        raise UsageError(f"a number of tokens is a whole number, got {given!a:.40}") from None
 
 
 def kept_id(given: object) -> str:

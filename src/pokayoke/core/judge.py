@@ -54,7 +54,7 @@ class Meter(Protocol):
         ...
 
 
-class Scene(msgspec.Struct, frozen=True, gc=False):
+class Scene(msgspec.Struct, frozen=True):
     """Where and when a call plays.
 
     Attributes:

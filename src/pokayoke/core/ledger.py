@@ -205,6 +205,14 @@ def ledger_key(
     return digest(dump(["pk1", *scope, effect_name, epoch, occurrence, identity]))
 
 
+def is_repeated(record: Record, wish: Claim) -> bool:
+    """Whether this claim is at work: its answer was lost on the way, or its lease has to be renewed.
+
+    A process that was forked in between has the claim's id as well, and must not run a second time.
+    """
+    return record.state == "executing" and (record.claim_id, record.owner) == (wish.claim_id, wish.owner)
+
+
 def compensation_key(key: str) -> str:
     """Return the key under which the undoing of an effect is itself an effect."""
     return digest(dump(["pk1", key, "compensate"]))
@@ -241,8 +249,7 @@ def _completed(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
 
 def _busy(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
     """Somebody executes or resolves, or did so until a moment ago."""
-    if wish.claim_id == record.claim_id and record.state == "executing":
-        # The same claim again: its answer was lost on the way, or its lease has to be renewed.
+    if is_repeated(record, wish):
         renewed = msgspec.structs.replace(record, lease_until=wish.now + wish.lease)
         return renewed, Answer("execute", None, renewed)
     if wish.claim_id == record.resolver:

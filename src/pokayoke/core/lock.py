@@ -102,12 +102,22 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Lock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of `contracts.lock`."""
+    """The content of `contracts.lock`.
+
+    Args:
+        format: of the file.
+        revision: how many steps led here.
+        tools: how each tool stands, by name.
+        history: the steps.
+        dropped: what versions promised that were dropped, as digests by `name@version`: runs and approvals may
+            still name them.
+    """
 
     format: int = FORMAT
     revision: int = 0
     tools: dict[str, ToolLock] = {}
     history: tuple[Event, ...] = ()
+    dropped: dict[str, str] = {}
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -147,7 +157,7 @@ def percent(share: float) -> str:
 
 
 def added(lock: Lock, contract: Contract, source: str, note: Note, *, stable: bool) -> Lock:
-    """Lock one version of a tool. A version that is known stays as it is.
+    """Lock one version of a tool. A version that is known, or was before it was dropped, stays as it is.
 
     Args:
         lock: as it stands.
@@ -157,19 +167,19 @@ def added(lock: Lock, contract: Contract, source: str, note: Note, *, stable: bo
         stable: put the first version of a tool in force at once.
 
     Raises:
-        ContractError: the version is known, and promised something else.
+        ContractError: the version promised something else.
     """
     old = lock.tools.get(contract.name)
     found = Version(promise_digest(contract), source)
     known = old.versions.get(contract.version) if old else None
-    if known is not None:
-        if known.digest != found.digest:
-            raise ContractError(
-                f"{contract.id} in {source} is not what is locked under that version. What a version promises is "
-                "fixed: undo the change, or give the changed contract a new version"
-            )
-        if known == found:
-            return lock
+    if known == found:
+        return lock
+    promised = known.digest if known else lock.dropped.get(contract.id, found.digest)
+    if promised != found.digest:
+        raise ContractError(
+            f"{contract.id} in {source} is not what {'is' if known else 'was'} locked under that version. What a "
+            "version promises is fixed: undo the change, or give the changed contract a new version"
+        )
     if old is None:
         new = ToolLock(contract.version if stable else None, {contract.version: found})
     else:
@@ -178,7 +188,7 @@ def added(lock: Lock, contract: Contract, source: str, note: Note, *, stable: bo
 
 
 def dropped(lock: Lock, name: str, version: str, note: Note) -> Lock:
-    """Forget a version. Runs that began with it may not call the tool any more.
+    """Drop a version. Runs that began with it may not call the tool any more; what it promised stays fixed.
 
     Raises:
         ConfigurationError: it is in force, or unknown.
@@ -190,9 +200,9 @@ def dropped(lock: Lock, name: str, version: str, note: Note) -> Lock:
         tool,
         versions={key: value for key, value in tool.versions.items() if key != version},
         previous=tuple(one for one in tool.previous if one != version),
-        withdrawn=tuple(one for one in tool.withdrawn if one != version),
     )
-    return _written(lock, "drop", name, version, new if new.versions else None, note=note)
+    after = _written(lock, "drop", name, version, new if new.versions else None, note=note)
+    return msgspec.structs.replace(after, dropped={**lock.dropped, f"{name}@{version}": tool.versions[version].digest})
 
 
 # -- steps of a rollout ----------------------------------------------------------------------------
@@ -344,4 +354,4 @@ def _written(lock: Lock, step: Step, name: str, version: str, new: ToolLock | No
     tools = {key: value for key, value in lock.tools.items() if key != name}
     if new is not None:
         tools[name] = new
-    return Lock(FORMAT, revision, dict(sorted(tools.items())), (*lock.history, event))
+    return Lock(FORMAT, revision, dict(sorted(tools.items())), (*lock.history, event), lock.dropped)

@@ -154,7 +154,8 @@ class Rounds:
         self.repeats = Repeats(size)
         self._size = size
         self._marks: deque[Mark] = deque(maxlen=size)
-        self._known: OrderedDict[tuple[str, str], tuple[int, str | bytes | int | None]] = OrderedDict()
+        self._writes = 0  # that took effect; each makes what was read before it old
+        self._known: OrderedDict[tuple[str, str], tuple[int, str | bytes | int | None, int]] = OrderedDict()
 
     def note(
         self,
@@ -182,9 +183,11 @@ class Rounds:
                 self.repeats.succeeded(tool)
             if effect != "read" and outcome.status == "ok":
                 self._marks.append(Mark(tool, progress=True))
+                self._writes += 1
                 self._remember(tool, signature, outcome, result)
                 return
-            times = self._remember(tool, signature, outcome, result)
+            # A write may have changed what a read shows, so that the same answer after it is news.
+            times = self._remember(tool, signature, outcome, result, self._writes if effect == "read" else 0)
             if times > policy.identical_results and _REPEATED not in policy.off:
                 self._marks.append(Mark(tool, _REPEATED, detail=f"{times} times the same"))
             else:
@@ -209,24 +212,24 @@ class Rounds:
         self._known.clear()
         self._marks.clear()
 
-    def _remember(self, tool: str, signature: str, outcome: Outcome, result: bytes | None) -> int:
-        """Count how often this call has brought this result in a row."""
+    def _remember(self, tool: str, signature: str, outcome: Outcome, result: bytes | None, since: int = 0) -> int:
+        """Count how often this call has brought this result in a row, since so many writes."""
         key = (tool, signature)
         before = self._known.pop(key, None)
-        if before is None:
+        if before is None or before[2] != since:
             # The result is only looked at when the call comes again: most never do.
-            self._known[key] = (1, None)
+            self._known[key] = (1, None, since)
             if len(self._known) > self._size:
                 self._known.popitem(last=False)
             return 1
-        times, last = before
+        times, last, _ = before
         # What the model reads, but for the id of the call, which is another one each time.
         seen = outcome.text.replace(outcome.call_id, "") if result is None else result
         # Comparing is quicker than hashing, but what is kept for it has to be small.
         mark = seen if len(seen) <= _MOST_COMPARED else hash(seen)
         same = last is None or (type(last) is type(mark) and last == mark)
         times = times + 1 if same else 2
-        self._known[key] = (times, mark)
+        self._known[key] = (times, mark, since)
         return times
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pokayoke.core.schema_text import target
-from pokayoke.core.shapes import is_array, is_object, properties_of
+from pokayoke.core.places import Path, facts_at, join
+from pokayoke.core.schema import Schema
+from pokayoke.core.shapes import is_array, is_object
 
 # No IGNORECASE: a literal first byte lets the engine skip with memchr (2 us instead of 60 per 10 KB).
 _HINT = re.compile(rb"<(?:![dD][oO][cC]|[hH][tT][mM][lL]|[hH][eE][aA][dD]|[bB][oO][dD][yY])")
@@ -35,7 +36,7 @@ def may_hold_page(data: bytes) -> bool:
 _OPENS = ord("<")  # as a number: for `bytes in bytes` this Python raises and drops an exception before it looks
 
 
-def find_page(value: Any, schema: dict[str, Any] | bool = True) -> str | None:
+def find_page(value: Any, schema: Schema) -> str | None:
     """Return the JSON pointer of the first whole string that is an HTML page, or None.
 
     Args:
@@ -44,12 +45,12 @@ def find_page(value: Any, schema: dict[str, Any] | bool = True) -> str | None:
             `contentMediaType: text/html` (JSON Schema, section 8.4), or if it is declared under a
             name that contains the word html.
     """
-    stack: list[tuple[Any, tuple[str, ...]]] = [(value, ())]
+    stack: list[tuple[Any, Path]] = [(value, ())]
     while stack:
         item, path = stack.pop()
         if isinstance(item, str):
             if is_page(item) and not _declared(schema, path):
-                return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
+                return join(path)
         elif is_object(item):
             stack.extend((child, (*path, key)) for key, child in reversed(item.items()))
         elif is_array(item):
@@ -57,47 +58,10 @@ def find_page(value: Any, schema: dict[str, Any] | bool = True) -> str | None:
     return None
 
 
-def _declared(schema: dict[str, Any] | bool, path: tuple[str, ...]) -> bool:
+def _declared(schema: Schema, path: Path) -> bool:
     """Return whether the schema says that a page belongs at this place."""
-    nodes = _resolve(schema, schema)
-    for part in path:
-        below = [child for node in nodes for child in _children(node, part)]
-        if "html" in part.lower() and any(part in properties_of(node) for node in nodes):
+    for place, step in enumerate(path):
+        if "html" in step.lower() and step in facts_at(schema, path[:place]).properties:
             return True
-        nodes = [node for child in below for node in _resolve(child, schema)]
+    nodes = facts_at(schema, path).nodes
     return any(str(node.get("contentMediaType", "")).lower().startswith("text/html") for node in nodes)
-
-
-def _children(node: dict[str, Any], part: str) -> list[Any]:
-    """The subschemas that may describe one property or item."""
-    found: list[Any] = []
-    properties = properties_of(node)
-    if part in properties:
-        found.append(properties[part])
-    elif "additionalProperties" in node:
-        found.append(node["additionalProperties"])
-    prefix: list[Any] = node.get("prefixItems", [])
-    if part.isdecimal() and int(part) < len(prefix):
-        found.append(prefix[int(part)])
-    elif "items" in node:
-        found.append(node["items"])
-    return found
-
-
-def _resolve(schema: Any, root: dict[str, Any] | bool) -> list[dict[str, Any]]:
-    """A schema with everything it applies in place: local `$ref`, allOf, anyOf, oneOf."""
-    found: list[dict[str, Any]] = []
-    seen: set[int] = set()
-    stack: list[Any] = [schema]
-    while stack:
-        node = stack.pop()
-        if not is_object(node) or id(node) in seen:
-            continue
-        seen.add(id(node))
-        found.append(node)
-        for word in ("allOf", "anyOf", "oneOf"):
-            stack.extend(node.get(word, ()))
-        reference = node.get("$ref")
-        if isinstance(reference, str) and reference.startswith("#/"):
-            stack.append(target(reference, root))
-    return found

@@ -78,6 +78,11 @@ def wire_name(name: str, wire: Wire) -> str:
     return f"{mapped[: length - 9].strip('_') or 'tool'}_{digest}"
 
 
+def history_name(name: str) -> str:
+    """Return the name a call gets in a history: a provider refuses to see one again that it would not have offered."""
+    return wire_name(name.strip() or "unnamed", "openai")
+
+
 def key(name: str) -> str:
     """Return what is left of a name when case and separators carry no meaning."""
     return _SEPARATORS.sub("", name).lower()

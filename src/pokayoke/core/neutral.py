@@ -38,7 +38,7 @@ _SEQUENCES = {
     0xE2: rb"\xe2(?:\x80[\x8b-\x8f\xa8-\xae]|\x81[\xa0-\xaf])",
     0xE3: rb"\xe3\x85\xa4",
     0xED: rb"\xed[\xa0-\xbf]",  # half a character: no encoding holds it
-    0xEF: rb"\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb0-\xbb]|\xbc\x9c)",
+    0xEF: rb"\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb0-\xbb]|\xb9\xa4|\xbc\x9c)",
     0xF0: rb"\xf0(?:\x9b\xb2[\xa0-\xa3]|\x9d\x85[\xb3-\xba])",
     0xF3: rb"\xf3[\xa0-\xaf]",
 }
@@ -57,17 +57,19 @@ _NAMES = (
     "system|system[-_]reminder|system[-_]prompt|developer|assistant|user|human|model|"
     "start_of_turn|end_of_turn|bos|eos|s|im_start|im_end|sys"
 )
-# Blanks, also as JSON or this module writes them. Possessive: a long run must not be split in every way.
-_FILL = r"(?:\s|\\[nrtbf]|\\u(?!003c|ff1c)[0-9a-f]{4})*+"
-# `<` (also full-width) before a bar, a second `<`, or the name of a role or tool tag.
-_TAG = rf"(?i)[<\uff1c](?=[|\uff5c]|</?sys>>|{_FILL}/?+{_FILL}(?:[a-z]{{1,12}}:)?(?:{_NAMES})(?![a-z0-9_-]))"
+# Slashes and blanks (one of them a letter of Braille), also as JSON or this module writes them. Possessive: a long
+# run must not be split in every way.
+_FILL = r"(?:[\s\u2800/]|\\[nrtbf]|\\u(?!003c|ff1c|fe64)[0-9a-f]{4})*+"
+# `<` (also full-width or small) before a bar, a second `<`, or the name of a role or tool tag, in any namespace.
+_TAG = rf"(?i)[<\uff1c\ufe64](?=[|\uff5c]|</?sys>>|{_FILL}(?:[\w.-]++:)?(?:{_NAMES})(?![a-z0-9_-]))"
 _BRACKETS = rf"\[(?=/?(?:{'|'.join(_MARKS)})\])"
 _BRACKET_BYTES = re.compile(_BRACKETS.encode())
 # A turn of a plain-text transcript: a role alone at the start of a paragraph, or a prompt's heading. Each
 # pattern begins with a literal line break, so that a clean text is skipped at memory speed.
-_ROLE = r"[ \t]*(?:Human|Assistant|System|User)(?P<mark>:)"
-_TITLE = r"[ \t]*(?P<mark>#)##? ?(?:Instruction|Response|System|User|Assistant|Human)s?:"
-_TURN, _FIRST_TURN = r"\n[ \t\r]*\n" + _ROLE, re.compile(_ROLE)
+_BLANKS = r"[ \t\r\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]*"
+_ROLE = _BLANKS + r"(?:Human|HUMAN|Assistant|ASSISTANT|System|SYSTEM|User|USER)(?P<mark>:)"
+_TITLE = _BLANKS + r"(?P<mark>#)##? ?(?:Instruction|Response|System|User|Assistant|Human)s?:"
+_TURN, _FIRST_TURN = r"\n" + _BLANKS + r"\n" + _ROLE, re.compile(_ROLE)
 _HEADING = r"\n" + _TITLE
 
 

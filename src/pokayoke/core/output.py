@@ -83,6 +83,14 @@ def check_output(raw: Any, contract: Contract, *, arguments: dict[str, Any], pol
     return _at_a_glance(raw, contract, policy) or _at_length(raw, contract, arguments, policy)
 
 
+def declared_failure(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) -> str | None:
+    """Return the tool's own words if it says that it failed; nothing else about the answer is judged."""
+    got = receive(raw, contract, policy=policy)
+    if got.finding is None and contract.envelope is not None and type(got.value) is not str:
+        return got.failure or open_declared(got.value, contract.envelope).failure
+    return got.failure
+
+
 def _at_a_glance(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> Checked | None:
     """Judge the usual answer in one look: strict JSON text that fits its schema, with nothing else to ask.
 
@@ -140,7 +148,7 @@ def _promised(
     if found is not None:
         return (found,), value, data
     if may_hold_page(data):
-        at = find_page(value, output.raw)
+        at = find_page(value, output)
         if at is not None:
             return (fault("html_instead_of_data", "a whole HTML page as a value", at=at),), value, data
     if not _fits(value, output):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
-from urllib.parse import unquote
 
 import msgspec
 
@@ -39,6 +38,7 @@ class Facts(msgspec.Struct, frozen=True):
         formats: the asserted or annotated `format` names.
         properties: names of the declared properties of an object there.
         required: names of properties that some subschema requires there.
+        defaults: the declared defaults.
     """
 
     nodes: tuple[Node, ...]
@@ -47,6 +47,7 @@ class Facts(msgspec.Struct, frozen=True):
     formats: frozenset[str]
     properties: tuple[str, ...]
     required: frozenset[str]
+    defaults: tuple[Any, ...]
 
 
 def split(pointer: str) -> Path:
@@ -141,31 +142,36 @@ def facts_at(schema: Schema, path: Path) -> Facts:
 
 
 def _facts_at(schema: Schema, path: Path) -> Facts:
-    nodes = _spread([schema.raw], schema.raw)
+    nodes = _spread([schema.raw], schema)
     for step in path:
-        nodes = _spread(_children(nodes, step), schema.raw)
+        nodes = _spread(_children(nodes, step), schema)
     return _facts(nodes)
 
 
-def schema_facts(raw: dict[str, Any] | bool, path: Path) -> Facts | None:
-    """Return what an uncompiled schema may say about a place, or None if it does not know the place.
+def declared_facts(schema: Schema, path: Path) -> Facts | None:
+    """Return what a schema may say about a place, or None if it does not know the place.
 
     Args:
-        raw: the schema.
+        schema: the schema.
         path: steps from the root; `*` stands for any item of a list.
     """
-    nodes = _spread([raw], raw)
+    nodes = _spread([schema.raw], schema)
     for step in path:
         children = _children(nodes, "0" if step == "*" else step)
-        nodes = _spread(children, raw)
+        nodes = _spread(children, schema)
         if not any(child is not False for child in children):
             return None
     return _facts(nodes)
 
 
+def facts_below(schema: Schema, facts: Facts, step: str) -> Facts:
+    """Return what a schema may say about one property or item of a place."""
+    return _facts(_spread(_children(facts.nodes, step), schema))
+
+
 def item_facts(schema: Schema, facts: Facts) -> Facts:
     """Return what a schema may say about the items of an array at a place."""
-    return _facts(_spread(_children(facts.nodes, "0"), schema.raw))
+    return facts_below(schema, facts, "0")
 
 
 def json_types(value: Any) -> frozenset[str]:
@@ -213,10 +219,11 @@ def _facts(nodes: Sequence[Node]) -> Facts:
         formats=frozenset(formats),
         properties=tuple(properties),
         required=frozenset(required),
+        defaults=tuple(node["default"] for node in nodes if "default" in node),
     )
 
 
-def _spread(schemas: Iterable[Any], root: Any) -> list[Node]:
+def _spread(schemas: Iterable[Any], whole: Schema) -> list[Node]:
     """Follow references and in-place combinations; every subschema once, at most `_MAX_NODES`."""
     found: list[Node] = []
     seen: set[int] = set()
@@ -228,23 +235,12 @@ def _spread(schemas: Iterable[Any], root: Any) -> list[Node]:
         schema = cast(Node, node)
         seen.add(id(schema))
         found.append(schema)
-        if isinstance(schema.get("$ref"), str):
-            queue.append(_target(schema["$ref"], root))
+        queue.append(whole.target(schema))
         for keyword in _LISTS:
             queue.extend(schema.get(keyword, ()))
         queue.extend(schema[keyword] for keyword in _ONE if keyword in schema)
         queue.extend(cast(dict[str, Any], schema.get("dependentSchemas", {})).values())
     return found
-
-
-def _target(reference: str, root: Any) -> Any:
-    """Return what a local reference points to; None for all others (then nothing is proposed there)."""
-    if not reference.startswith("#/") and reference != "#":
-        return None
-    try:
-        return look_up(root, split(unquote(reference[1:])))
-    except (LookupError, ValueError):
-        return None
 
 
 def _children(nodes: Iterable[Node], step: str) -> list[Any]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
+from pokayoke.core.admission import size_of
 from pokayoke.core.call import CorrectionKind, Finding
 from pokayoke.core.catalogue import Catalogue
 from pokayoke.core.contract import Contract
 from pokayoke.core.gate import Rule, rules_for
 from pokayoke.core.lastgood import may_keep
 from pokayoke.core.loop import KINDS, Kind, kinds_for
+from pokayoke.core.places import facts_at
 from pokayoke.core.policy import BudgetPolicy, IntakePolicy, LimitPolicy, Policy, RetryPolicy, ToolOutputPolicy
 from pokayoke.core.rollout import version_withdrawn
+from pokayoke.errors import ContractError
 
 _NO_RETRY = RetryPolicy(retries=0)
 
@@ -27,6 +31,7 @@ class Plan(msgspec.Struct, frozen=True):
         rules: the gate rules that can object.
         rules_if_certain: those of them that can object to a call without repairs and corrections.
         limits: the limits that count its calls.
+        unsent: what counts for the limited arguments that a call leaves out.
         asks: True if a person has to approve each call.
         trust: what the label of its output says: `checked` against a contract, or `unchecked`.
         keeps: True if a valid output may stand in for a later one that is not.
@@ -44,6 +49,7 @@ class Plan(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...]
     rules_if_certain: tuple[Rule, ...]
     limits: tuple[LimitPolicy, ...]
+    unsent: Mapping[str, Any]
     asks: bool
     trust: str
     keeps: bool
@@ -98,7 +104,8 @@ def snapshot(
         shadows: versions that judge beside these, one per tool.
 
     Raises:
-        ContractError: two contracts claim one name, or a name cannot be told from another.
+        ContractError: two contracts claim one name, a name cannot be told from another, or a limit counts
+            what nobody knows.
         PolicyError: the policy of the loop guard names a kind of failure that there is not.
     """
     kept = tuple(contracts)
@@ -123,6 +130,7 @@ def _plan(contract: Contract, policy: Policy) -> Plan:
         rules=rules_for(contract, policy),
         rules_if_certain=rules_for(contract, policy, certain=True),
         limits=limits,
+        unsent=unsent_amounts(contract, limits),
         asks=asks and enforced,
         trust="unchecked" if contract.unchecked else "checked",
         keeps=may_keep(contract),
@@ -133,3 +141,32 @@ def _plan(contract: Contract, policy: Policy) -> Plan:
         timeout=contract.timeout,
         lease=(contract.timeout or policy.execution.timeout) + policy.execution.lease_margin_seconds,
     )
+
+
+def unsent_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict[str, Any]:
+    """Return what counts for the limited arguments that a call leaves out: their declared defaults, or null.
+
+    Null is the amount of an argument the tool has and nobody knows the default of. It cannot be measured,
+    so such a call passes no limit. A tool that does not have the argument spends nothing of it.
+
+    Raises:
+        ContractError: a limit for this very tool counts such an argument: every call without it would be refused.
+    """
+    found: dict[str, Any] = {}
+    required = facts_at(contract.input, ()).required if limits else frozenset[str]()
+    for limit in limits:
+        name = limit.field
+        if name is None or limit.amount is None:
+            continue
+        facts = facts_at(contract.input, (name,))
+        defaults = [default for default in facts.defaults if default is not None]
+        if not facts.nodes:
+            continue
+        found[name] = max(defaults, key=size_of) if defaults else None
+        named = limit.tool == contract.name or limit in contract.quota
+        if not defaults and name not in required and named:
+            raise ContractError(
+                f"{contract.name}: a limit counts {name!r}, which a call may leave out, and nobody knows what it is "
+                "then. Make it required, or declare a default in the input schema (0 if it stands for nothing)"
+            )
+    return found

@@ -158,7 +158,7 @@ class LimitPolicy(_Options, frozen=True, kw_only=True):
     amount: Annotated[float, Meta(ge=0.0)] | None = None
     """Highest sum of the argument named by `field`."""
     field: str | None = None
-    """The argument whose values are summed up."""
+    """The argument whose values are summed up; its declared default counts where a call leaves it out."""
 
 
 class AccessPolicy(_Options, frozen=True, kw_only=True):
@@ -169,7 +169,7 @@ class AccessPolicy(_Options, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()
     """Tools that do not exist, whatever else is said."""
     roles: dict[str, tuple[str, ...]] = {}
-    """Tool name to the roles of which the principal must hold one."""
+    """Tool name to the roles of which the principal must hold one, beside one of the contract's own."""
 
 
 class WebhookPolicy(_Options, frozen=True, kw_only=True):

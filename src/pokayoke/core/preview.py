@@ -58,6 +58,7 @@ def preview(
     handle: str | None,
     max_chars: int = 1_500,
     tool: str = "",
+    trust: str = "",
 ) -> str:
     """Return the shape of a value that was kept aside, and how to get at the rest.
 
@@ -67,11 +68,13 @@ def preview(
         handle: the name under which the whole is kept; None if nobody keeps it.
         max_chars: longest preview in characters; at least the few lines that say how to go on.
         tool: the tool's name, for the label.
+        trust: what the label says of the value, if anything; as in `present`.
     """
     size = len(value) if isinstance(value, str) else len(dump_compact(value) if canonical is None else canonical)
     label = f' tool="{neutralise(tool)[:64]}"' if tool and '"' not in tool else ""
     name = "" if handle is None else f' handle="{handle}"'
-    head = f'<tool_output{label}{name} preview="true" chars="{size}">\n'
+    said = f' trust="{trust}"' if trust else ""
+    head = f'<tool_output{label}{name}{said} preview="true" chars="{size}">\n'
     rest = (
         f"is kept as {handle}. Read it in pages with this handle and an offset"
         if handle is not None

@@ -153,7 +153,7 @@ def compare(
     if "" in undone and len(left) <= happened + 1:
         return Compared("matched", key, record=record, rows=left)
     if len(left) > 1:
-        return _duplicate(key, record, left, late)
+        return _duplicate(key, record, left, late, amount)
     if record is None or record.compensates:
         return _without_row_of_its_own(key, record, left)
     if not left:
@@ -168,13 +168,17 @@ def _in_flight(record: Record, times: Times) -> bool:
     return record.state in ("executing", "resolving") and record.lease_until > times.read_at
 
 
-def _duplicate(key: str, record: Record | None, rows: tuple[Row, ...], late: Collection[str]) -> Compared:
-    surplus = _surplus(record, rows, late)
+def _duplicate(
+    key: str, record: Record | None, rows: tuple[Row, ...], late: Collection[str], amount: str | None
+) -> Compared:
+    surplus = _surplus(record, rows, late, amount)
     proof = "" if surplus else "; which of them is the surplus cannot be told"
     return Compared("duplicate", key, f"{len(rows)} business rows stand under one key{proof}", record, rows, surplus)
 
 
-def _surplus(record: Record | None, rows: tuple[Row, ...], late: Collection[str]) -> tuple[Row, ...]:
+def _surplus(
+    record: Record | None, rows: tuple[Row, ...], late: Collection[str], amount: str | None
+) -> tuple[Row, ...]:
     """The rows that are proven to be too many; none if one of them might be the right one."""
     named = [row for row in rows if record is not None and record.reference and row.reference == record.reference]
     if len(named) == 1:
@@ -182,8 +186,10 @@ def _surplus(record: Record | None, rows: tuple[Row, ...], late: Collection[str]
     others = [row for row in rows if row.reference not in late]
     if len(others) == 1 and len(rows) > 1:
         return tuple(row for row in rows if row is not others[0])
-    if len({(row.digest, row.amount) for row in rows}) == 1 and len({row.reference for row in rows}) == len(rows):
-        return rows[1:]  # they say the same, so any one of them may stay
+    same = len({(row.digest, row.amount) for row in rows}) == 1 and all(row.digest or row.amount for row in rows)
+    right = record is None or not any(_differs(record, row, amount) for row in rows)
+    if same and right and len({row.reference for row in rows}) == len(rows):
+        return rows[1:]  # they say the same, and what the ledger knows, so any one of them may stay
     return ()
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from pokayoke.core.card import is_card
 from pokayoke.core.matcher import matcher
 from pokayoke.core.secret import (
     HIDDEN,
@@ -30,8 +31,7 @@ from pokayoke.core.secret import (
     has_card_digits,
     has_secret_literal,
     hide_in_text,
-    is_card,
-    lowered,
+    searchable,
 )
 
 FAILED: Final = "[redaction failed]"
@@ -106,11 +106,11 @@ class Redactor:
         """
         if self._walk_all:
             return False
-        text = lowered(data)
-        if has_secret_literal(text) or has_card_digits(text):
+        text, lowered = searchable(data)
+        if has_secret_literal(text, lowered) or has_card_digits(text):
             return False
         names = self._names(marks)
-        if names.hit is not None and names.hit(str(data.lower(), "utf-8")):
+        if names.hit is not None and names.hit(str(data, "utf-8").lower()):
             return False
         return self._pattern_hit is None or not self._pattern_hit(str(data, "utf-8"))
 
@@ -206,8 +206,7 @@ class Redactor:
         return result
 
     def _leaf(self, text: str, rules: NameRules, seen: Seen | None) -> str:
-        small = text.lower()
-        if has_secret_literal(small) or has_card_digits(small) or rules.custom:
+        if rules.custom or has_secret_literal(text, text.lower()) or has_card_digits(text):
             text = hide_in_text(text, rules, seen)
         for pattern in self._patterns:
             if pattern.found(text):

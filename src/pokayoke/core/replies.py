@@ -17,7 +17,7 @@ import msgspec
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake import is_cut, read_arguments
 from pokayoke.core.messages import field, items
-from pokayoke.core.names import wire_name
+from pokayoke.core.names import history_name
 from pokayoke.core.strict import dump_compact
 from pokayoke.errors import UsageError
 
@@ -25,7 +25,6 @@ Wire = Literal["openai", "responses", "anthropic", "text"]
 """Whose messages: OpenAI's chat completions or responses, Anthropic's, or a chat without tool calls."""
 
 _TEXTS = frozenset({"text", "output_text", "refusal"})
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -110,7 +109,8 @@ def plain(thing: Any) -> dict[str, Any]:
 def answered(outcome: Outcome, wire: Wire = "openai", *, custom: bool = False) -> dict[str, Any]:
     """Return the message (or item) that answers a call with its outcome.
 
-    For Anthropic that is a block: all blocks of one reply belong into one user message, see `answers`.
+    For Anthropic that is a block: all blocks of one reply belong into one user message, see `answers`. Pictures and
+    PDFs go along to Anthropic and the responses API; a tool message of the chat completions holds text alone.
 
     Args:
         outcome: what became of the call.
@@ -123,9 +123,19 @@ def answered(outcome: Outcome, wire: Wire = "openai", *, custom: bool = False) -
         return {"role": "user", "content": outcome.text}
     if wire == "responses":
         kind = "custom_tool_call_output" if custom else "function_call_output"
-        return {"type": kind, "call_id": outcome.call_id, "output": outcome.text}
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.call_id, "content": outcome.text}
+        output = _with_media(outcome, wire, "input_text") if outcome.content else outcome.text
+        return {"type": kind, "call_id": outcome.call_id, "output": output}
+    content = _with_media(outcome, wire, "text") if outcome.content else outcome.text
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.call_id, "content": content}
     return block if outcome.ok else {**block, "is_error": True}
+
+
+def _with_media(outcome: Outcome, wire: Literal["responses", "anthropic"], kind: str) -> str | list[dict[str, Any]]:
+    """The text, and behind it the pictures and files that the provider takes there."""
+    from pokayoke.core.media import carried  # noqa: PLC0415 - for tools that return such a thing
+
+    media = [block for one in outcome.content if (block := carried(one, wire)) is not None]
+    return [{"type": kind, "text": outcome.text}, *media] if media else outcome.text
 
 
 def answers(outcomes: Iterable[Outcome], wire: Wire = "openai", *, custom: Container[str] = ()) -> list[dict[str, Any]]:
@@ -182,7 +192,7 @@ def _chat(whole: dict[str, Any], ids: Ids) -> Spoken:
         inner = plain(one.get(place) or {})
         call = _call(ids.of(one.get("id")), inner, stop)
         held = "input" if place == "custom" else "arguments"
-        shown = {**inner, "name": _shown(call.name), held: _as_text(call.arguments)}
+        shown = {**inner, "name": history_name(call.name), held: _as_text(call.arguments)}
         written.append({**one, "id": call.id, "type": one.get("type") or place, place: shown})
         calls.append(call)
     kept = {key: value for key, value in message.items() if value is not None}
@@ -218,7 +228,7 @@ def _response(whole: dict[str, Any], ids: Ids) -> Spoken:
             cut = "incomplete" if item.get("status") == "incomplete" else stop
             call = _call(ids.of(item.get("call_id") or item.get("id")), item, cut)
             held = "arguments" if item["type"] == "function_call" else "input"
-            item = {**item, "call_id": call.id, "name": _shown(call.name), held: _as_text(call.arguments)}
+            item = {**item, "call_id": call.id, "name": history_name(call.name), held: _as_text(call.arguments)}
             calls.append(call)
             if held == "input":
                 custom.add(call.id)
@@ -259,7 +269,7 @@ def _anthropic(whole: dict[str, Any], ids: Ids) -> Spoken:
         if block.get("type") == "tool_use":
             given = block.get("id")
             call = _call(ids.of(_NO_ID.sub("_", given) if isinstance(given, str) else None, "toolu"), block, stop)
-            block = {**block, "id": call.id, "name": _shown(call.name)}
+            block = {**block, "id": call.id, "name": history_name(call.name)}
             calls.append(call)
         if "input" in block:
             # The API takes objects only. A text that cannot be read as one is answered by its id.
@@ -293,11 +303,6 @@ def _call(ident: str, inner: dict[str, Any], stop: str | None) -> ToolCall:
         given = dump_compact(given).decode()
     arguments = cast("str | dict[str, Any]", given)
     return ToolCall(ident, name if isinstance(name, str) else "", arguments, stop_reason=stop)
-
-
-def _shown(name: str) -> str:
-    """The name for the history: a provider refuses a request that repeats a name it would not have offered."""
-    return name if _PLAIN_NAME.fullmatch(name) else wire_name(name.strip() or "unnamed", "openai")
 
 
 def _as_text(arguments: Any) -> str:

@@ -19,7 +19,7 @@ def review_of(judged: Judged, contract: Contract, scene: Scene, reason: str) -> 
     """
     mark = digest(f"{scene.run_id}\x00{contract.id}\x00{judged.args_hash}\x00{scene.step}".encode())
     return Approval(
-        id=f"rv-{mark[:12]}",
+        id=f"rv-{mark[:24]}",
         fingerprint=mark,
         tool=contract.name,
         contract=contract.id,
@@ -28,4 +28,5 @@ def review_of(judged: Judged, contract: Contract, scene: Scene, reason: str) -> 
         asked_at=scene.now,
         expires_at=scene.now + scene.snapshot.policy.approvals.expires_seconds,
         kind="output",
+        marks=contract.redact,
     )

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.core.schema_explain import describe
+from pokayoke.core.schema_limits import Limit, exceeded, guarded, limits_of
 from pokayoke.core.schema_map import Draft, Known, SchemaMap
-from pokayoke.core.schema_patterns import guarded, longest, longest_text
 from pokayoke.core.schema_problems import MAX_DEPTH, Problem, problem_of, unusable
 from pokayoke.core.schema_safety import inspect_schema, validators
 from pokayoke.core.schema_sealed import is_sealed
@@ -38,19 +38,19 @@ class Schema:
             came out of the strict parser, and `accepts` for all others.
         unknown_formats: format names this library does not know. They are annotations: the
             specification says so, and vendors' `format: "int32"` must not break a tool.
-        longest_text: longest text a value may hold because a pattern is costly (then `is_valid` is
-            not the bare method); None for the usual schema.
+        limits: how large a value may be because the schema is costly (then `is_valid` is not the
+            bare method); () for the usual schema.
         places: what `core/places.py` and `core/check.py` found out about places of the schema.
     """
 
-    __slots__ = ("_compile", "_known", "_map", "draft", "is_valid", "longest_text", "places", "raw", "unknown_formats")
+    __slots__ = ("_compile", "_known", "_map", "draft", "is_valid", "limits", "places", "raw", "unknown_formats")
 
     def __init__(
         self,
         schema_map: SchemaMap,
         is_valid: Callable[[Any], bool],
         compile_lone: Callable[[Any], jsonschema_rs.Validator],
-        longest_text: int | None = None,
+        limits: tuple[Limit, ...] = (),
     ) -> None:
         """Keep the validator's method beside the facts found while inspecting."""
         self._map = schema_map
@@ -61,7 +61,7 @@ class Schema:
         self.draft: Draft = schema_map.draft
         self.unknown_formats: tuple[str, ...] = schema_map.unknown_formats
         self.is_valid = is_valid
-        self.longest_text = longest_text
+        self.limits = limits
 
     def __repr__(self) -> str:
         """Name the draft; the schema itself may be long."""
@@ -100,9 +100,9 @@ class Schema:
                 return ()
         except Exception:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
             return (problem_of("", "json", "a value that can be validated", value, {}, self.raw),)
-        if self.longest_text is not None and longest(value) > self.longest_text:
-            wanted = f"texts of at most {self.longest_text} characters (a pattern of the schema is costly)"
-            return (problem_of("", "schema", wanted, value, {"limit": self.longest_text}, self.raw),)
+        beyond = exceeded(value, self.limits)
+        if beyond is not None:
+            return (problem_of("", "schema", beyond.wanted, value, {"limit": beyond.most}, self.raw),)
         return describe(value, self._map, self._compile, self._known)
 
     def admits_nothing_missing(self, value: Any) -> bool:
@@ -155,11 +155,8 @@ def compile_schema(
         compiled = validator(schema_map.root, **options, **registry)
     except Exception as exc:  # noqa: BLE001 - whatever the compiler says, the schema cannot be kept
         raise ContractError(_reason(where, exc)) from None
-    is_valid: Callable[[Any], bool] = compiled.is_valid
-    limit = longest_text(schema_map.patterns)
-    if limit is not None:
-        is_valid = guarded(is_valid, limit)
-    return Schema(schema_map, is_valid, partial(validator, **options), limit)
+    limits = limits_of(schema_map.patterns, schema_map.paths)
+    return Schema(schema_map, guarded(compiled.is_valid, limits), partial(validator, **options), limits)
 
 
 def _pattern_size(patterns: int) -> int:

@@ -1,288 +1,297 @@
 """How two JSON Schemas differ, and what each difference does to the values they accept.
 
-What enters are two schemas; what leaves are deltas. Each says whether values were lost (`narrower`) or
-won (`wider`). Where that cannot be told, it says both. What must never happen here: schemas called
+What enters are two compiled schemas; what leaves are deltas. What must never happen here: schemas called
 equal of which one accepts what the other refuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any, Final
 
 import msgspec
 
-from pokayoke.core.canonical import canonical
-from pokayoke.core.shapes import is_array, is_object
-
-
-class Delta(msgspec.Struct, frozen=True):
-    """One difference.
-
-    Args:
-        at: JSON pointer into the values: `/items/*/size`.
-        what: what changed, in a few words.
-        narrower: some values that were accepted may be refused now.
-        wider: some values that were refused may be accepted now.
-        field: `added` or `removed` if it is about a whole field; "" otherwise.
-    """
-
-    at: str
-    what: str
-    narrower: bool = False
-    wider: bool = False
-    field: str = ""
-
-    @property
-    def unknown(self) -> bool:
-        """True if nobody can say in which direction it goes, or it goes in both."""
-        return self.narrower and self.wider
-
-
-ALL_TYPES: Final = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
-_NOTES: Final = frozenset(
-    ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema")
+from pokayoke.core.schema import Draft, Schema
+from pokayoke.core.schema_delta import (
+    KEYWORDS,
+    NOTES,
+    Delta,
+    keyword_deltas,
+    kinds,
+    listed_values,
+    note_deltas,
+    same,
+    unsure,
 )
-_LEAST: Final = {"minLength": "characters", "minItems": "items", "minProperties": "fields"}
-_MOST: Final = {"maxLength": "characters", "maxItems": "items", "maxProperties": "fields"}
+from pokayoke.core.schema_safety import draft_of
+from pokayoke.core.shapes import is_array, is_object, properties_of
+
 _DEEPEST: Final = 64
-_SHOWN: Final = 60
-# Keywords that are looked at; a difference in any other one may mean anything.
-_KNOWN: Final = frozenset(
-    (
-        *("type", "enum", "const", "required", "properties", "additionalProperties", "items", "pattern", "format"),
-        *("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", "uniqueItems", "anyOf", "allOf"),
-        *(*_LEAST, *_MOST, "$ref", "$defs", "definitions"),
-    )
-)
 _MOST_COMPARED: Final = 5_000
+_ANYTHING: Final[dict[str, Any]] = {}
+_UNIONS: Final = ("anyOf", "oneOf")
+# What says nothing about a value by itself.
+_APART: Final = NOTES | {"$defs", "definitions"}
+# Keywords that are looked at; a difference in any other one may mean anything.
+_KNOWN: Final = (
+    KEYWORDS | _APART | {"required", "properties", "additionalProperties", "items", *_UNIONS, "allOf", "$ref"}
+)
+# What they refer to depends on the way that led to them.
+_DYNAMIC: Final = ("$dynamicRef", "$recursiveRef")
+# They judge what their neighbours have left over, and these are neighbours that may leave something else.
+_LEFT_OVER: Final = ("unevaluatedProperties", "unevaluatedItems")
+_NEIGHBOURS: Final = ("additionalProperties", "items", *_UNIONS, "allOf")
 
 
-def schema_deltas(old: Any, new: Any) -> tuple[Delta, ...]:
+class _Place(msgspec.Struct, frozen=True):
+    """Where two subschemas are compared: in the values, and on which way through references."""
+
+    at: str = ""
+    depth: int = 0
+    followed: tuple[tuple[int, int], ...] = ()
+
+    def below(self, step: str = "") -> _Place:
+        return _Place(self.at + step, self.depth + 1, self.followed)
+
+    def behind(self, pair: tuple[int, int]) -> _Place:
+        return _Place(self.at, self.depth + 1, (*self.followed, pair))
+
+
+def schema_deltas(old: Schema, new: Schema) -> tuple[Delta, ...]:
     """Return how a new schema differs from an old one, in the order of the old one's fields."""
-    found = _Pair(old, new).deltas(old, new, "", 0)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(_Pair(old, new).deltas(old.raw, new.raw, _Place())))
 
 
 class _Pair:
-    """Two whole documents, for references inside them."""
+    """Two whole schemas, for references inside them. Objects are known by their identity, as in their maps."""
 
-    def __init__(self, old: Any, new: Any) -> None:
-        self._old, self._new, self._alike = old, new, _same(old, new)
-        self._followed: list[tuple[Any, Any]] = []
+    def __init__(self, old: Schema, new: Schema) -> None:
+        self._old, self._new = old, new
+        self._alike = same(old.raw, new.raw)
+        self._dialects = frozenset[Draft]() if self._alike else _dialects_of(old) | _dialects_of(new)
+        self._meanings: dict[tuple[int, int], bool] = {}
         self._compared_so_far = 0
 
-    def deltas(self, old: Any, new: Any, at: str, depth: int) -> Iterator[Delta]:
-        if _same(old, new) and (self._alike or b'"$' not in canonical(old)):
+    def deltas(self, old: Any, new: Any, place: _Place) -> Iterator[Delta]:
+        if old is new or self._means_same(old, new):  # `true` and `false` mean the same in any dialect
             return
         old, new = _as_object(old), _as_object(new)
         if old is None or new is None:
             what = "nothing is allowed here now" if new is None else "was not allowed"
-            yield Delta(at, what, narrower=new is None, wider=old is None)
-            return
-        if "$ref" in old or "$ref" in new:
-            yield from self._referred(old, new, at, depth)
-        elif depth > _DEEPEST or self._compared_so_far > _MOST_COMPARED:
-            yield _unsure(at, "nested too deeply, or too large, to be compared")
+            yield Delta(place.at, what, narrower=new is None, wider=old is None)
+        elif "$ref" in old or "$ref" in new:
+            yield from self._referred(old, new, place)
+        elif place.depth > _DEEPEST or self._compared_so_far > _MOST_COMPARED:
+            yield unsure(place.at, "nested too deeply, or too large, to be compared")
         else:
-            yield from self._compared(old, new, at, depth)
+            self._compared_so_far += 1
+            told = self._union(old, new, place)
+            yield from self._compared(old, new, place) if told is None else told
 
-    def _compared(self, old: dict[str, Any], new: dict[str, Any], at: str, depth: int) -> Iterator[Delta]:
-        self._compared_so_far += 1
-        yield from _notes(old, new, at)
-        yield from _types(old, new, at)
-        yield from _values(old, new, at)
-        yield from _bounds(old, new, at)
-        yield from _texts(old, new, at)
-        yield from self._fields(old, new, at, depth)
-        yield from self._branches(old, new, at, depth)
-        items = old.get("items", True), new.get("items", True)
-        if any(map(is_array, items)):  # one schema per place, up to draft 2019-09
-            if not _same(*items):
-                yield _unsure(at, "`items` changed")
-        else:
-            yield from self.deltas(*items, f"{at}/*", depth + 1)
-        for name in sorted((old.keys() | new.keys()) - _KNOWN - _NOTES):
-            if not _same(old.get(name), new.get(name)):
-                yield _unsure(at, f"`{name}` changed")
+    def _means_same(self, old: Any, new: Any) -> bool:
+        if not (is_object(old) and is_object(new)):  # what is no object may be gone before its name is taken again
+            return self._reads_same(old, new)
+        pair = (id(old), id(new))
+        if pair not in self._meanings:
+            self._meanings[pair] = self._reads_same(old, new)
+        return self._meanings[pair]
 
-    def _fields(self, old: dict[str, Any], new: dict[str, Any], at: str, depth: int) -> Iterator[Delta]:
-        for name in sorted(_named(old, "required") - _named(new, "required")):
-            yield Delta(f"{at}/{_step(name)}", "is not required any more", wider=True)
-        for name in sorted(_named(new, "required") - _named(old, "required")):
-            yield Delta(f"{at}/{_step(name)}", "is required now", narrower=True)
-        before, after = _members(old), _members(new)
-        rest = old.get("additionalProperties", True), new.get("additionalProperties", True)
-        patterns = "patternProperties" in old or "patternProperties" in new
-        for name in dict.fromkeys((*before, *after)):
-            place = f"{at}/{_step(name)}"
-            inner = list(self.deltas(before.get(name, rest[0]), after.get(name, rest[1]), place, depth + 1))
-            if (name in before) == (name in after):
-                yield from inner
+    def _reads_same(self, old: Any, new: Any) -> bool:
+        """True for equal texts of which every reference leads to equal texts again."""
+        waiting, seen = [(old, new)], set[tuple[int, int]]()
+        while waiting:
+            one, other = waiting.pop()
+            if (id(one), id(other)) in seen:
                 continue
-            field = "added" if name in after else "removed"
-            narrower = patterns or any(one.narrower for one in inner)
-            yield Delta(place, f"field {field}", narrower, patterns or any(one.wider for one in inner), field)
-        for one in self.deltas(*rest, f"{at}/*", depth + 1):
-            yield msgspec.structs.replace(one, what=f"other fields: {one.what}") if one.at == f"{at}/*" else one
+            seen.add((id(one), id(other)))
+            if len(self._dialects) > 1 or not same(one, other):
+                return False
+            for a, b in _alongside(one, other):
+                if any(word in a for word in _DYNAMIC) and not self._alike:
+                    return False
+                targets = self._old.target(a), self._new.target(b)
+                if targets != (None, None):
+                    waiting.append(targets)
+        return True
 
-    def _branches(self, old: dict[str, Any], new: dict[str, Any], at: str, depth: int) -> Iterator[Delta]:
-        for word in ("anyOf", "allOf"):
-            before, after = old.get(word), new.get(word)
-            if before is None and after is None:
-                continue
-            # Without a branch there is nothing to choose, and nothing more to fulfil.
-            one, other = _listed(before), _listed(after)
-            pairs = [(a, b) for a, b in zip(one, other, strict=False) if not _same(a, b)]
-            if (len(one) == len(other) and len(pairs) <= 1) or _same(one, other):
-                for pair in zip(one, other, strict=True):
-                    yield from self.deltas(*pair, at, depth + 1)
-                continue
-            gone = [branch for branch in one if not any(_same(branch, kept) for kept in other)]
-            came = [branch for branch in other if not any(_same(branch, kept) for kept in one)]
-            wholly = before is None or after is None or self._refers(old) or self._refers(new)
-            choice = word == "anyOf"
-            if wholly and choice:
-                yield Delta(at, f"`{word}` {'came' if before is None else 'went' if after is None else 'changed'}",
-                            narrower=after is not None, wider=before is not None)  # fmt: skip
-            elif wholly and self._refers({"": [one, other]}):
-                yield _unsure(at, f"`{word}` changed")
-            elif gone or came:
-                lost, won = (gone, came) if choice else (came, gone)
-                yield Delta(at, f"`{word}`: {len(came)} added, {len(gone)} removed", bool(lost), bool(won))
-
-    def _refers(self, node: Any) -> bool:
-        return not self._alike and b'"$' in canonical(node)
-
-    def _referred(self, old: dict[str, Any], new: dict[str, Any], at: str, depth: int) -> Iterator[Delta]:
-        pair = (old.get("$ref") or canonical(old), new.get("$ref") or canonical(new))
-        if pair in self._followed:
-            return  # a recursion: what it leads to is being compared already
+    def _referred(self, old: dict[str, Any], new: dict[str, Any], place: _Place) -> Iterator[Delta]:
         one, other = _resolved(old, self._old), _resolved(new, self._new)
         if one is None or other is None:
-            yield _unsure(at, "a reference that cannot be followed here")
+            yield unsure(place.at, "a reference that cannot be followed here")
             return
-        self._followed.append(pair)
-        yield from self.deltas(one, other, at, depth + 1)
-        self._followed.pop()
+        pair = (id(one), id(other))
+        if pair not in place.followed:  # else a recursion: what it leads to is being compared already
+            yield from self.deltas(one, other, place.behind(pair))
 
+    def _compared(self, old: dict[str, Any], new: dict[str, Any], place: _Place) -> Iterator[Delta]:
+        yield from keyword_deltas(old, new, place.at)
+        yield from self._fields(old, new, place)
+        yield from self._branches(old, new, place)
+        items = old.get("items", True), new.get("items", True)
+        if not any(map(is_array, items)):
+            yield from self.deltas(*items, place.below("/*"))
+        elif not self._means_same(*items):  # one schema per place, up to draft 2019-09
+            yield unsure(place.at, "`items` changed")
+        for name in sorted((old.keys() | new.keys()) - _KNOWN):
+            if name in _DYNAMIC or not self._means_same(old.get(name), new.get(name)):
+                yield unsure(place.at, f"`{name}` changed")
+            elif name in _LEFT_OVER and not all(self._means_same(old.get(w), new.get(w)) for w in _NEIGHBOURS):
+                yield unsure(place.at, f"`{name}` may be about something else")
+        if len(self._dialects) > 1 and ("format" in old or "format" in new or "draft4" in self._dialects):
+            yield unsure(place.at, "read in another dialect")
 
-# -- keywords --------------------------------------------------------------------------------------
+    def _fields(self, old: dict[str, Any], new: dict[str, Any], place: _Place) -> Iterator[Delta]:
+        for name in sorted(_named(old, "required") - _named(new, "required")):
+            yield Delta(f"{place.at}/{_step(name)}", "is not required any more", wider=True)
+        for name in sorted(_named(new, "required") - _named(old, "required")):
+            yield Delta(f"{place.at}/{_step(name)}", "is required now", narrower=True)
+        before, after = properties_of(old), properties_of(new)
+        rest = old.get("additionalProperties", True), new.get("additionalProperties", True)
+        elsewhere = any(word in side for word in ("patternProperties", "unevaluatedProperties") for side in (old, new))
+        for name in dict.fromkeys((*before, *after)):
+            inner = place.below(f"/{_step(name)}")
+            found = list(self.deltas(before.get(name, rest[0]), after.get(name, rest[1]), inner))
+            # Of a map every field is known already: its readers see another value, not one more field.
+            if (name in before) == (name in after) or (name in after and _is_map(rest[0]) and not elsewhere):
+                yield from found
+                continue
+            field = "added" if name in after else "removed"
+            narrower = elsewhere or any(one.narrower for one in found)
+            yield Delta(inner.at, f"field {field}", narrower, elsewhere or any(one.wider for one in found), field)
+        inner = place.below("/*")
+        field = "added" if rest[0] is False else ""
+        for one in self.deltas(*rest, inner):
+            what = f"other fields: {one.what}"
+            yield msgspec.structs.replace(one, what=what, field=field) if one.at == inner.at else one
 
+    # -- unions --
 
-def _notes(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
-    changed = [name for name in sorted(_NOTES) if not _same(old.get(name), new.get(name))]
-    if changed:
-        yield Delta(at, f"`{'`, `'.join(changed)}` reads differently")
-
-
-def _types(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
-    one, other = _kinds(old), _kinds(new)
-    if one != other:
-        told = f"{_kinds_text(old)} -> {_kinds_text(new)}"
-        yield Delta(at, f"type: {told}", narrower=bool(one - other), wider=bool(other - one))
-
-
-def _kinds(node: dict[str, Any]) -> frozenset[str]:
-    given = node.get("type")
-    found = ALL_TYPES if given is None else frozenset([given] if isinstance(given, str) else given)
-    return found | {"integer"} if "number" in found else found
-
-
-def _kinds_text(node: dict[str, Any]) -> str:
-    given = node.get("type", "anything")
-    return given if isinstance(given, str) else " or ".join(sorted(map(str, given)))
-
-
-def _values(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
-    one, other = _listed_values(old), _listed_values(new)
-    if one is None and other is None:
-        return
-    if one is None or other is None:
-        what = "any value" if other is None else f"only {_shown(other.values())}"
-        yield Delta(at, f"values: {what} now", narrower=one is None, wider=other is None)
-        return
-    gone, came = [one[k] for k in one if k not in other], [other[k] for k in other if k not in one]
-    parts = [f"{_shown(came)} added"] * bool(came) + [f"{_shown(gone)} removed"] * bool(gone)
-    if parts:
-        yield Delta(at, f"values: {', '.join(parts)}", narrower=bool(gone), wider=bool(came))
-
-
-def _listed_values(node: dict[str, Any]) -> dict[bytes, Any] | None:
-    """The values a schema lists, by their canonical form; None if it lists none."""
-    lists = [node["enum"]] if is_array(node.get("enum")) else []
-    lists += [[node["const"]]] if "const" in node else []
-    if not lists:
-        return None
-    found = {canonical(value): value for value in lists[0]}
-    return {key: value for key, value in found.items() if all(key in map(canonical, more) for more in lists[1:])}
-
-
-def _bounds(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
-    for name, unit in {**_LEAST, **_MOST}.items():
-        default: float = 0 if name in _LEAST else float("inf")
-        one, other = old.get(name, default), new.get(name, default)
-        if one != other:
-            less = other < one
-            yield Delta(
-                at,
-                f"{name}: {_limit(one)} -> {_limit(other)} {unit}",
-                less == (name in _MOST),
-                less == (name in _LEAST),
-            )
-    for low, words in ((True, ("minimum", "exclusiveMinimum")), (False, ("maximum", "exclusiveMaximum"))):
-        one, other = _edge(old, words, low=low), _edge(new, words, low=low)
-        if one is None or other is None:
-            if any(not _same(old.get(word), new.get(word)) for word in words):
-                yield _unsure(at, f"`{words[1]}` of an old draft changed")
-        elif one != other:
-            more = other > one
-            yield Delta(at, f"{words[0]}: {_limit(one[0])} -> {_limit(other[0])}", more == low, more != low)
-    one, other = old.get("multipleOf"), new.get("multipleOf")
-    if not _same(one, other):
-        yield Delta(at, f"multipleOf: {one or 'any'} -> {other or 'any'}", other is not None, one is not None)
-
-
-def _edge(node: dict[str, Any], words: tuple[str, str], *, low: bool) -> tuple[float, int] | None:
-    """The bound a value must keep, and a rank for whether it may lie on it; None for the booleans of draft 4."""
-    sign = 1 if low else -1
-    found: tuple[float, int] = (-sign * float("inf"), 0)
-    for word, exclusive in zip(words, (0, sign), strict=True):
-        value = node.get(word)
-        if isinstance(value, bool):
+    def _union(self, old: dict[str, Any], new: dict[str, Any], place: _Place) -> list[Delta] | None:
+        """What a union won or lost against what stands in its stead; None if neither is one, or nobody can tell."""
+        words = _union_of(old, self._old), _union_of(new, self._new)
+        if words[0] == words[1]:
             return None
-        if isinstance(value, (int, float)):
-            found = max(found, (value, exclusive)) if low else min(found, (value, exclusive))
-    return found
+        one, other = (node[word] if word else [node] for node, word in zip((old, new), words, strict=True))
+        lost, won = self._moved(one, other, place, choice=True)
+        if lost and won:
+            return None
+        came, went = f"`{words[1]}` came" * bool(words[1]), f"`{words[0]}` went" * bool(words[0])
+        told = Delta(place.at, ", ".join(filter(None, (came, went))), bool(lost), bool(won))
+        return [*note_deltas(old, new, place.at), *[told] * bool(lost or won)]
 
+    def _branches(self, old: dict[str, Any], new: dict[str, Any], place: _Place) -> Iterator[Delta]:
+        for word in (*_UNIONS, "allOf"):
+            before, after = old.get(word), new.get(word)
+            if (before is None and after is None) or self._means_same(before, after):
+                continue
+            if word in _UNIONS and (before is None or after is None):  # without one there is nothing to choose
+                yield Delta(place.at, f"`{word}` {'came' if before is None else 'went'}",
+                            narrower=before is None, wider=after is None)  # fmt: skip
+                continue
+            one, other = _listed(before), _listed(after)  # without `allOf` there is nothing more to fulfil
+            if word == "oneOf" and not (_exclusive(one, self._old) and _exclusive(other, self._new)):
+                yield unsure(place.at, f"`{word}` changed")
+                continue
+            pairs = list(zip(one, other, strict=False))
+            if len(one) == len(other) and sum(not same(a, b) for a, b in pairs) <= 1:
+                for pair in pairs:
+                    yield from self.deltas(*pair, place.below())
+                continue
+            gone, came = self._moved(one, other, place, choice=word != "allOf")
+            if gone or came:
+                lost, won = (came, gone) if word == "allOf" else (gone, came)
+                yield Delta(place.at, f"`{word}`: {len(came)} added, {len(gone)} removed", bool(lost), bool(won))
 
-def _texts(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
-    for word in ("pattern", "format"):
-        one, other = old.get(word), new.get(word)
-        if one != other:
-            told = f"{word}: {_clip(one)} -> {_clip(other)}"
-            yield Delta(at, told, narrower=other is not None, wider=one is not None)
-    one, other = bool(old.get("uniqueItems")), bool(new.get("uniqueItems"))
-    if one != other:
-        yield Delta(at, f"items {'must' if other else 'need not'} differ now", narrower=other, wider=one)
+    def _moved(self, one: list[Any], other: list[Any], place: _Place, *, choice: bool) -> tuple[list[Any], list[Any]]:
+        """The branches that are gone and those that came, without those that another branch makes up for."""
+
+        def keeps(a: Any, b: Any, *, all_of_old: bool) -> bool:
+            one, other = _as_object(_target(a, self._old)), _as_object(_target(b, self._new))
+            if one and other and _disjoint(one, other):  # found at once, also where there are many branches
+                return False
+            deltas = self.deltas(a, b, place.below())
+            return not any(delta.narrower if all_of_old else delta.wider for delta in deltas)
+
+        gone = [a for a in one if not any(keeps(a, b, all_of_old=choice) for b in other)]
+        came = [b for b in other if not any(keeps(a, b, all_of_old=not choice) for a in one)]
+        return gone, came
 
 
 # -- small things ----------------------------------------------------------------------------------
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one is other or canonical(one) == canonical(other)
 
 
 def _as_object(node: Any) -> dict[str, Any] | None:
     """A schema as an object; None for the one that allows nothing."""
     if node is False:
         return None
-    return node if is_object(node) else {}
+    return node if is_object(node) else _ANYTHING
 
 
-def _unsure(at: str, what: str) -> Delta:
-    return Delta(at, what, narrower=True, wider=True)
+def _is_map(rest: Any) -> bool:
+    """True if other fields are allowed, and something is said of them."""
+    return is_object(rest) and bool(rest.keys() - _APART)
+
+
+def _alongside(one: Any, other: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield the objects inside two values of one text, each with its counterpart."""
+    waiting = [(one, other)]
+    while waiting:
+        a, b = waiting.pop()
+        if is_object(a):
+            yield a, b
+            waiting += [(a[name], b[name]) for name in a]
+        elif is_array(a):
+            waiting += zip(a, b, strict=True)
+
+
+def _resolved(node: dict[str, Any], schema: Schema) -> Any:
+    """What a reference leads to; None if it says more beside it, or leads to a dialect's own schema."""
+    ref = node.get("$ref")
+    if ref is None:
+        return node
+    target = None if node.keys() - _APART - {"$ref"} else schema.target(node)
+    return None if target is True and not ref.startswith("#") else target
+
+
+def _union_of(node: dict[str, Any], schema: Schema) -> str | None:
+    """The keyword of a union that is all a schema says, if it accepts what one of its branches does."""
+    said = node.keys() - _APART
+    if said == {"anyOf"}:
+        return "anyOf"
+    return "oneOf" if said == {"oneOf"} and _exclusive(node["oneOf"], schema) else None
+
+
+def _exclusive(branches: list[Any], schema: Schema) -> bool:
+    """True if no value can be valid in two branches: they differ in type, in their values, or in those of a field."""
+    nodes = [node for one in branches if (node := _as_object(_target(one, schema))) is not None]
+    return schema.draft != "draft4" and all(_disjoint(a, b) for a, b in combinations(nodes, 2))
+
+
+def _disjoint(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    both = kinds(a) & kinds(b)
+    if not both or _no_value_in_common(a, b):
+        return True
+    fields = properties_of(a), properties_of(b)
+    needed = _named(a, "required") & _named(b, "required") & fields[0].keys() & fields[1].keys()
+    return both <= {"object"} and any(_no_value_in_common(fields[0][name], fields[1][name]) for name in needed)
+
+
+def _no_value_in_common(a: Any, b: Any) -> bool:
+    one, other = (listed_values(node) if is_object(node) else None for node in (a, b))
+    return one is not None and other is not None and not one.keys() & other.keys()
+
+
+def _target(node: Any, schema: Schema) -> Any:
+    while is_object(node) and "$ref" in node:
+        node = schema.target(node)
+    return node
+
+
+def _dialects_of(schema: Schema) -> frozenset[Draft]:
+    """The dialects a schema is read in; a subschema may name one of its own."""
+    found: set[Draft | None] = {schema.draft, *(draft_of(node) for node, _ in _alongside(schema.raw, schema.raw))}
+    return frozenset(draft for draft in found if draft is not None)
 
 
 def _named(node: dict[str, Any], word: str) -> set[str]:
@@ -290,43 +299,9 @@ def _named(node: dict[str, Any], word: str) -> set[str]:
     return {str(name) for name in given} if is_array(given) else set()
 
 
-def _members(node: dict[str, Any]) -> dict[str, Any]:
-    given = node.get("properties")
-    return given if is_object(given) else {}
-
-
 def _listed(given: Any) -> list[Any]:
     return given if is_array(given) else []
 
 
-def _resolved(node: dict[str, Any], root: Any) -> Any:
-    """What a reference inside its own document leads to; None if it leads elsewhere or says more beside it."""
-    ref = node.get("$ref")
-    if ref is None:
-        return node
-    if not isinstance(ref, str) or not ref.startswith("#") or node.keys() - _NOTES - {"$ref", "$defs", "definitions"}:
-        return None
-    found: Any = root
-    for step in ref[1:].split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        if not is_object(found) or name not in found:
-            return None
-        found = found[name]
-    return found
-
-
 def _step(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
-
-
-def _limit(value: float) -> str:
-    return "none" if value in (float("inf"), -float("inf")) else f"{value:g}"
-
-
-def _clip(value: Any) -> str:
-    text = "none" if value is None else str(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-
-def _shown(values: Any) -> str:
-    return _clip(", ".join(canonical(value).decode() for value in values))

@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pokayoke.core.shapes import is_object
 
-_DEEPEST = 16
+if TYPE_CHECKING:
+    from pokayoke.core.schema import Schema
+
+_DEEPEST = 64
 
 
-def admits_text(schema: dict[str, Any] | bool) -> bool:
+def admits_text(schema: Schema) -> bool:
     """Return whether a schema accepts at least some string.
 
-    What cannot be decided here (a reference out of the document, `not`, deep nesting) counts as
-    yes: then a text is held to the schema as it is, which is the stricter reading.
+    What cannot be decided here (`not`, a dynamic reference, deep nesting) counts as yes: then a text
+    is held to the schema as it is, which is the stricter reading.
     """
-    return _admits(schema, schema, _DEEPEST)
+    return _admits(schema.raw, schema, {}, _DEEPEST)
 
 
-def _admits(schema: Any, root: Any, depth: int) -> bool:
-    if not is_object(schema) or depth == 0:
-        return schema is not False
-    kinds = schema.get("type")
+def _admits(node: Any, schema: Schema, known: dict[int, bool], depth: int) -> bool:
+    """Answer for one subschema; `known` holds the answers so far, since many references may share a target."""
+    if not is_object(node) or depth == 0:
+        return node is not False
+    answer = known.get(id(node))
+    if answer is None:
+        answer = known[id(node)] = _leaves_room(node, schema, known, depth - 1)
+    return answer
+
+
+def _leaves_room(node: dict[str, Any], schema: Schema, known: dict[int, bool], depth: int) -> bool:
+    kinds = node.get("type")
     if kinds is not None:
         return "string" in ([kinds] if isinstance(kinds, str) else kinds)
-    if "const" in schema:
-        return isinstance(schema["const"], str)
-    if "enum" in schema:
-        return any(isinstance(one, str) for one in schema["enum"])
+    if "const" in node:
+        return isinstance(node["const"], str)
+    if "enum" in node:
+        return any(isinstance(one, str) for one in node["enum"])
     for word in ("anyOf", "oneOf"):
-        if word in schema and not any(_admits(one, root, depth - 1) for one in schema[word]):
+        if word in node and not any(_admits(one, schema, known, depth) for one in node[word]):
             return False
-    if not all(_admits(one, root, depth - 1) for one in schema.get("allOf", ())):
+    if not all(_admits(one, schema, known, depth) for one in node.get("allOf", ())):
         return False
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#"):
-        return _admits(target(reference, root), root, depth - 1)
-    return True
-
-
-def target(reference: str, root: Any) -> Any:
-    """Return what a local reference (`#/$defs/item`) points at; True if that cannot be followed."""
-    node = root
-    for part in reference[1:].split("/")[1:]:
-        node = node.get(part.replace("~1", "/").replace("~0", "~")) if is_object(node) else None
-    return True if node is None else node
+    return "$ref" not in node or _admits(schema.target(node), schema, known, depth)

@@ -9,29 +9,47 @@ from __future__ import annotations
 
 import functools
 import re
+import string
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
+from pokayoke.core.card import hide_cards
 from pokayoke.core.matcher import matcher
 from pokayoke.errors import PolicyError
 
 HIDDEN: Final = "[redacted]"
 
 
-# Literals without which no built-in rule can apply, for lower-cased text. All of them are searched at once
-# first (63 at most, see `matcher`); only a hit asks the exact lists, where some are followed by more.
+# What a secret is called, for two readers: `~` is where the parts of a name may be held apart.
+_NAMES: Final = (
+    r"pass~w(?:or)?[dt]|pass~phrase|pass~code|secret|token|cookie|credential|bearer|authorization|kennwort|contrase"
+    r"|(?:api|private|access|signing|encryption)~key|card~n(?:o|umber)|密码|密碼|密钥|密鑰|令牌|口令"
+)
+# Names so short that only a word of its own counts: `pinCode` and `PIN_2`, but neither `spin` nor `PING`.
+_SHORT_NAMES: Final = ("auth", "pin", "otp", "cvv", "cvc", "ssn")
+# In JSON text, a control character that holds parts apart is spelled with letters.
+_SPELLED_GAP: Final = r"\\[bfnrt]|\\u00[01][0-9a-f]"
+_NAME: Final = _NAMES.replace("~", f"(?:[^0-9a-z]|{_SPELLED_GAP})*")
+# Literals without which no name and no shape can apply, for lower-cased text. All of them are searched at once
+# first (63 at most, see `matcher`); only a hit asks the exact rules.
 _NAME_LITERALS: Final = (
-    "passw|passphr|passcod|pass_w|pass-w|secret|token|_key|-key|api key|apikey|atekey|esskey|ingkey|ionkey"
-    '|authori|cookie|credential|bearer|cardn|card_n|card-n|auth"|auth_|pin"|otp"|cvv"|cvc"|ssn"|pwd"|pwd='
-    "|kennwort|contrase|密码|密碼|密钥|密鑰|令牌|口令"
+    "pass|secret|token|cookie|credential|bearer|authorization|kennwort|contrase"
+    "|private|access|signing|encryption|card|密码|密碼|密钥|密鑰|令牌|口令"
 )
 _SHAPE_LITERALS: Final = (
     r"-----begin|ghp_|gho_|ghu_|ghs_|ghr_|github_pat|glpat-|xoxb-|xoxp-|xoxa-|xoxr-|xoxs-|akia[0-9a-z]{4}"
-    r"|asia[0-9a-z]{12}|aiza[0-9a-z_-]{8}|npm_[0-9a-z]{8}|sk_live|sk_test|rk_live|pypi-|ya29\."
+    r"|asia[0-9a-z]{8}|aiza[0-9a-z_-]{8}|npm_[0-9a-z]{8}|sk_live|sk_test|rk_live|rk_test|pypi-|ya29\."
 )
-_SHORT_SHAPES: Final = "eyj[0-9a-z_-]{6}|hf_[0-9a-z]{8}|sk-[0-9a-z_-]{6}"
+# These are searched in the text as it is written: case tells `pinCode` from `pincushion`.
+_SHORT_SHAPES: Final = "eyJ[0-9A-Za-z_-]{6}|hf_[0-9A-Za-z]{8}|sk-[0-9A-Za-z_-]{6}"
+_WORDS: Final = tuple(
+    f"(?:{case('|'.join(_SHORT_NAMES))})(?:{end}|$)|{case('pwd')}"
+    for case, end in ((str.lower, "[^a-z]"), (str.title, "[^a-z]"), (str.upper, "[^A-Za-z]|[A-Z][a-z]"))
+)
+_WHOLE_WORDS: Final = f"(?:^|[^A-Za-z]|{_SPELLED_GAP})(?:{_WORDS[0]})|{_WORDS[1]}|(?:^|[^A-Z])(?:{_WORDS[2]})"
+_API_KEY: Final = "[aA][pP][iI](?:[kK]|[^A-Za-z])"
 _LOGIN: Final = '://[^/@" ]+@'
 _SPELLED_LETTER: Final = r"\\u00[2-7]"
 _CARD_DIGITS: Final = "[2-6][0-9 -]{13}"
@@ -44,6 +62,8 @@ class _Searches(NamedTuple):
     name: Callable[[str], bool]
     shape: Callable[[str], bool]
     short: Callable[[str], bool]
+    short_shape: Callable[[str], bool]
+    word: Callable[[str], bool]
     login: Callable[[str], bool]
     spelled: Callable[[str], bool]
     card: Callable[[str], bool]
@@ -54,18 +74,19 @@ def _searches() -> _Searches:
     """Compile once, and not while importing: it takes milliseconds."""
     bare_shapes = re.sub(r"\[.*?\}", "", _SHAPE_LITERALS)
     literals = f"{_NAME_LITERALS}|{bare_shapes}"
-    sources = (literals, _NAME_LITERALS, _SHAPE_LITERALS, _SHORT_SHAPES, _LOGIN, _SPELLED_LETTER, _CARD_DIGITS)
-    return _Searches(*map(matcher, sources))
+    short = "|".join((_SHORT_SHAPES, *_WORDS, _API_KEY))
+    exact = (_NAME, _SHAPE_LITERALS, short, _SHORT_SHAPES, _WHOLE_WORDS)
+    return _Searches(*map(matcher, (literals, *exact, _LOGIN, _SPELLED_LETTER, _CARD_DIGITS)))
 
 
 # The searches run on ASCII five times as fast. In text of other letters these are all that they look for beside
 # ASCII, by the first byte; and none of them counts characters of any kind.
 _BESIDE_ASCII: Final = b"\xe4\xe5"
-_FLAT: Final = bytes(0x7F if byte > 0x7F else ord(chr(byte).lower()) for byte in range(256))  # noqa: PLR2004 - ASCII
+_FLAT: Final = bytes(min(byte, 0x7F) for byte in range(256))
 
 
-def lowered(data: bytes) -> str:
-    """Return lower-case text to ask the searches about: the same, or ASCII in which they find as much.
+def searchable(data: bytes) -> tuple[str, str]:
+    """Return text to ask the searches about, as written and in lower case: the same, or ASCII that answers alike.
 
     Args:
         data: text in UTF-8.
@@ -73,23 +94,25 @@ def lowered(data: bytes) -> str:
     Raises:
         UnicodeDecodeError: it is anything else.
     """
-    if data.isascii() or _BESIDE_ASCII[0] in data or _BESIDE_ASCII[1] in data:
-        return str(data.lower(), "utf-8")
-    data.decode()
-    return str(data.translate(_FLAT), "ascii")
+    if data.isascii():
+        text = str(data, "ascii")
+        return text, text.lower()
+    text = data.decode()
+    if _BESIDE_ASCII[0] in data or _BESIDE_ASCII[1] in data:
+        return text, str(data.lower(), "utf-8")
+    text = str(data.translate(_FLAT), "ascii")
+    return text, text.lower()
 
 
-def has_secret_literal(lowered: str) -> bool:
-    """True if this lower-cased text holds a literal that any built-in rule needs."""
+def has_secret_literal(text: str, lowered: str) -> bool:
+    """True if this text holds what any built-in rule needs; `lowered` is the same in lower case."""
     search = _searches()
     if search.literal(lowered) and (search.name(lowered) or search.shape(lowered)):
         return True
+    if search.short(text) and (search.short_shape(text) or search.word(text) or search.name(lowered)):
+        return True
     # Looking for one character costs next to nothing, and most texts hold neither.
-    return (
-        search.short(lowered)
-        or ("@" in lowered and search.login(lowered))
-        or ("\\" in lowered and search.spelled(lowered))
-    )
+    return ("@" in lowered and search.login(lowered)) or ("\\" in lowered and search.spelled(lowered))
 
 
 def has_card_digits(text: str) -> bool:
@@ -98,15 +121,20 @@ def has_card_digits(text: str) -> bool:
 
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
-# Searched in "_words_joined_ wordsjoined_", so that `apiKey`, `api-key` and `apikey` are one name.
+# Searched in "_its_words_ -as-written-", so that `apiKey`, `api-key` and `apikey` are one name.
 _SECRET_NAME: Final = re.compile(
-    r"passw(?:or)?[dt]|passphrase|(?<![a-z])passcode|_pwd|secret(?!ar|io)|api_?key|authorization|cookie"
-    r"|private_?key|access_?key|signing_?key|encryption_?key|credential|(?<![a-z])card_?n(?:o_|umber)|bearer"
-    r"|_(?:auth|pin|otp|cvv|cvc|ssn)_|tokens?_|kennwort|contrase(?:ñ|n)a|密码|密碼|密钥|密鑰|令牌|口令"
+    _NAMES.replace("pass~code", "(?<![a-z])pass~code")
+    .replace("secret", "secret(?!ar|io)")
+    .replace("token", "tokens?[_-]")
+    .replace("contrase", "contrase(?:[ñÑ]|n-?)a")
+    .replace("card~n(?:o|", "(?<![a-z])card~n(?:o[_-]|")
+    .replace("~", "[_-]?")
+    + f"|_pwd|_(?:{'|'.join(_SHORT_NAMES)})_"
 )
+_SMALL: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 # Numbers under such a token name count language-model tokens; strings there are still secret.
 _COUNT_NAME: Final = re.compile(
-    r"tokens_|_(?:max|min|total|count|limit|num|number|input|output|prompt|completion|used|usage|left"
+    r"tokens[_-]|_(?:max|min|total|count|limit|num|number|input|output|prompt|completion|used|usage|left"
     r"|remaining|budget|per|cached|reasoning|estimated)_.*token|token_(?:count|limit|budget|usage)_"
 )
 _REMEMBERED_NAMES: Final = 4_096
@@ -116,6 +144,14 @@ def flat(name: str) -> str:
     """Return a configured field name without what may differ: case, `-`, `_`, `.`, spaces, its path."""
     last = re.split(r"[./]", name.strip("./ "))[-1]
     return re.sub(r"[-_\s]", "", last).lower()
+
+
+# What `flat` leaves out of a name, as it stands in JSON text.
+_CUSTOM_GAP: Final = rf"(?:[-_\s\x85]|{_SPELLED_GAP})*"
+
+
+def _in_json(char: str) -> str:
+    return re.escape(msgspec.json.encode(char)[1:-1].decode())
 
 
 class NameRules:
@@ -135,7 +171,7 @@ class NameRules:
         """Return a pattern without which none of the custom names can occur, or None without names."""
         if not self.custom:
             return None
-        spelled = (r"[-_ .]?".join(re.escape(char) for char in name) for name in sorted(self.custom))
+        spelled = (_CUSTOM_GAP.join(_in_json(char) for char in name) for name in sorted(self.custom))
         return "(?i)" + "|".join(spelled)
 
     def kind(self, name: str) -> str:
@@ -151,7 +187,8 @@ class NameRules:
         if self.custom and flat(name) in self.custom:
             return "custom"
         words = [word.lower() for word in _WORD.findall(name[:200])]
-        joined = f"_{'_'.join(words)}_ {''.join(words)}_"
+        written = re.sub(r"[\W_]+", "-", name[:200].translate(_SMALL))
+        joined = f"_{'_'.join(words)}_ -{written}-"
         found = _SECRET_NAME.search(joined)
         if found is None:
             return ""
@@ -271,11 +308,11 @@ _PEM: Final = re.compile(
 _SHAPES: Final = re.compile(
     r"(?<![A-Za-z0-9])(?:sk-[\w-]{8,}|[rs]k_(?:live|test)_\w{4,}|gh[pousr]_\w{6,}|github_pat_\w{6,}"
     r"|glpat-[\w-]{6,}|xox[abprs]-[\w-]{6,}|A[KS]IA[0-9A-Z]{8,}|AIza[\w-]{16,}|ya29\.[\w-]{8,}|npm_\w{16,}"
-    r"|hf_\w{16,}|pypi-[\w-]{16,}|eyJ[\w-]{8,}(?:\.[\w-]*){0,4})"
+    r"|hf_\w{16,}|pypi-[\w-]{16,}|eyJ[\w-]{8,}(?:\.[\w-]*){0,4})",
+    re.ASCII,
 )
 _BEARER: Final = re.compile(r"(?i)\b(bearer\s{1,4})[\w.~+/=-]{6,}")
 _USERINFO: Final = re.compile(r"(://[^\s/@:\"'\\]{0,80}:)([^\s/@\"'\\]{1,200})@")
-_CARD: Final = re.compile(r"(?<![0-9A-Za-z.])[2-6](?:[ -]?[0-9]){13,18}(?![0-9A-Za-z])")
 _NAMED: Final = re.compile(
     r"(?<![\w.-])((?:(?:api|private|access|signing|encryption|secret|card)\s)?[\w.-]+)"
     r"\\{0,6}[\"'`]?\s{0,4}(?::=|=>|[:=：])\s{0,4}",
@@ -306,7 +343,7 @@ def hide_in_text(text: str, rules: NameRules, seen: Seen | None) -> str:
     text = _BEARER.sub(rf"\1{HIDDEN}", text)
     text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
     text = _SHAPES.sub(HIDDEN, text)
-    return _CARD.sub(lambda m: HIDDEN if is_card(m[0]) else m[0], text)
+    return hide_cards(text, HIDDEN)
 
 
 def _unassigned(text: str, rules: NameRules, seen: Seen | None) -> str:
@@ -328,22 +365,3 @@ def _unassigned(text: str, rules: NameRules, seen: Seen | None) -> str:
         parts += text[done : value.start()], quote, HIDDEN, quote
         done = value.end()
     return "".join(parts) + text[done:]
-
-
-# Issuer prefixes with the lengths in use (ISO/IEC 7812; 13 digits are no longer issued).
-_LONG_CARD: Final = re.compile(
-    r"(?=4|5[1-5]|2(?:22[1-9]|2[3-9]|[3-6]|7[01]|720)|35|6(?:011|4[4-9]|5|2))[0-9]{16}|62[0-9]{17}"
-)
-_SHORT_CARDS: Final = frozenset({(15, "34"), (15, "37"), (14, "30"), (14, "36"), (14, "38"), (14, "39")})
-_DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
-
-
-def is_card(text: str) -> bool:
-    """True if these digits (spaces and dashes aside) are a payment card number with a valid check digit."""
-    digits = text.replace(" ", "").replace("-", "")
-    if not (digits.isascii() and digits.isdigit()):
-        return False
-    if (len(digits), digits[:2]) not in _SHORT_CARDS and not _LONG_CARD.fullmatch(digits):
-        return False
-    # Luhn: every second digit from the right counts twice, and 10 or more counts as its digit sum.
-    return sum(map(int, digits[-1::-2])) % 10 == -sum(_DOUBLED[int(d)] for d in digits[-2::-2]) % 10

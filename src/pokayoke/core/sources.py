@@ -6,7 +6,8 @@ shape nobody documented is a ContractError, never a guess.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -123,8 +124,8 @@ def mapping(data: Mapping[str, Any]) -> dict[str, Any]:
     name = data.get("name")
     unknown = data.keys() - _PLAIN.keys() - _STRUCTURED.keys()
     if unknown:
-        known = ", ".join(sorted(_PLAIN | _STRUCTURED))
-        raise ContractError(f"contract {name!r}: unknown key {', '.join(map(repr, sorted(unknown)))}. Known: {known}")
+        named = ", ".join(map(repr, sorted(unknown)))
+        raise ContractError(f"contract {name!r}: unknown key {named}. {meant(unknown, _PLAIN | _STRUCTURED)}")
     if "name" not in data:
         raise ContractError("a contract needs a name")
     fields: dict[str, Any] = {}
@@ -135,6 +136,13 @@ def mapping(data: Mapping[str, Any]) -> dict[str, Any]:
         except msgspec.ValidationError as exc:
             raise ContractError(f"contract {name!r}: {key}: {exc}") from None
     return fields
+
+
+def meant(unknown: Iterable[str], known: Iterable[str]) -> str:
+    """Return which names were meant by names that are none; if that cannot be told, which there are."""
+    there = sorted(known)
+    near = [found for name in sorted(unknown) for found in difflib.get_close_matches(name, there, n=1)]
+    return f"Did you mean {' and '.join(map(repr, near))}?" if near else f"Known: {', '.join(there)}"
 
 
 def to_mapping(contract: Contract) -> dict[str, Any]:

@@ -78,6 +78,7 @@ class RunState(msgspec.Struct, frozen=True):
         version: number of changes so far; of two copies, the higher one is the later.
         loop: what the loop guard has counted.
         versions: tool and version, for each tool of which the run was given one of several; it keeps them.
+        tenant: whose run it is, if there are several tenants.
     """
 
     run_id: str
@@ -93,6 +94,7 @@ class RunState(msgspec.Struct, frozen=True):
     version: int = 0
     loop: LoopCount = LoopCount()
     versions: tuple[tuple[str, str], ...] = ()
+    tenant: str | None = None
 
     @property
     def effective_mode(self) -> Mode:

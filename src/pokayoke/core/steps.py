@@ -15,7 +15,7 @@ from pokayoke.core.state import RunState
 from pokayoke.core.switch import Seen
 
 
-class Compute(msgspec.Struct, frozen=True, gc=False):
+class Compute(msgspec.Struct, frozen=True):
     """Run a pure function that calls users' code, where it can be cut at the deadline.
 
     Answered with `Returned`, `Raised` or `TimedOut`.
@@ -47,7 +47,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     approval: Approval
 
 
-class Invoke(msgspec.Struct, frozen=True, gc=False):
+class Invoke(msgspec.Struct, frozen=True):
     """Run the tool once. Answered with a pair: `Returned`, `Raised` or `TimedOut`, and the seconds it took.
 
     `attempt` is the ledger's number of this execution, the fencing token; 1 for a read. `own` says that the
@@ -134,13 +134,13 @@ class Emit(msgspec.Struct, frozen=True, gc=False):
 Step = Compute | Locate | Admit | Ask | Look | Gone | Invoke | Wait | Settle | Mark | Observe | Keep | Emit
 
 
-class Returned(msgspec.Struct, frozen=True, gc=False):
+class Returned(msgspec.Struct, frozen=True):
     """The function came back with a value."""
 
     value: Any
 
 
-class Raised(msgspec.Struct, frozen=True, gc=False):
+class Raised(msgspec.Struct, frozen=True):
     """The function raised. `error` is the exception itself; its text never reaches the model unseen."""
 
     error: BaseException

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
+from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.messages import items
 from pokayoke.core.replies import plain
 
@@ -51,7 +52,7 @@ class ChatStream:
             if choice.get("index"):  # one answer is guarded, the first
                 continue
             delta = plain(choice.get("delta") or {})
-            self._finish = choice.get("finish_reason") or self._finish
+            self._finish = _graver(self._finish, choice.get("finish_reason"))
             if isinstance(text := delta.get("content"), str):
                 said.append(text)
             if isinstance(refusal := delta.get("refusal"), str):
@@ -83,6 +84,11 @@ class ChatStream:
         return {"choices": [{"message": message, "finish_reason": self._finish or CUT}], "usage": self._usage}
 
 
+def _graver(known: Any, told: Any) -> Any:
+    """The later stop reason, unless the earlier one proves that the reply was cut."""
+    return known if is_cut(known) else told or known
+
+
 class _Pieces:
     """One call of a chat completion, as far as it has come."""
 
@@ -92,8 +98,11 @@ class _Pieces:
         self.given: Any = None
 
     def is_followed_by(self, part: dict[str, Any]) -> bool:
+        """Whether a part begins another call: an id and a name of its own, behind arguments or another name."""
         ident, inner = part.get("id"), plain(part.get("function") or part.get("custom") or {})
-        return bool(self.name and self.given and ident and inner.get("name")) and ident != self.call["id"]
+        name = inner.get("name")
+        begins = bool(self.name and name and ident) and ident != self.call["id"]
+        return begins and bool(self.given or name != self.name)
 
     def add(self, part: dict[str, Any]) -> None:
         kind = "custom" if part.get("custom") else "function"
@@ -194,7 +203,7 @@ class AnthropicStream:
             self._message = plain(one.get("message") or {})
             self._count(self._message.get("usage"))
         elif kind == "message_delta":
-            self._stop = plain(one.get("delta") or {}).get("stop_reason") or self._stop
+            self._stop = _graver(self._stop, plain(one.get("delta") or {}).get("stop_reason"))
             self._count(one.get("usage"))
         elif kind == "content_block_start" and isinstance(place, int):
             self._blocks[place] = plain(one.get("content_block") or {})

@@ -88,7 +88,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
         tool: the tool's name.
         valid: whether it kept its contract.
         at: wall-clock second at which its call began. One from before the last flip of its switch is not
-            counted: it says nothing about what came after.
+            counted: it says nothing about what came after (as long as that flip does not lie ahead of now).
         read: True if the tool only reads; only reads are probes.
         run_id: the run it came in, if it matters.
     """
@@ -126,7 +126,8 @@ def count(board: Board, seen: Iterable[Seen], now: float) -> Board:
     for one in seen:
         merged = Board({**board.rates, **rates}, {**board.switches, **switches}, board.doubtful)
         switch = merged.switches.get(one.tool, Switch(one.tool))
-        if one.at < switch.since:
+        # A flip whose time lies ahead, by a clock that was wrong, says nothing about what comes now.
+        if one.at < switch.since <= now:
             continue
         # What was counted just now holds nothing old.
         rate = _noted(rates.get(one.tool) or _young(board.rates.get(one.tool, Rate(one.tool)), now), one, now)

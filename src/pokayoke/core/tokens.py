@@ -12,7 +12,7 @@ costs extra. The weights were fitted to 40 kinds of text under o200k; the error 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from operator import itemgetter
@@ -29,6 +29,15 @@ CALL_TOKENS = 8
 """What a tool call costs beside its name and arguments."""
 IMAGE_TOKENS = 1_000
 """What an image, sound or file block is taken for; providers charge 85 to 1,600."""
+
+_BINARY = frozenset({
+    *("image", "image_url", "input_image", "computer_screenshot", "image_generation_call"),
+    *("audio", "input_audio", "output_audio", "video", "input_video", "video_url", "media"),
+    *("file", "input_file", "container_upload"),
+})  # fmt: skip
+_SEALED = frozenset({"encrypted_content", "redacted_thinking"})
+_PER_SEALED_TOKEN = 4  # characters of base64: three bytes of a text that nobody but the provider reads
+_DEEPEST = 6  # levels at which images are looked for in a block of another kind
 
 _WHOLE = 400  # a text up to this many characters is looked at in full
 _WINDOWS, _WINDOW = 8, 50  # a longer one through this many windows of this many characters
@@ -134,24 +143,29 @@ def estimate_message(message: Any, estimate: Callable[[str], int] = estimate_tok
     """
     if isinstance(message, str):
         return MESSAGE_TOKENS + estimate(message)
-    content = field(message, "content")
-    calls = field(message, "tool_calls")
+    content, calls, kind = field(message, "content"), field(message, "tool_calls"), field(message, "type")
+    if isinstance(kind, str) and (content is None or kind == "reasoning") and not (calls or field(message, "role")):
+        return MESSAGE_TOKENS + _item(message, kind, estimate)
     total = MESSAGE_TOKENS
     if isinstance(content, str):
         total += estimate(content)
     elif content is not None:
         total += _blocks(content, estimate, skip_calls=bool(calls))
-    for call in items(calls):
+    old = field(message, "function_call")
+    for call in (*items(calls), *(() if old is None else (old,))):
         total += _call(field(call, "function") or call, estimate)
-    kind = field(message, "type")
+    return total + sum(estimate(beside) for name in _BESIDE if isinstance(beside := field(message, name), str))
+
+
+def _item(item: Any, kind: str, estimate: Callable[[str], int]) -> int:
+    """Estimate an item that is no message."""
     if kind in CALL_KINDS:
-        total += _call(message, estimate)
-    elif kind in RESULT_KINDS:
-        total += _blocks(field(message, "output"), estimate)
-    return total
+        return _call(item, estimate)
+    return _blocks(field(item, "output"), estimate) if kind in RESULT_KINDS else _other(item, estimate)
 
 
-_TEXT_FIELDS = ("text", "thinking", "refusal")
+_TEXT_FIELDS = ("text", "thinking", "refusal", "reasoning")
+_BESIDE = ("reasoning_content", "refusal")
 
 
 def _blocks(content: Any, estimate: Callable[[str], int], *, skip_calls: bool = False) -> int:
@@ -165,30 +179,52 @@ def _blocks(content: Any, estimate: Callable[[str], int], *, skip_calls: bool = 
 
 def _block(block: Any, estimate: Callable[[str], int], *, skip_calls: bool) -> int:
     """Estimate one block of content."""
+    kind = field(block, "type")
+    if kind in CALL_KINDS:
+        return 0 if skip_calls else _call(block, estimate)
+    if kind == "tool_result":
+        inner = field(block, "content")
+        whole = (inner,) if isinstance(inner, str) else items(inner)
+        return CALL_TOKENS + sum(_piece(part, estimate) for part in whole)
+    return _piece(block, estimate)
+
+
+def _piece(block: Any, estimate: Callable[[str], int]) -> int:
+    """Estimate a block that is neither a call nor its result."""
     if block is None or isinstance(block, str):
         return estimate(block or "")
     for name in _TEXT_FIELDS:
         text = field(block, name)
         if isinstance(text, str):
             return estimate(text)
-    kind = field(block, "type")
-    if kind in CALL_KINDS:
-        return 0 if skip_calls else _call(block, estimate)
-    if kind == "tool_result":
-        inner = field(block, "content")
-        return CALL_TOKENS + (estimate(inner) if isinstance(inner, str) else _inner(inner, estimate))
-    if isinstance(kind, str):
-        return IMAGE_TOKENS
-    return estimate(_as_text(block))
+    return _other(block, estimate)
 
 
-def _inner(content: Any, estimate: Callable[[str], int]) -> int:
-    """Estimate what stands inside a tool result; nothing is looked for deeper than its blocks."""
-    total = 0
-    for block in items(content):
-        text = field(block, "text")
-        total += estimate(text) if isinstance(text, str) else IMAGE_TOKENS
-    return total
+def _other(thing: Any, estimate: Callable[[str], int]) -> int:
+    """Estimate an item or a block of any kind by all of its text; what no text stands for costs a flat price."""
+    apart: list[int] = []
+    rest = _text_only(thing, apart, _DEEPEST)
+    return sum(apart) + (0 if rest is None else estimate(_as_text(rest)))
+
+
+def _text_only(thing: Any, apart: list[int], levels: int) -> Any:
+    """Return a value without its binary and its sealed parts; their tokens are added to `apart`."""
+    if parts := items(thing) if levels else ():
+        return [_text_only(part, apart, levels - 1) for part in parts]
+    kind = field(thing, "type")
+    if kind in _BINARY or (kind == "document" and field(field(thing, "source"), "type") not in ("text", "content")):
+        apart.append(IMAGE_TOKENS)
+        return None
+    fields: Any = cast("Any", thing) if isinstance(thing, Mapping) else getattr(thing, "__dict__", None)
+    if not isinstance(fields, Mapping) or not levels:
+        return cast("Any", thing)
+    kept: dict[str, Any] = {}
+    for name, value in cast("Mapping[str, Any]", fields).items():
+        if isinstance(value, str) and (name in _SEALED or (name == "data" and kind in _SEALED)):
+            apart.append(len(value) // _PER_SEALED_TOKEN)
+        else:
+            kept[name] = _text_only(value, apart, levels - 1)
+    return kept
 
 
 def _call(call: Any, estimate: Callable[[str], int]) -> int:

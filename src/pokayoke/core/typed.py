@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import types
 import typing
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origin
 
 from pokayoke.core.call import Finding
+from pokayoke.core.key_argument import KEY_STAND_IN
 from pokayoke.core.schema_map import subschemas
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.errors import ContractError
@@ -28,8 +31,6 @@ CODES: dict[str, str] = {
 
 _MAX_FINDINGS = 20
 _SCALARS = (str, int, float, bool, type(None))
-_KEY_STAND_IN = "0" * 64
-"""Stands for the ledger key while a model that asks for it validates what the model sent."""
 
 
 def input_schema_of(kind: Any, where: str) -> dict[str, Any]:
@@ -63,6 +64,8 @@ def from_model(name: str, model: Any, output: Any, fields: Mapping[str, Any]) ->
     """Return the contract fields for a tool whose arguments are one model."""
     where = f"model of {name!r}"
     schema = input_schema_of(model, where)
+    if fields.get("paths"):
+        refuse_unconfined(where, _kinds(model), fields["paths"])
     made: dict[str, Any] = {
         "name": name,
         "input_schema": schema,
@@ -96,9 +99,9 @@ def converting(handler: Callable[..., Any], adapter: TypeAdapter[Any], *, spread
     """
 
     def typed_call(arguments: dict[str, Any]) -> Any:
-        value = adapter.validate_python(arguments)
+        value = _read(adapter, arguments)
         if not spread:
-            return handler(value)
+            return handler(_restored(arguments, value))
         return handler(**{name: _kept(sent, getattr(value, name)) for name, sent in arguments.items()})
 
     if inspect.iscoroutinefunction(handler):
@@ -116,9 +119,70 @@ def converting(handler: Callable[..., Any], adapter: TypeAdapter[Any], *, spread
     return called
 
 
+def _read(adapter: TypeAdapter[Any], arguments: dict[str, Any]) -> Any:
+    """Return the typed value of JSON values that fit the schema.
+
+    Also for strict types, which would take no text for the enum, date or UUID that JSON has no other way to write.
+    """
+    return adapter.validate_python(arguments, strict=False)
+
+
 def _kept(sent: Any, value: Any) -> Any:
     """Return the typed value; a confined path (a text that can open itself) stays one where a text is wanted."""
-    return sent if type(value) is str and isinstance(sent, str) else value
+    if type(value) is str and isinstance(sent, str):
+        return sent
+    if type(value) in (list, tuple) and is_array(sent) and len(sent) == len(value):
+        return type(value)([_kept(*pair) for pair in zip(sent, value, strict=True)])
+    return value
+
+
+def _restored(arguments: dict[str, Any], model: Any) -> Any:
+    """Return a model with its confined paths where pydantic has made plain texts of them."""
+    for name, sent in arguments.items():
+        if any(isinstance(one, str) and type(one) is not str for one in (sent if is_array(sent) else (sent,))):
+            field = _fields(type(model)).get(name, name)
+            if is_object(model):
+                model[field] = _kept(sent, model[field])
+            else:  # also where it is frozen: the model says that nothing was changed
+                object.__setattr__(model, field, _kept(sent, getattr(model, field)))
+    return model
+
+
+def _kinds(model: Any) -> dict[str, Any]:
+    """Return the types of a model's fields, by their names in JSON."""
+    declared: dict[str, Any] | None = getattr(model, "__pydantic_fields__", None)
+    if declared is None:
+        return typing.get_type_hints(model) if isinstance(model, type) else {}
+    names = {field: name for name, field in _fields(model).items()}
+    return {names.get(field, field): info.annotation for field, info in declared.items()}
+
+
+def _fields(model: Any) -> dict[str, str]:
+    """Return the fields of a model that have another name in JSON, by that name."""
+    declared = getattr(model, "__pydantic_fields__", {}).items()
+    named = ((info.validation_alias or info.alias, field) for field, info in declared)
+    return {alias: field for alias, field in named if isinstance(alias, str)}
+
+
+def refuse_unconfined(where: str, hints: Mapping[str, Any], paths: Mapping[str, Any]) -> None:
+    """Refuse a path argument whose type would take the check out of its opening.
+
+    Raises:
+        ContractError: it is a `pathlib` path, whose own `open` follows links out of the root.
+    """
+    for name in paths:
+        if name in hints and mentions(hints[name], PurePath):
+            raise ContractError(
+                f"{where}: the path argument {name!r} is a pathlib path, which opens what a link leads to by then. "
+                "Declare it as pokayoke.ConfinedPath (or str) and open it with its own .open()"
+            )
+
+
+def mentions(kind: Any, wanted: type) -> bool:
+    """Return whether a type is a class, or a union or list that has it."""
+    if isinstance(kind, type) and issubclass(kind, wanted):
+        return True
+    return any(mentions(one, wanted) for one in get_args(kind))
 
 
 def validator(
@@ -132,9 +196,9 @@ def validator(
     from pydantic import ValidationError  # noqa: PLC0415 - only where a model is used
 
     def validate(arguments: dict[str, Any]) -> tuple[dict[str, Any], tuple[Finding, ...]]:
-        given = arguments if key_argument is None else {**arguments, key_argument: _KEY_STAND_IN}
+        given = arguments if key_argument is None else {**arguments, key_argument: KEY_STAND_IN}
         try:
-            value = adapter.validate_python(given)
+            value = _read(adapter, given)
         except ValidationError as exc:
             errors = exc.errors(include_url=False, include_context=False, include_input=False)
             return arguments, tuple(_finding(error) for error in errors[:_MAX_FINDINGS])
@@ -220,12 +284,19 @@ def adapter_of(kind: Any, where: str) -> TypeAdapter[Any]:
 def _json_schema(adapter: TypeAdapter[Any], mode: Literal["validation", "serialization"], where: str) -> dict[str, Any]:
     from pydantic.errors import PydanticUserError  # noqa: PLC0415 - only where a model is used
     from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning  # noqa: PLC0415
+    from pydantic_core import PydanticSerializationError  # noqa: PLC0415
 
     class Untitled(GenerateJsonSchema):
         """Without the titles made from field names: they tell a model nothing and cost tokens."""
 
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the name pydantic calls
             return False
+
+        def encode_default(self, dft: Any) -> Any:
+            encoded = super().encode_default(dft)
+            if isinstance(encoded, float) and not math.isfinite(encoded):
+                raise PydanticSerializationError("JSON has no such number")
+            return encoded
 
     try:
         with warnings.catch_warnings():

@@ -64,7 +64,10 @@ def as_wire(raw: Any, schema: dict[str, Any] | bool | None = None) -> Wire | Non
             return None
         if "content_type" in properties_of(schema):
             return None
-        status: Any = raw.get("status", raw.get("status_code"))
+        told: Any = raw.get("status")
+        status: Any = raw.get("status_code") if told is None else told
+        if status is None and raw.get("ok") is False:
+            status = _FAILED
         return _made(raw["body"], raw["content_type"], status, raw.get("headers"))
     if not (hasattr(raw, "status_code") and hasattr(raw, "headers") and hasattr(kind_of(raw), "content")):
         return None
@@ -78,11 +81,17 @@ def as_wire(raw: Any, schema: dict[str, Any] | bool | None = None) -> Wire | Non
     return _made(body, headers.get("content-type"), raw.status_code, headers)
 
 
+_FAILED = 500
+"""The status of a response that says that it failed, and not how."""
+
+
 def _made(body: Any, content_type: Any, status: Any, headers: Any) -> Wire | None:
     if isinstance(body, bytearray):
         body = bytes(body)
     if not isinstance(body, (str, bytes)):
         return None
+    if isinstance(status, str) and status.isascii() and status.isdecimal():
+        status = int(status[:3])
     retry: Any = None
     if isinstance(headers, Mapping):
         named = cast(Mapping[str, Any], headers)

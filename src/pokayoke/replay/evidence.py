@@ -6,6 +6,7 @@ everything is counted in samples and in runs. Evidence of two halves can be put 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
@@ -63,17 +64,23 @@ class Tally:
 
 
 class Texts:
-    """What is known about the texts of one place."""
+    """What is known about the texts of one place.
 
-    __slots__ = ("formats", "longest", "mixed", "shape", "shortest", "untold", "values")
+    Attributes:
+        values: the first different texts, if they are short.
+        untold: hashes of different texts beyond them, at most as many.
+        formats: what all of them are in; None before the first.
+        shape: what they have in common; mixed: the same with letters and digits as one kind.
+    """
+
+    __slots__ = ("formats", "mixed", "shape", "untold", "values")
 
     def __init__(self) -> None:
         self.values: dict[str, Tally] = {}
-        self.untold = 0
+        self.untold: set[bytes] = set()
         self.formats: frozenset[str] | None = None
         self.shape: tuple[Run, ...] | None = None
         self.mixed: tuple[Run, ...] | None = None
-        self.shortest = self.longest = 0
 
     def add(self, text: str, run: str) -> None:
         """Take one text in."""
@@ -86,13 +93,11 @@ class Texts:
         fine, mixed = shape_of(text), shape_of(text, mixed=True)
         self.shape = fine if first else common(self.shape, fine)
         self.mixed = mixed if first else common(self.mixed, mixed)
-        self.shortest = len(text) if first else min(self.shortest, len(text))
-        self.longest = max(self.longest, len(text))
         if len(self.values) < MOST_VALUES and len(text) <= _LONGEST_VALUE:
             self.values[text] = Tally()
             self.values[text].add(run)
         else:
-            self.untold += 1
+            self._count(text)
 
     def merge(self, other: Texts) -> None:
         """Take in what another one saw."""
@@ -102,19 +107,22 @@ class Texts:
         self.formats = other.formats if self.formats is None else self.formats & other.formats
         self.shape = other.shape if first else common(self.shape, other.shape)
         self.mixed = other.mixed if first else common(self.mixed, other.mixed)
-        self.shortest = other.shortest if first else min(self.shortest, other.shortest)
-        self.longest = max(self.longest, other.longest)
-        self.untold += other.untold
+        self.untold = set(sorted(self.untold | other.untold)[:MOST_VALUES])
         for text, tally in other.values.items():
             if text in self.values or len(self.values) < MOST_VALUES:
                 self.values.setdefault(text, Tally()).merge(tally)
             else:
-                self.untold += tally.samples
+                self._count(text)
+
+    def _count(self, text: str) -> None:
+        """Count a text that is not kept, once however often it comes."""
+        if len(self.untold) < MOST_VALUES:
+            self.untold.add(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
     @property
     def distinct(self) -> int:
         """How many different texts there were, at least."""
-        return len(self.values)
+        return len(self.values) + len(self.untold)
 
 
 class Budget:
@@ -139,13 +147,13 @@ class Evidence:
         kinds: per JSON type, how often.
         low: smallest number; high: the largest.
         texts: about its strings.
-        items: about the items of its arrays; empty: arrays without any.
+        items: about the items of its arrays.
         fields: about the members of its objects, by name.
         anything: about all members together, once there were too many names to keep apart.
         unwatched: True if something below was not looked into (too deep, too much).
     """
 
-    __slots__ = ("_budget", "all", "anything", "empty", "fields", "high", "items", "kinds", "low", "texts", "unwatched")
+    __slots__ = ("_budget", "all", "anything", "fields", "high", "items", "kinds", "low", "texts", "unwatched")
 
     def __init__(self, budget: Budget | None = None) -> None:
         self._budget = budget or Budget()
@@ -155,7 +163,6 @@ class Evidence:
         self.high: float | None = None
         self.texts = Texts()
         self.items: Evidence | None = None
-        self.empty = 0
         self.fields: dict[str, Evidence] = {}
         self.anything: Evidence | None = None
         self.unwatched = False
@@ -187,7 +194,6 @@ class Evidence:
                 self._add_members(cast("dict[str, Any]", value), run, depth)
 
     def _add_items(self, items: list[Any], run: str, depth: int) -> None:
-        self.empty += not items
         for item in items:
             if self.items is None:
                 if not self._budget.take():
@@ -232,7 +238,6 @@ class Evidence:
                 self.low = bound if self.low is None else min(self.low, bound)
                 self.high = bound if self.high is None else max(self.high, bound)
         self.texts.merge(other.texts)
-        self.empty += other.empty
         self.unwatched = self.unwatched or other.unwatched
         if other.items is not None:
             self.items = self.items or Evidence(self._budget)

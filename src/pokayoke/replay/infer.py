@@ -3,17 +3,23 @@
 Every statement is a bet that the next call keeps to it, so each needs its own evidence: a required field
 was always there; a closed object showed no name in one run only; an enum's values all came back. Where
 evidence is short, the schema says less. The thresholds stand here, in one place, and know no data file.
+
+A contract is handed on, so what stands under a secret's name is learnt by its type alone, and no number is
+written down by which somebody could be known.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, Final
 
 import msgspec
 
-from pokayoke.replay.evidence import Evidence, Tally
-from pokayoke.replay.strings import pattern_of
+from pokayoke.core.redact import Redactor
+from pokayoke.core.secret import NameRules
+from pokayoke.replay.evidence import MOST_VALUES, Evidence, Tally
+from pokayoke.replay.strings import DECIMALS, ID_LIKE, SMALL, pattern_of
 
 Place = tuple[str, ...]
 
@@ -31,8 +37,8 @@ REQUIRED_SAMPLES: Final = 3
 MAP_FIELDS: Final = 4
 _ORDER: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z _./+-]{0,38}[0-9]{0,2}")
-# A name that holds a number as ids do is data, not the name of a field.
-_ID_LIKE: Final = re.compile(r"[0-9]{3}|^[0-9]+$|[0-9a-f]{8}-[0-9a-f]{4}", re.ASCII)
+_names: Final = NameRules()
+_redactor: Final = Redactor()
 
 
 class Drawn(msgspec.Struct):
@@ -69,7 +75,9 @@ def counted(tally: Tally, what: str, whole: Tally | None = None) -> str:
     return f"{share} {what} in {tally.runs:,} run{'' if tally.runs == 1 else 's'}"
 
 
-def _place(evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, arguments: bool = False) -> None:
+def _place(
+    evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, arguments: bool = False, secret: bool = False
+) -> None:
     kinds = _kinds(evidence)
     if not kinds:
         return
@@ -77,15 +85,24 @@ def _place(evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *,
         drawn.notes[at] = "not all looked into: nested too deep, or too many places; left open"
     node["type"] = kinds[0] if len(kinds) == 1 else kinds
     if "string" in kinds:
-        _string(evidence, drawn, at, node, alone=set(kinds) <= {"string", "null"})
-    if "integer" in kinds or "number" in kinds:
-        drawn.notes[(*at, "type")] = f"{evidence.low:,} to {evidence.high:,} seen"
+        _string(evidence, drawn, at, node, alone=set(kinds) <= {"string", "null"}, secret=secret)
+    if evidence.low is not None and evidence.high is not None and not secret:
+        drawn.notes[(*at, "type")] = _span(evidence.low, evidence.high)
     if "array" in kinds and evidence.items is not None:
         inner: dict[str, Any] = {}
         node["items"] = inner
-        _place(evidence.items, drawn, (*at, "items"), inner)
+        _place(evidence.items, drawn, (*at, "items"), inner, secret=secret)
     if "object" in kinds:
-        _object(evidence, drawn, at, node, arguments=arguments)
+        _object(evidence, drawn, at, node, arguments=arguments, secret=secret)
+
+
+def _span(low: float, high: float) -> str:
+    """From where to where, as far as that identifies nobody."""
+    if max(abs(low), abs(high)) >= SMALL:
+        return f"up to {len(str(int(max(abs(low), abs(high)))))} digits seen"
+    low = low if round(low, DECIMALS) == low else math.floor(low)
+    high = high if round(high, DECIMALS) == high else math.ceil(high)
+    return f"{low:,} to {high:,} seen"
 
 
 def _kinds(evidence: Evidence) -> list[str]:
@@ -96,16 +113,18 @@ def _kinds(evidence: Evidence) -> list[str]:
     return [kind for kind in _ORDER if kind in found]
 
 
-def _string(evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, alone: bool) -> None:
+def _string(evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, alone: bool, secret: bool) -> None:
     texts, seen = evidence.texts, evidence.kinds["string"]
+    if secret:
+        return
     if alone and _is_enum(evidence):
         values: list[Any] = sorted(texts.values)
         node["enum"] = [*values, None] if "null" in evidence.kinds else values
         rarest = min(tally.samples for tally in texts.values.values())
         drawn.notes[(*at, "enum")] = f"{counted(seen, 'values')}, the rarest {rarest} times"
         return
-    many = texts.distinct + texts.untold
-    distinct = f"{texts.distinct}{'+' if texts.untold else ''} different texts, all like this"
+    many = texts.distinct
+    distinct = f"{many}{'+' if len(texts.untold) >= MOST_VALUES else ''} different texts, all like this"
     if texts.formats and many >= FORMAT_DISTINCT:
         node["format"] = min(texts.formats)
         drawn.notes[(*at, "format")] = distinct
@@ -123,37 +142,46 @@ def _is_enum(evidence: Evidence) -> bool:
         not texts.untold
         and 1 < texts.distinct <= ENUM_MOST
         and seen.samples >= max(ENUM_SAMPLES, ENUM_PER_VALUE * texts.distinct)
-        and all(_WORD.fullmatch(text) for text in texts.values)
+        and all(_WORD.fullmatch(text) and _redactor.text(text) == text for text in texts.values)
         and all(min(tally.samples, tally.runs) >= ENUM_RAREST for tally in texts.values.values())
     )
 
 
-def _object(evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, arguments: bool) -> None:
+def _object(
+    evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, arguments: bool, secret: bool
+) -> None:
     if not arguments and is_map(evidence):
         names = "too many names to list" if evidence.anything is not None else f"{len(evidence.fields)} names"
         drawn.notes[(*at, "additionalProperties")] = f"a map: {names}, none in every object"
         inner: dict[str, Any] = {}
         node["additionalProperties"] = inner
-        _place(evidence.together(), drawn, (*at, "additionalProperties"), inner)
+        secret = secret or any(map(_names.secret, evidence.fields))
+        _place(evidence.together(), drawn, (*at, "additionalProperties"), inner, secret=secret)
         return
     whole = evidence.kinds["object"]
     properties: dict[str, dict[str, Any]] = {}
     node["properties"] = properties
-    for name, member in evidence:
+    fields = [(name, member) for name, member in evidence if not _is_data(name)]
+    for name, member in fields:
         properties[name] = {}
         place = (*at, "properties", name)
         drawn.notes[place] = counted(member.all, "calls" if arguments else "objects", whole)
-        _place(member, drawn, place, properties[name])
-    always = [name for name, member in evidence if member.all.samples == whole.samples]
+        _place(member, drawn, place, properties[name], secret=secret or _names.secret(name))
+    always = [name for name, member in fields if member.all.samples == whole.samples]
     if always and (arguments or whole.samples >= REQUIRED_SAMPLES):
         node["required"] = always
-    if evidence.unwatched:
-        return  # what was not watched may be there again
+    if evidence.unwatched or len(fields) < len(evidence.fields):
+        return  # what was not watched, or not listed, may be there again
     if arguments:
         node["additionalProperties"] = False
     elif is_closed(evidence):
         node["additionalProperties"] = False
         drawn.notes[(*at, "additionalProperties")] = f"{counted(whole, 'objects')}, no name in one run only"
+
+
+def _is_data(name: str) -> bool:
+    """True if the name of a member is an address or a secret, whatever the others are."""
+    return "@" in name[1:] or _redactor.text(name) != name
 
 
 def is_map(evidence: Evidence) -> bool:
@@ -163,7 +191,7 @@ def is_map(evidence: Evidence) -> bool:
     names = list(evidence.fields)
     if not names:
         return False
-    if sum(1 for name in names if _ID_LIKE.search(name)) * 2 > len(names):
+    if sum(1 for name in names if ID_LIKE.search(name)) * 2 > len(names):
         return True
     objects = evidence.objects()
     shared = any(member.all.samples == objects for member in evidence.fields.values())

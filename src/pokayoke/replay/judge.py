@@ -137,6 +137,9 @@ class Judge:
         )
 
     def _answered(self, judged: Judged, call: Recording, held: _Held | None) -> Judged:
+        if call.fault is not None and held is not None and call.contract in (None, held.contract.id):
+            # The answer itself was not recorded: of another version nobody knows what it would have said.
+            return msgspec.structs.replace(judged, output="invalid", fault=call.fault)
         if call.output is UNSET and not call.is_error:
             return judged
         if call.is_error:

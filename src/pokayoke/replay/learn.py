@@ -59,6 +59,7 @@ class Watched:
         self.good = Tally()
         self.failed = 0
         self.refused = 0
+        self.invalid = 0
         self.unreadable = 0
         self.arguments = Evidence()
         self.data = Evidence()
@@ -78,6 +79,9 @@ class Watched:
         if said is not None:
             self.failed += 1
             self._note_slot(call.output)
+            return
+        if call.fault is not None:
+            self.invalid += 1
             return
         given = call.arguments if call.used is None else call.used
         reading = read_arguments(given)
@@ -105,6 +109,7 @@ class Watched:
             known.merge(more)
         self.failed += other.failed
         self.refused += other.refused
+        self.invalid += other.invalid
         self.unreadable += other.unreadable
         self.broken += other.broken
         self.longest = max(self.longest, other.longest)
@@ -221,6 +226,8 @@ def _calls(watched: Watched) -> str:
         parts.append(f"{watched.failed:,} more failed and taught nothing")
     if watched.refused:
         parts.append(f"{watched.refused:,} were refused and taught nothing")
+    if watched.invalid:
+        parts.append(f"{watched.invalid:,} had an invalid answer and taught nothing")
     if watched.unreadable:
         parts.append(f"{watched.unreadable:,} had arguments that are no JSON object")
     return "; ".join(parts)
@@ -231,6 +238,8 @@ def _why_not(watched: Watched) -> str:
         return "its only call failed" if watched.failed == 1 else f"all {watched.failed:,} calls failed"
     if watched.refused:
         return f"{watched.refused:,} calls, and none of them ran"
+    if watched.invalid:
+        return f"{watched.invalid:,} calls, and no valid answer"
     return f"none of {watched.calls.samples:,} calls has arguments that are a JSON object"
 
 

@@ -14,9 +14,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from pokayoke.core.blocks import as_blocks
 from pokayoke.core.contract import Contract
 from pokayoke.core.policy import Policy
-from pokayoke.core.shapes import is_object, properties_of
+from pokayoke.core.schema import Schema
+from pokayoke.core.shapes import is_array, is_object, properties_of
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.replay.failures import error_prefix
 from pokayoke.replay.judge import Judge, Judged
@@ -24,6 +26,7 @@ from pokayoke.replay.pseudonyms import Pseudonyms
 from pokayoke.replay.recording import Recording
 
 _SCALE: Final = 2**64
+_STRUCTURED: Final = ("structuredContent", "structured_content")
 
 
 class Recorder:
@@ -84,7 +87,7 @@ class Recorder:
             return False
         before = self._judge.judge(call)
         contract = self._contracts.get(before.tool)
-        made = None if contract is not None and contract.secret else self._disguised(call, contract)
+        made = None if contract is not None and contract.secret else self._disguised(call, before.tool, contract)
         if made is None or not _same(before, self._judge.judge(made)):
             self.withheld += 1
             return False
@@ -92,44 +95,65 @@ class Recorder:
         self.written += 1
         return True
 
-    def _disguised(self, call: Recording, contract: Contract | None) -> Recording | None:
+    def _disguised(self, call: Recording, tool: str, contract: Contract | None) -> Recording:
         made = self._pseudonyms
-        schema = None if contract is None else contract.input_schema
-        output = None if contract is None or contract.output is None else contract.output.raw
+        schema = None if contract is None else contract.input
+        output = None if contract is None else contract.output
         return Recording(
-            tool=call.tool,
+            tool=made.text(tool) if contract is None else tool,
             arguments=self._arguments(call.arguments, schema),
             output=UNSET if call.output is UNSET else self._output(call.output, output),
             is_error=call.is_error,
-            run=made.text(call.run),
+            run=made.label(call.run) if call.run else "",
             truth=UNSET if call.truth is UNSET else self._truth(call.truth, schema),
             stop_reason=call.stop_reason,
-            contract=call.contract,
+            contract=None if contract is None else call.contract,
         )
 
-    def _arguments(self, given: str | dict[str, Any], schema: Any) -> str | dict[str, Any]:
+    def _arguments(self, given: str | dict[str, Any], schema: Schema | None) -> str | dict[str, Any]:
         if not isinstance(given, str):
             made: dict[str, Any] = self._pseudonyms.value(given, schema)
             return made
         value = _parsed(given)
         if is_object(value):
             return msgspec.json.encode(self._pseudonyms.value(value, schema)).decode()
-        return self._pseudonyms.raw(given, frozenset(properties_of(schema)))
+        return self._pseudonyms.raw(given, frozenset(properties_of(_raw(schema))))
 
-    def _truth(self, given: Any, schema: Any) -> Any:
+    def _truth(self, given: Any, schema: Schema | None) -> Any:
         value = _parsed(given) if isinstance(given, str) else given
         return self._pseudonyms.value(value, schema) if is_object(value) else None
 
-    def _output(self, given: Any, schema: Any) -> Any:
+    def _output(self, given: Any, schema: Schema | None) -> Any:
         if not isinstance(given, str):
-            return self._pseudonyms.value(given, schema)
+            made = self._pseudonyms.value(given, schema)
+            return {**made, **self._parts(given, schema)} if _holds_blocks(given, schema) else made
         value = _parsed(given)
         if value is not None and not isinstance(value, str):
             return msgspec.json.encode(self._pseudonyms.value(value, schema)).decode()
-        if is_object(schema) and given in schema.get("enum", ()):
-            return given
         prefix = error_prefix(given)
-        return prefix + self._pseudonyms.text(given[len(prefix) :])
+        rest: str = self._pseudonyms.value(given[len(prefix) :], schema)
+        return prefix + rest
+
+    def _parts(self, result: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
+        """The content blocks of a result: their types are words of the protocol, their texts are outputs."""
+        parts: dict[str, Any] = {
+            name: self._pseudonyms.value(result[name], schema) for name in _STRUCTURED if name in result
+        }
+        for block in result["content"]:
+            made = {**self._pseudonyms.value(block), "type": block["type"]}
+            if block["type"] == "text":
+                made["text"] = self._output(block["text"], schema)
+            parts.setdefault("content", []).append(made)
+        return parts
+
+
+def _raw(schema: Schema | None) -> Any:
+    return None if schema is None else schema.raw
+
+
+def _holds_blocks(result: Any, schema: Schema | None) -> bool:
+    found = result.get("content") if is_object(result) else None
+    return is_array(found) and all(map(is_object, found)) and as_blocks(result, _raw(schema)) is not None
 
 
 def _parsed(text: str) -> Any:

@@ -11,6 +11,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from pokayoke.core.call import Finding
+
 FormatName = Literal["trace", "openai-chat", "openai-responses", "anthropic", "langchain", "otel", "plain"]
 
 
@@ -30,6 +32,7 @@ class Recording(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         contract: `name@version` the recording says was in force, or None.
         used: the arguments the tool received, where the recording tells them apart from those that came.
         ran: False if the recording says that the call was refused and the tool did not run.
+        fault: what was wrong with an answer that is not recorded because it broke its contract.
     """
 
     tool: str
@@ -43,6 +46,7 @@ class Recording(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     contract: str | None = None
     used: dict[str, Any] | None = None
     ran: bool = True
+    fault: Finding | None = None
 
 
 class Unread(msgspec.Struct, frozen=True, gc=False):

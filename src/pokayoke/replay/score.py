@@ -146,7 +146,8 @@ def _count_output(tally: ToolTally, call: Recording, judged: Judged, file: int) 
     tally.outputs += 1
     setattr(tally, verdict, getattr(tally, verdict) + 1)
     if verdict == "failed":
-        said = _DIGITS.sub("#", judged.failure or "") or "(no words)"
+        # Without its digits, a secret would no longer be known as one.
+        said = _DIGITS.sub("#", _redactor.text(judged.failure or "")) or "(no words)"
         count(tally.words, said)
         tally.unseen += judged.unseen
         if tally.wants("failed"):
@@ -167,7 +168,8 @@ def _compare(score: Score, call: Recording, before: Judged, after: Judged, file:
     """Note what the second set of contracts sees differently."""
     ways: list[tuple[str, Finding | None]] = []
     if (before.refusal is None) != (after.refusal is None):
-        ways.append(("now refused" if after.refusal else "now runs", after.refusal or before.refusal))
+        if not (before.masked or after.masked):  # nobody knows what either would say to the hidden value
+            ways.append(("now refused" if after.refusal else "now runs", after.refusal or before.refusal))
     elif before.arguments is not None and after.arguments is not None and before.arguments != after.arguments:
         ways.append(("runs with other arguments", None))
     if before.output != after.output:

@@ -163,13 +163,6 @@ class Tally(msgspec.Struct):
         return total
 
 
-class Change(msgspec.Struct, frozen=True):
-    """A call or an answer that two sets of contracts judge differently: which way, and of which tool."""
-
-    way: str
-    tool: str
-
-
 class Score(msgspec.Struct):
     """Everything that was counted.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -54,17 +55,23 @@ class Replay:
         self._files = 0
         if jobs > 1:
             _scorer = self._scorer
-            self._pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"))
+            # Ctrl-C reaches every process of the terminal; the one here ends the others.
+            self._pool = ProcessPoolExecutor(
+                jobs, mp_context=multiprocessing.get_context("fork"), initializer=_leave_interrupts_alone
+            )
             # All processes are forked with the first task, before anybody starts a thread (a progress bar).
             self._pool.submit(_ready).result()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         global _scorer  # noqa: PLW0603 - as above
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            if kind is not None:  # nobody wants what is under way, and to wait for it would be one more place to hang
+                for process in list((self._pool._processes or {}).values()):  # noqa: SLF001 - before Python 3.14 there is no other way
+                    process.terminate()
+            self._pool.shutdown(wait=kind is None, cancel_futures=True)
             _scorer = None
 
     def add(self, source: Source, told: Told | None = None) -> None:
@@ -142,6 +149,10 @@ def _work(scorer: Scorer, file: int, kind: Kind | None, what: Any) -> Score:
 def _in_worker(file: int, kind: Kind | None, what: Any) -> Score:
     assert _scorer is not None, "forked with it"
     return _work(_scorer, file, kind, what)
+
+
+def _leave_interrupts_alone() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _ready() -> None:

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Final, TypeVar
 
+from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding
 from pokayoke.core.contract_rules import is_async
-from pokayoke.core.ledger import Answer, Record
+from pokayoke.core.ledger import Answer, Claim, Record, Settlement
 from pokayoke.core.ledger_explain import store_unavailable
+from pokayoke.core.shapes import kind_of
 from pokayoke.core.steps import (
     Admit,
     Ask,
@@ -36,6 +38,8 @@ from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, is_unfinished,
 from pokayoke.runtime.workers import Late, react
 
 T = TypeVar("T")
+_WITHDRAWN: Final = "the caller was cancelled before the tool began"
+_going_on: Final[set[asyncio.Task[Any]]] = set()
 
 
 class AsyncWorld(World):
@@ -55,10 +59,26 @@ class AsyncWorld(World):
         if (answer := self._admitted_here(request)) is not None:
             return answer
         request = self._stamped(request)
+        if request.claim is None or not self._guard.store.waits:
+            return await self._asked(request)
+        asking = _kept(self._asked(request))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            _kept(self._withdrawn(request.tool, request.claim, asking))
+            raise
+
+    async def _asked(self, request: Request) -> Answer:
         try:
             return self._claimed(request, await self._guard.store.aadmit(request))
         except Exception as error:  # noqa: BLE001 - as in `admit`
             return Answer("refuse", store_unavailable(request.tool, type(error).__name__))
+
+    async def _withdrawn(self, tool: str, claim: Claim, asking: Awaitable[Answer]) -> None:
+        """Give back a claim whose caller was cancelled while it waited for it: its tool has not begun."""
+        if (await asking).kind == "execute":
+            report = Settlement(claim.key, claim.claim_id, "failed_retriable", claim.now, failure=_WITHDRAWN)
+            await self._reported(Settle(report, tool))
 
     async def aask(self, step: Ask) -> bool | None:
         """`ask`; an awaitable answer is awaited."""
@@ -110,7 +130,7 @@ class AsyncWorld(World):
             # Nothing is awaited, so nothing can be cancelled, and a task of its own would be for nothing.
             with contextlib.suppress(Exception):  # then it is reported again, with patience
                 return self._settled(step, store.settle(self._report(step)))
-        return await asyncio.shield(asyncio.ensure_future(self._reported(step)))
+        return await asyncio.shield(_kept(self._reported(step)))
 
     async def _reported(self, step: Settle) -> Finding | Record | None:
         for pause in (*SETTLE_AGAIN, None):
@@ -205,11 +225,21 @@ async def adrive(walk: Generator[Step, Any, T], world: AsyncWorld) -> T:
         return ended
 
 
+def _kept(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Begin what has to end even if its caller is cancelled; the event loop itself would not hold on to it."""
+    task = asyncio.ensure_future(work)
+    _going_on.add(task)
+    task.add_done_callback(_going_on.discard)
+    return task
+
+
 async def awaited_here(function: Callable[[], Any], limit: float) -> Reaction:
     """Await what `function` returns in the caller's own task, which is cancelled at the deadline."""
+    task = asyncio.current_task()
+    cancelled = 0 if task is None else task.cancelling()  # a host may have ignored a cancellation long ago
     try:
         value = function()
-        if not hasattr(value, "__await__"):
+        if not hasattr(kind_of(value), "__await__"):
             return Returned(value)
     except KeyboardInterrupt:
         raise
@@ -217,23 +247,28 @@ async def awaited_here(function: Callable[[], Any], limit: float) -> Reaction:
         return Raised(error)
     try:
         async with asyncio.timeout(limit):
-            return await _reaction(value)
+            return await _reaction(value, task, cancelled)
     except TimeoutError:
         return TimedOut(limit)
 
 
-async def _reaction(pending: Awaitable[Any]) -> Reaction:
+async def _reaction(pending: Awaitable[Any], task: asyncio.Task[Any] | None, cancelled: int) -> Reaction:
     try:
         return Returned(await pending)
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if task is not None and task.cancelling() > cancelled:
             raise
         return Raised(error)  # the tool cancelled itself
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - as above
         return Raised(error)
+
+
+def _left_behind(task: asyncio.Task[Reaction], late: Late) -> None:
+    """Cancel a tool that nobody waits for any more; one that comes to its end all the same is heard."""
+    task.cancel()
+    task.add_done_callback(lambda ended: None if ended.cancelled() else late(ended.result()))
 
 
 async def awaited(function: Callable[[], Any], limit: float, late: Late) -> Reaction:
@@ -252,11 +287,10 @@ async def awaited(function: Callable[[], Any], limit: float, late: Late) -> Reac
     try:
         done, _ = await asyncio.wait({task}, timeout=limit)
     except asyncio.CancelledError:
-        task.cancel()
+        _left_behind(task, late)
         raise
     if not done:
-        task.cancel()
-        task.add_done_callback(lambda t: None if t.cancelled() else late(t.result()))
+        _left_behind(task, late)
         return TimedOut(limit)
     if task.cancelled():
         return Raised(asyncio.CancelledError("the tool cancelled itself"))

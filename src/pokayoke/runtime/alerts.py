@@ -6,9 +6,7 @@ What enters: outputs that reached the validator. What leaves: one `alert` event 
 from __future__ import annotations
 
 import inspect
-import os
 import threading
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -16,6 +14,7 @@ from pokayoke.core.alert import Alert, Watch
 from pokayoke.core.policy import AlertPolicy
 from pokayoke.core.switch import Seen
 from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.forks import renew
 
 __all__ = ["Alerts"]
 
@@ -51,7 +50,7 @@ class Alerts:
         self._record_event, self._on_alert = record, on_alert
         self._lock = threading.Lock()
         self._tools: dict[str, Watch] = {}
-        _watching.add(self)
+        renew(self, Alerts.forked)
 
     def use(self, policy: AlertPolicy) -> None:
         """Go on under a changed policy. What was seen so far stays seen."""
@@ -83,7 +82,9 @@ class Alerts:
         if self._on_alert is not None:
             try:
                 self._on_alert(alert)
-            except Exception as error:  # noqa: BLE001 - the host's own code, and the call is none of its business
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - the host's own code, and the call is none of its business
                 self._record(alert, reason=f"on_alert raised {type(error).__name__}")
 
     def _record(self, alert: Alert, **fields: Any) -> None:
@@ -91,15 +92,3 @@ class Alerts:
             {"ts": alert.at, "run_id": alert.run_id, "event": "alert", "alert": alert.kind, "tool": alert.tool}
             | {"ok": False, **fields}
         )
-
-
-_watching: weakref.WeakSet[Alerts] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for alerts in list(_watching):
-        alerts.forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

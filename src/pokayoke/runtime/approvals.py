@@ -48,12 +48,12 @@ class Approvals:
         """Return one question as it stands now.
 
         Raises:
-            StoreError: there is no such question.
+            StoreError: there is no such question, or its arguments cannot be opened with the keys at hand.
         """
-        found = next((known for known in self.list(waiting=False) if known.id == approval_id), None)
+        found = self._store.approval(approval_id)
         if found is None:
             raise StoreError(f"there is no approval {approval_id!r}; `pokayoke approvals list` shows those that wait")
-        return found
+        return found.at(self._clock.now())
 
     def approve(self, approval_id: str, *, by: str = "unnamed", reason: str = "") -> Approval:
         """Say yes. The same call, sent again, then runs. Errors as in `answer`."""

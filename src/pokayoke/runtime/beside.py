@@ -6,7 +6,7 @@ of a sample. What must never happen here: a call that is delayed, changed or fai
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -70,26 +70,30 @@ class Beside:
         """Calls that were not looked at: too many waited, or looking failed."""
         return self._waiting.dropped
 
-    def use(self, policy: Policy) -> None:
-        """Sample as a policy says.
+    def prepared(self, policy: Policy) -> Callable[[], None]:
+        """Open the sample a policy names. What is returned writes it, of the tools that are then in force.
 
         Raises:
-            ConfigurationError: the sample or its key cannot be used; then nothing has changed.
+            ConfigurationError: the sample or its key cannot be used.
         """
-        before = self._policy
+        old, before = self._sampler, self._policy
+        sampler = old
         if before is None or before.trace != policy.trace:
             sampler = None
             if policy.trace.sample_path is not None:
                 from pokayoke.runtime.sampling import Sampler  # noqa: PLC0415 - for those who want a sample
 
                 sampler = Sampler(policy.trace)
-            if self._sampler is not None:
+
+        def use() -> None:
+            if old is not None and old is not sampler:
                 self.flush()
-                self._sampler.close()
-            self._sampler = sampler
-        if self._sampler is not None:
-            self._sampler.use(self._guard.tools, policy)
-        self._policy = policy
+                old.close()
+            self._sampler, self._policy = sampler, policy
+            if sampler is not None:
+                sampler.use(self._guard.tools, policy)
+
+        return use
 
     def seen(
         self, steps: Generator[Step, Any, T], call: ToolCall, scene: Scene, reaction: Reaction | None

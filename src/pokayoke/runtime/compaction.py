@@ -1,12 +1,27 @@
-"""A history, shortened, for callers who only want the messages back."""
+"""A history, shortened: for callers who only want the messages back, and for the loop of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from pokayoke.core.context import Compacted, Facts, Format, Identity, Summariser, compacted
+from pokayoke.core.context import (
+    Compacted,
+    Facts,
+    Format,
+    History,
+    Identity,
+    OpenEffect,
+    Refusal,
+    Summariser,
+    compacted,
+)
 from pokayoke.core.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
+
+_MOST_ABOUT = 200  # characters quoted of the arguments of a call
 
 
 def compact(
@@ -75,3 +90,60 @@ def warn(result: Compacted) -> None:
 
     if result.finding is not None:
         logging.getLogger("pokayoke.context").warning("%s: %s", result.finding.code, result.finding.message)
+
+
+class RunHistory(History):
+    """The history of a run: its notes say what holds in the run, and what it puts aside can be read on.
+
+    What was shortened is written to the trace, as `context`.
+
+    Args:
+        run: the run. Its `tools()` offer `read_more` as soon as something was put aside: ask for the messages first.
+        max_tokens: size of the window, in tokens.
+        messages: a history to go on from.
+        format: as for `History`.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        max_tokens: int,
+        *,
+        messages: Iterable[Any] = (),
+        format: Format | None = None,  # noqa: A002 - as above
+    ) -> None:
+        """Begin with what there is."""
+        self._run = run
+        super().__init__(max_tokens, messages=messages, format=format, facts=lambda: facts_of(run), kept=True)
+
+    def _viewed(self) -> Compacted:
+        result = super()._viewed()
+        if result.shortened:
+            for handle, text in result.offloaded.items():
+                self._run.progress.keep(text, handle)
+            event = result.event
+            self._run.note(event.pop("event"), ok=True, **event)
+        return result
+
+
+def facts_of(run: Run) -> Facts:
+    """Return what holds in a run and must not be forgotten: writes that are not over, taints, lasting refusals.
+
+    Args:
+        run: the run. What it did before it was opened here is looked up in the ledger.
+    """
+    from pokayoke.core.context.extract import plain  # noqa: PLC0415 - 10 ms of import, for who has histories
+
+    def about(arguments: Any) -> str:
+        return "" if arguments is None else plain(arguments)[1][:_MOST_ABOUT]
+
+    progress = run.progress
+    progress.recall()
+    return Facts(
+        effects=tuple(
+            OpenEffect(one.tool, key, "in_doubt" if one.reason == "in_doubt" else "pending", about(one.arguments))
+            for key, one in tuple(progress.open.items())
+        ),
+        taints=run.state.taints,
+        refusals=tuple(Refusal(one.tool, one.reason, about(one.arguments)) for one in tuple(progress.refused.values())),
+    )

@@ -6,6 +6,7 @@ exception, a deadline or the end of this process leave the undoing in doubt, and
 
 from __future__ import annotations
 
+import inspect
 import time
 import uuid
 from collections.abc import Callable
@@ -144,7 +145,7 @@ class Compensator:
 
         def call() -> Any:
             pending = within(effect, lambda: compensate(what))
-            if not hasattr(pending, "__await__"):
+            if not inspect.isawaitable(pending):
                 return pending
             import asyncio  # noqa: PLC0415 - 20 ms of import, for those whose functions are asynchronous
 

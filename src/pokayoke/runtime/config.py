@@ -23,6 +23,7 @@ from pokayoke.core.policy import WEBHOOK_URL, Policy, TracePolicy
 from pokayoke.core.rare import rare
 from pokayoke.errors import PolicyError
 from pokayoke.runtime.document import Document, DocumentError, read_document
+from pokayoke.runtime.forks import renew
 
 SCHEMA_FILE: Final = Path(__file__).parent.parent / "config.schema.json"
 
@@ -44,7 +45,7 @@ def load_policy(source: Source = None) -> Policy:
 
     Args:
         source: None for the safe default; the path of a YAML or JSON file; a mapping with the same
-            keys; or a policy, which is returned as it is. A relative path below `trace` counts from the
+            keys; or a policy, which is checked like them. A relative path below `trace` counts from the
             folder of the file, or from the working directory for a mapping.
 
     Raises:
@@ -55,18 +56,25 @@ def load_policy(source: Source = None) -> Policy:
     if source is None:
         return Policy()
     if isinstance(source, Policy):
-        _refuse_contradictions(source, Document(None, {}, "configuration"))
-        return source
+        return _policy(Document(_written(source), {}, "configuration"))
     if isinstance(source, Mapping):
         return _policy(Document(dict(source), {}, "configuration"))
     return _from_bytes(Path(source), _read(Path(source)))
 
 
+def _written(policy: Policy) -> Any:
+    """What a policy says, as it would stand in a file: what was put into one in code was checked by nobody."""
+    try:
+        return msgspec.to_builtins(policy)
+    except (TypeError, ValueError) as error:
+        raise PolicyError(f"configuration: the policy holds what no file could say: {error}.") from None
+
+
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError as error:
-        raise PolicyError(f"{path}: cannot be read: {error.strerror}.") from None
+    except (OSError, ValueError) as error:  # a ValueError is a path that no file has
+        raise PolicyError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
 def _from_bytes(path: Path, data: bytes) -> Policy:
@@ -231,12 +239,22 @@ def _contradictions(policy: Policy) -> Iterator[tuple[Keys, str]]:
 
 def _trace_contradictions(trace: TracePolicy) -> Iterator[tuple[Keys, str]]:
     for name in _TRACE_FILES:
-        if getattr(trace, name) == "":
+        given = getattr(trace, name)
+        if given == "":
             yield ("trace", name), "is empty. Leave it out if no file shall be written."
+        elif given is not None and _is_no_path(given):
+            yield ("trace", name), "is no path: it holds what none can, or the home of a user whom nobody knows here."
     if trace.sample_path is not None and trace.sample_path == trace.path:
         yield ("trace", "sample_path"), "is also `trace.path`. The sample is a file of its own."
     if trace.sample_key_path is not None and trace.sample_path is None:
         yield ("trace", "sample_key_path"), "is of no use without `trace.sample_path`."
+
+
+def _is_no_path(text: str) -> bool:
+    try:
+        return b"\0" in os.fsencode(Path(text).expanduser())
+    except (RuntimeError, UnicodeEncodeError):
+        return True
 
 
 # -- reload ----------------------------------------------------------------------------------------
@@ -261,6 +279,7 @@ class PolicyFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
+        renew(self, PolicyFile.forked)
         self._problem: str | None = None
         self._waiting: tuple[Any, float] = (None, 0.0)
         self._known = self._signature()
@@ -296,10 +315,14 @@ class PolicyFile:
             self._use(_read(self.path))
             return self._policy
 
+    def forked(self) -> None:
+        """Begin anew in a child process, whose parent may have held the lock."""
+        self._lock = threading.Lock()
+
     def _signature(self) -> tuple[int, ...] | None:
         try:
             found = self.path.stat()
-        except OSError:
+        except (OSError, ValueError):
             return None
         return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 

@@ -1,12 +1,13 @@
 """The driver. It performs the hallway's steps; `runtime/adriver.py` adds those that are awaited.
 
 A step that fails is answered with a value: an unreachable store is a refused call, a raising tool
-is a reaction. Only `BaseException`s that end the host (Ctrl-C, cancellation) go through; a claim
-that is open then stays open and becomes in doubt.
+is a reaction. Only `BaseException`s that end the host (Ctrl-C, cancellation) go through; the claim
+of a tool that has begun then stays open and becomes in doubt.
 """
 
 from __future__ import annotations
 
+import inspect
 import random
 import time
 from collections.abc import Callable, Generator
@@ -17,10 +18,12 @@ import msgspec
 from pokayoke.core.admission import Approval, Request
 from pokayoke.core.call import Finding
 from pokayoke.core.canonical import dump
+from pokayoke.core.contract import Contract
 from pokayoke.core.contract_rules import is_async
 from pokayoke.core.failure import not_recorded
 from pokayoke.core.ledger import Answer, Claim, Record, Settled, Settlement
 from pokayoke.core.ledger_explain import store_unavailable
+from pokayoke.core.output import declared_failure
 from pokayoke.core.shapes import kind_of
 from pokayoke.core.steps import (
     Admit,
@@ -35,15 +38,17 @@ from pokayoke.core.steps import (
     Mark,
     NotStarted,
     Observe,
+    Raised,
     Reaction,
     Returned,
     Settle,
     Step,
+    TimedOut,
     Wait,
 )
 from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import ask
-from pokayoke.runtime.effect import Effect, within
+from pokayoke.runtime.effect import Effect, is_outside, within
 from pokayoke.runtime.handover import handed_over
 from pokayoke.runtime.locate import locate
 from pokayoke.runtime.owner import is_dead, owner
@@ -158,6 +163,9 @@ class World:
         if is_unfinished(reaction):
             pending = reaction.value
             reaction = self._in_own_loop(lambda: pending, step)
+            if isinstance(reaction, NotStarted):  # the rest was not; what handed it out has run
+                forget(pending)
+                reaction = Raised(RuntimeError(reaction.reason))
         seconds = time.perf_counter() - begun
         if watched:
             self._run.notice("after_invoke")
@@ -189,9 +197,9 @@ class World:
         else:
             handler = step.contract.handler or self._run.handler(step.contract)
             function = lambda: handler(**arguments)  # noqa: E731 - a closure with nothing to say
-        if step.claim is None:
+        if step.claim is None and is_outside():
             return function
-        effect = self._effect(step, step.claim)
+        effect = None if step.claim is None else self._effect(step, step.claim)
         return lambda: within(effect, function)
 
     def _effect(self, step: Invoke, claim: Claim) -> Effect:
@@ -213,9 +221,8 @@ class World:
 
     def _veiled(self, approval: Approval) -> Approval:
         """The question without secrets, for a store that would write them down as they are."""
-        plan = self._run.snapshot.plans.get(approval.contract)
-        shown = self._guard.trace.redactor.payload(dump(approval.arguments), marks=plan.contract.redact if plan else ())
-        return msgspec.structs.replace(approval, arguments=msgspec.json.decode(shown))
+        shown = self._guard.trace.redactor.payload(dump(approval.arguments), marks=approval.marks)
+        return msgspec.structs.replace(approval, arguments=msgspec.json.decode(shown), marks=())
 
     def _report(self, step: Settle) -> Settlement:
         """The report as of now, without an output that a store would write down although it holds a secret."""
@@ -244,14 +251,21 @@ class World:
 
         from pokayoke.runtime.adriver import awaited  # noqa: PLC0415 - as above
 
+        def last(outer: Reaction) -> None:
+            reaction = cast("Reaction", outer.value) if isinstance(outer, Returned) else outer
+            if not isinstance(reaction, TimedOut):  # by then it is cancelled, or has been heard
+                late(reaction)
+
         outer = self._guard.workers.run(
-            lambda: asyncio.run(awaited(function, limit, late)), limit + _CANCEL_GRACE, late
+            lambda: asyncio.run(awaited(function, limit, late)), limit + _CANCEL_GRACE, last
         )
+        if isinstance(outer, TimedOut):
+            return TimedOut(limit)
         return cast("Reaction", outer.value) if isinstance(outer, Returned) else outer
 
     def _late(self, step: Invoke) -> Late:
-        run, tool, claim = self._run, step.contract.name, step.claim
-        return lambda reaction: _came_late(run, tool, claim, reaction)
+        run, contract, claim = self._run, step.contract, step.claim
+        return lambda reaction: _came_late(run, contract, claim, reaction)
 
     def _admitted_here(self, request: Request) -> Answer | None:
         """Admit or refuse what needs no store; None if the store has to decide."""
@@ -287,20 +301,38 @@ class World:
         return None if step.settlement.state == "in_doubt" else not_recorded(step.tool, problem)
 
 
-def _came_late(run: Run, tool: str, claim: Claim | None, reaction: Reaction) -> None:
+def _came_late(run: Run, contract: Contract, claim: Claim | None, reaction: Reaction) -> None:
     """Record that a tool came back after its deadline; the result is never delivered.
 
-    A write that came back has happened: its doubt is settled, unless somebody has settled it before.
+    A write that came back has happened: its doubt is settled, unless somebody has settled it before, or the tool
+    says that it failed.
     """
     settled = None
-    if claim is not None and isinstance(reaction, Returned):
+    if claim is not None and _happened(run, contract, reaction):
         report = Settlement(claim.key, claim.claim_id, "completed", run.guard.clock.now())
         try:
             settled = run.guard.store.settle(report).accepted
         except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect then stays in doubt
             run.note("store", ok=False, reason=type(error).__name__)
-    key = claim.key if claim else None
-    run.note("late_effect", tool=tool, ok=False, reason=type(reaction).__name__.lower(), key=key, settled=settled)
+    key, reason = claim.key if claim else None, type(reaction).__name__.lower()
+    run.note("late_effect", tool=contract.name, ok=False, reason=reason, key=key, settled=settled)
+
+
+def _happened(run: Run, contract: Contract, reaction: Reaction) -> bool:
+    """Whether a tool that came back has come to its end, and does not say that it failed."""
+    if is_unfinished(reaction):
+        forget(reaction.value)
+        return False
+    if not isinstance(reaction, Returned):
+        return False
+    policy = run.guard.policy.validation.tool_output
+    return declared_failure(reaction.value, contract, policy=policy) is None
+
+
+def forget(pending: Any) -> None:
+    """Close what nobody will await any more, so that Python warns of the tool's own coroutine, if of any."""
+    if inspect.iscoroutine(pending):
+        pending.close()
 
 
 def asks_anew(answer: Answer) -> bool:

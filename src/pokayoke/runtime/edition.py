@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from pokayoke.core.contract import Contract
-from pokayoke.core.contract_rules import has_code
+from pokayoke.core.contract_rules import has_code, parameters_of
 from pokayoke.core.lock import Lock, ToolLock, promise_digest
 from pokayoke.core.shapes import properties_of
 from pokayoke.errors import ConfigurationError, ContractError
@@ -186,16 +186,9 @@ def _top(place: str) -> str:
 
 def _fitted(contract: Contract) -> Contract:
     """The contract, if its handler takes what it lets through: a call must not end in a TypeError after its claim."""
-    function = contract.function or contract.handler
-    if function is None:
+    takes = parameters_of(contract.function or contract.handler)
+    if takes is None:
         return contract
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some built-in functions do not say
-        return contract
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
-        return contract
-    takes = {one.name: one.default is one.empty for one in parameters}
     properties, required = properties_of(contract.input_schema), contract.input_schema.get("required", ())
     for name in properties:
         if name not in takes:

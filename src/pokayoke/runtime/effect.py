@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 from pokayoke.core.ledger import Settlement
+from pokayoke.core.shapes import kind_of
 from pokayoke.errors import StoreError, UsageError
 from pokayoke.stores.base import Store
 
@@ -65,7 +67,8 @@ class Effect:
 
         Args:
             conn: your open connection to the database that holds the ledger, in a transaction:
-                `sqlite3`, `apsw`, `psycopg` or SQLAlchemy.
+                `apsw`, `psycopg`, or SQLAlchemy's around one; `sqlite3` if the store's URL ends with
+                `?library=sqlite3`.
             reference: your own name of the effect, such as a row's id.
 
         Raises:
@@ -84,6 +87,7 @@ class Effect:
         return Settlement(self.key, self._claim_id, "completed", self._now(), reference=reference, early=True)
 
 
+_LAZY = frozenset((GeneratorType, AsyncGeneratorType))
 _LOST = "this execution no longer holds its claim: roll back, another one did this or will do it"
 _current: ContextVar[Effect | None] = ContextVar("pokayoke_effect", default=None)
 
@@ -100,19 +104,34 @@ def this_effect() -> Effect:
     return effect
 
 
-def within(effect: Effect, function: Callable[[], Any]) -> Any:
-    """Call a tool's function with `effect` as its write; what it hands out to be awaited keeps it."""
+def is_outside() -> bool:
+    """Whether no write is running here, inside of which a read might take its key for its own."""
+    return _current.get() is None
+
+
+def within(effect: Effect | None, function: Callable[[], Any]) -> Any:
+    """Call a tool's function with `effect` as its write (a read has none); what it hands out to be awaited keeps it.
+
+    Raises:
+        UsageError: it handed out a generator. Nothing of that has run, so nothing may be called done.
+    """
     token = _current.set(effect)
     try:
         value = function()
     finally:
         _current.reset(token)
-    return _carried(effect, value) if hasattr(value, "__await__") else value
+    return _carried(effect, value) if hasattr(kind_of(value), "__await__") else _ran(effect, value)
 
 
-async def _carried(effect: Effect, pending: Awaitable[Any]) -> Any:
+async def _carried(effect: Effect | None, pending: Awaitable[Any]) -> Any:
     token = _current.set(effect)
     try:
-        return await pending
+        return _ran(effect, await pending)
     finally:
         _current.reset(token)
+
+
+def _ran(effect: Effect | None, value: Any) -> Any:
+    if effect is not None and kind_of(value) in _LAZY:
+        raise UsageError("it returned a generator, of which nothing has run: return a list, or the result")
+    return value

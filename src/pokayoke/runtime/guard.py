@@ -7,6 +7,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.core.admission import Approval
@@ -25,17 +26,18 @@ from pokayoke.runtime.alerts import Alerts
 from pokayoke.runtime.approvals import Approvals
 from pokayoke.runtime.clock import Clock, SystemClock
 from pokayoke.runtime.config import PolicyFile, load_policy
+from pokayoke.runtime.forks import renew
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.run import Run
 from pokayoke.runtime.switchboard import Switchboard
-from pokayoke.runtime.view import View, pager, rooted
+from pokayoke.runtime.view import View, check_hooks, listed, pager, rooted
 from pokayoke.runtime.workers import Workers
 from pokayoke.stores import open_store
 from pokayoke.stores.base import Store
 
 if TYPE_CHECKING:
     from pokayoke.runtime.beside import Beside
-    from pokayoke.runtime.loop import AsyncModel, Conversation, Ended, Format, Model, Told
+    from pokayoke.runtime.loop import AsyncModel, Ended, Format, Model, Told
     from pokayoke.runtime.rollout import Rollout
     from pokayoke.runtime.webhook import Announcer
 
@@ -82,24 +84,26 @@ class Guard:
         clock: Clock | None = None,
     ) -> None:
         """Build everything, so that nothing can be wrong later."""
+        check_hooks(on_ask=on_ask, on_step=on_step, on_alert=on_alert)
         self.clock: Clock = clock or SystemClock()
         self.on_ask, self.on_step = on_ask, on_step
         self._file = PolicyFile(config) if isinstance(config, (str, os.PathLike)) else None
         policy = self._file.current() if self._file else load_policy(config)
         self.store: Store = open_store(store) if store is None or isinstance(store, str) else store
         self.approvals = Approvals(self.store, self.clock, self._reviewed)
-        self.last_good = LastGood(lock=threading.Lock())
         self.workers = Workers(policy.execution.max_lost_workers)
-        self.alerts = Alerts(self._write, policy.alerts, on_alert)
+        self.alerts = Alerts(lambda event: self.trace.record(event), policy.alerts, on_alert)  # noqa: PLW0108 - made below
         self.switchboard = Switchboard(
             self.store, self.clock, self.workers, self.alerts, told=self._flipped, problem=self._uncounted
         )
         self._opened: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
-        self._opening, self._renewing = threading.Lock(), threading.Lock()
+        self._begin()
+        renew(self, Guard._begin)
         self.pager, kinds = pager(), tuple(loop_kinds)
         self.view = View(self.pager, kinds)
         self.rollout: Rollout | None = None
         self.beside: Beside | None = None
+        self._refused: Policy | None = None
         if contracts is not None:
             from pokayoke.runtime.rollout import Rollout  # noqa: PLC0415 - for guards with a lock
 
@@ -109,9 +113,8 @@ class Guard:
 
         self.trace = Trace(policy.trace, clock=self.clock.now)
         self._announcer: Announcer | None = None
-        self._refused: Policy | None = None
-        self._announce_by(policy)
-        self._look_on(policy)
+        self._announced_by(policy)()
+        self._looked_on(policy)()
 
     def run(
         self,
@@ -132,14 +135,14 @@ class Guard:
             prompt: the user's first text; the same as `run.user(prompt)`.
 
         Raises:
-            UsageError: the run is in use for another tenant, or an id is no text, longer than 500 characters, or
-                holds what no database keeps.
+            UsageError: the run is another tenant's, or an id is empty, no text, longer than 500 characters,
+                or holds what no database keeps.
             StoreError: a run of that id cannot be looked up, because the store cannot be reached.
         """
         self.refresh()
         for what, given in (("run_id", run_id), ("session", session), ("tenant", tenant)):
             if given is not None:
-                text_id(given, what)
+                text_id(given, what, empty=what == "run_id")  # an empty one names no run
         ident = run_id or f"run_{uuid.uuid4().hex[:12]}"
         progress = self._progress(ident, tenant, known=bool(run_id))
         opened = Run(
@@ -192,11 +195,11 @@ class Guard:
                 What the model raises goes through; nothing of the reply it was working on has run.
         """
         run = self.run(run_id, prompt=prompt, **who)
-        conversation = _conversation(run, model, _asked(messages, prompt), format, window, on_event, select)
-        from pokayoke.runtime.loop import run_loop  # noqa: PLC0415 - as below
+        from pokayoke.runtime.loop import conversation, run_loop  # noqa: PLC0415 - for hosts without a loop of their own
 
+        history = conversation(run, model, messages, prompt, format, window, on_event, select)
         with run:
-            return run_loop(run, model, conversation, rounds)
+            return run_loop(run, model, history, rounds)
 
     async def aloop(
         self,
@@ -214,11 +217,11 @@ class Guard:
     ) -> Ended:
         """`loop` for asynchronous code; the model may be awaited."""
         run = self.run(run_id, prompt=prompt, **who)
-        conversation = _conversation(run, model, _asked(messages, prompt), format, window, on_event, select)
-        from pokayoke.runtime.loop import arun_loop  # noqa: PLC0415 - as below
+        from pokayoke.runtime.loop import arun_loop, conversation  # noqa: PLC0415 - as above
 
+        history = conversation(run, model, messages, prompt, format, window, on_event, select)
         async with run:
-            return await arun_loop(run, model, conversation, rounds)
+            return await arun_loop(run, model, history, rounds)
 
     def replace(self, tools: Iterable[Contract | Callable[..., Any]]) -> None:
         """Exchange all tools at once; calls that have begun end with the old ones.
@@ -226,7 +229,17 @@ class Guard:
         Raises:
             ContractError: as in `Guard`; then nothing has changed.
         """
-        self._install(tools, self.snapshot.policy)
+        given = tuple(tools)
+        with self._renewing:
+            self._install(given, self.snapshot.policy)
+            self._looked_on(self.snapshot.policy)()
+
+    def _begin(self) -> None:
+        """Begin, or begin anew in a child process, whose parent may have held any lock."""
+        self._opening, self._renewing = threading.Lock(), threading.Lock()
+        self.last_good = LastGood(lock=threading.Lock())
+        for progress in self._opened.values():
+            progress.forked()
 
     @property
     def tools(self) -> tuple[Contract, ...]:
@@ -241,33 +254,50 @@ class Guard:
     def refresh(self) -> None:
         """Take over a changed configuration file or lock of contracts, each as a whole or not at all."""
         if self._file is not None:
-            self._follow(self._file)
-        if self.rollout is not None and self.rollout.changed() and self._renewing.acquire(blocking=False):
+            news = self._is_news(self._file.current())
+            if problem := self._file.problem():
+                self._renewed("config", problem, ok=False)
+            if news:
+                self._renew("config", partial(self._follow, self._file))
+        if self.rollout is not None and self.rollout.changed():
+            self._renew("contracts", partial(self._follow_lock, self.rollout))
+
+    def _renew(self, what: str, follow: Callable[[], str]) -> None:
+        """Follow a file, one thread at a time: whoever comes meanwhile goes on with what is in force."""
+        if self._renewing.acquire(blocking=False):
             try:
-                self._install(self._given, self.snapshot.policy)
-                reason, ok = f"revision {self.rollout.edition.lock.revision}", True
+                reason, ok = follow(), True
             except ConfigurationError as error:
                 reason, ok = str(error), False
             finally:
                 self._renewing.release()
-            self.trace.record({"ts": self.clock.now(), "event": "contracts", "ok": ok, "reason": reason})
+            if reason:
+                self._renewed(what, reason, ok=ok)
 
-    def _follow(self, file: PolicyFile) -> None:
+    def _is_news(self, policy: Policy) -> bool:
+        return policy is not self.snapshot.policy and policy is not self._refused
+
+    def _follow(self, file: PolicyFile) -> str:
         policy = file.current()
-        if problem := file.problem():
-            self.trace.record({"ts": self.clock.now(), "event": "config", "ok": False, "reason": problem})
-        if policy is not self.snapshot.policy and policy is not self._refused:
-            try:
-                self._announce_by(policy)
-                self._look_on(policy)
-            except ConfigurationError as error:
-                self._refused = policy
-                self.trace.record({"ts": self.clock.now(), "event": "config", "ok": False, "reason": str(error)})
-                return
-            self._install(self._given, policy)
-            self.trace.use(policy.trace)
-            self.alerts.use(policy.alerts)
-            self.trace.record({"ts": self.clock.now(), "event": "config", "ok": True, "reason": "reloaded"})
+        if not self._is_news(policy):
+            return ""  # another thread has just been here
+        self._refused = policy  # until it is in force
+        swaps = (self.trace.prepared(policy.trace), self._announced_by(policy), self._looked_on(policy))
+        self._install(self._given, policy)
+        for swap in swaps:
+            swap()
+        self.alerts.use(policy.alerts)
+        return "reloaded"
+
+    def _follow_lock(self, rollout: Rollout) -> str:
+        if not rollout.changed():
+            return ""  # as above
+        self._install(self._given, self.snapshot.policy)
+        self._looked_on(self.snapshot.policy)()
+        return f"revision {rollout.edition.lock.revision}"
+
+    def _renewed(self, what: str, reason: str, *, ok: bool) -> None:
+        self.trace.record({"ts": self.clock.now(), "event": what, "ok": ok, "reason": reason})
 
     def question(self, approval: Approval) -> Any:
         """Ask the callback."""
@@ -276,35 +306,42 @@ class Guard:
     def announce(self, approval: Approval) -> None:
         """Tell the webhook of a question that waits; what it was told before is no news."""
         if self._announcer is not None:
-            plan = self.snapshot.plans.get(approval.contract)
-            contract = plan.contract if plan else self.rollout and self.rollout.contract(approval.contract)
-            self._announcer.tell(approval, contract.redact if contract else ())
+            self._announcer.tell(approval)
 
-    def _announce_by(self, policy: Policy) -> None:
-        """Keep to the webhook of a policy.
+    def _announced_by(self, policy: Policy) -> Callable[[], None]:
+        """Make the webhook of a policy. What is returned keeps to it, and cannot fail.
 
         Raises:
-            ConfigurationError: it cannot be used; then nothing has changed.
+            ConfigurationError: it cannot be used.
         """
         if self._announcer is not None:
-            self._announcer.use(policy.approvals.webhook)
-        elif policy.approvals.webhook.url is not None:
-            from pokayoke.runtime.webhook import Announcer  # noqa: PLC0415 - for those who have a webhook
+            return self._announcer.prepared(policy.approvals.webhook)
+        if policy.approvals.webhook.url is None:
+            return lambda: None
+        from pokayoke.runtime.webhook import Announcer  # noqa: PLC0415 - for those who have a webhook
 
-            self._announcer = Announcer(policy.approvals.webhook, self.trace, self.clock)
+        return partial(setattr, self, "_announcer", Announcer(policy.approvals.webhook, self.trace, self.clock))
 
-    def _look_on(self, policy: Policy) -> None:
-        """Look at calls beside their path, if there are shadows to come or a sample to write.
+    def _looked_on(self, policy: Policy) -> Callable[[], None]:
+        """Open what looks at calls beside their path, if there are shadows to come or a sample to write.
 
         Raises:
-            ConfigurationError: the sample cannot be written; then nothing has changed.
+            ConfigurationError: the sample cannot be written.
         """
-        if self.beside is None and (self.rollout is not None or policy.trace.sample_path is not None):
+        beside = self.beside
+        if beside is None:
+            if self.rollout is None and policy.trace.sample_path is None:
+                return lambda: None
             from pokayoke.runtime.beside import Beside  # noqa: PLC0415 - as the lock
 
-            self.beside = Beside(self)
-        if self.beside is not None:
-            self.beside.use(policy)
+            beside = Beside(self)
+        swap = beside.prepared(policy)
+
+        def use() -> None:
+            swap()
+            self.beside = beside
+
+        return use
 
     def close(self) -> None:
         """Write everything out, let go of the store, and end idle worker threads."""
@@ -318,21 +355,19 @@ class Guard:
         self.store.close()
 
     def _install(self, given: Iterable[Contract | Callable[..., Any]], policy: Policy) -> None:
-        tools, rollout = tuple(given), self.rollout
+        tools, rollout = listed(given), self.rollout
         if rollout is None:
-            contracts = tuple(rooted(_contract(tool)) for tool in tools)
+            contracts = tuple(map(rooted, tools))
             require_output_contract(contracts, policy.validation.tool_output)
-            self.view.use(contracts, policy)
+            self.view.prepared(contracts, policy)()
         else:
             found = rollout.prepared(tools)
             require_output_contract(found.in_force, policy.validation.tool_output)
-            rollout.default(self.view, found, policy)
-            rollout.use(found, policy)
+            rollout.use(found, policy, self.view)
         self.switchboard.enabled = policy.safe_mode.kill_switch and policy.mode == "enforce"
         self.snapshot: Snapshot = self.view.snapshot
         self._given = tools
-        if self.beside is not None:
-            self.beside.use(policy)
+        self._refused = None
 
     def _progress(self, ident: str, tenant: str | None, *, known: bool) -> Progress:
         """What a run remembers: shared by all who have it open, so that none overwrites what another found out."""
@@ -340,23 +375,19 @@ class Guard:
             found = self._opened.get(ident)
             if found is None:
                 state = self.store.load_run(ident) if known else None
-                state = state or RunState(ident, started=self.clock.now())
-                found = Progress(state, self.store, self.clock, tenant, named=known)
+                state = state or RunState(ident, started=self.clock.now(), tenant=tenant)
+                whose = tenant if state.tenant is None else state.tenant
+                found = Progress(state, self.store, self.clock, whose, named=known)
                 self._opened[ident] = found
         if found.tenant != tenant:
-            raise UsageError(
-                f"run {ident!r} is open for tenant {found.tenant!r}; give the run of {tenant!r} its own id"
-            )
+            raise UsageError(f"run {ident!r} is one of tenant {found.tenant!r}; give the run of {tenant!r} its own id")
         return found
 
     def _reviewed(self, approval: Approval) -> None:
         """A person lets writes go on after an invalid output."""
-        identity = approval.arguments["identity"]
         progress = self._opened.get(approval.run_id)
-        if progress is not None:
-            progress.change(lambda state: unlatch(state, approval.tool, identity))
-        else:
-            self.store.change_run(approval.run_id, lambda state: unlatch(state, approval.tool, identity))
+        change = partial(self.store.change_run, approval.run_id) if progress is None else progress.change
+        change(lambda state: unlatch(state, approval.tool, approval.arguments["identity"]))
 
     def _flipped(self, switch: Switch) -> None:
         """A kill switch has tripped, or probes have closed it."""
@@ -365,33 +396,5 @@ class Guard:
             "reason": switch.reason, "mode": switch.mode, "epoch": switch.epoch,
         })  # fmt: skip
 
-    def _write(self, happened: dict[str, Any]) -> object:
-        return self.trace.record(happened)
-
     def _uncounted(self, problem: str) -> None:
         self.trace.record({"ts": self.clock.now(), "event": "store", "ok": False, "reason": problem})
-
-
-def _asked(messages: Iterable[Any], prompt: str | None) -> list[Any]:
-    return [*messages, *([] if prompt is None else [{"role": "user", "content": prompt}])]
-
-
-def _conversation(  # noqa: PLR0917 - the two loops above hand on what they were given
-    run: Run,
-    model: object,
-    messages: list[Any],
-    format: Format | None,  # noqa: A002 - as above
-    window: int | None,
-    on_event: Told | None,
-    select: int | None,
-) -> Conversation:
-    from pokayoke.runtime.loop import Conversation  # noqa: PLC0415 - for hosts without a loop of their own
-
-    kind: Format = format if format is not None else getattr(model, "format", "openai")
-    return Conversation(run, messages, kind, window=window, told=on_event, select=select)
-
-
-def _contract(tool: Contract | Callable[..., Any]) -> Contract:
-    if not isinstance(tool, Contract):
-        raise ConfigurationError(f"{tool!r} is not a contract: decorate the function with @pokayoke.tool(effect=...)")
-    return tool

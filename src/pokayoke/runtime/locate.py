@@ -6,29 +6,37 @@ from typing import Any, cast
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
+from pokayoke.core.paths import check_path
+from pokayoke.core.places import facts_at
 from pokayoke.errors import PathEscape
-from pokayoke.runtime.workspace import ConfinedPath, confine
+from pokayoke.runtime.workspace import confine
 
 
 def locate(contract: Contract, arguments: dict[str, Any]) -> dict[str, Any] | Finding:
-    """Resolve every path argument that is present.
+    """Resolve every path argument that is present and not null, and the declared default of one that is absent.
 
     Returns:
-        argument name to `ConfinedPath` (or a list of them), or the finding of the first that escapes.
+        argument name to `ConfinedPath` (or a list of them), or the finding of the first that is no text or escapes.
     """
     found: dict[str, Any] = {}
     for name, roots in contract.paths.items():
-        value = arguments.get(name)
+        value = arguments[name] if name in arguments else _default(contract, name, roots)
+        if value is None:
+            continue
         try:
-            if isinstance(value, str):
-                found[name] = confine(value, roots, at=f"/{name}")
-            elif isinstance(value, list):
+            if isinstance(value, list):
                 items = enumerate(cast("list[object]", value))
-                found[name] = [_confined(item, roots, f"/{name}/{place}") for place, item in items]
+                found[name] = [confine(item, roots, at=f"/{name}/{place}") for place, item in items]
+            else:
+                found[name] = confine(value, roots, at=f"/{name}")
         except PathEscape as escape:
             return cast("Finding", escape.finding)
     return found
 
 
-def _confined(item: object, roots: tuple[str, ...], at: str) -> ConfinedPath | object:
-    return confine(item, roots, at=at) if isinstance(item, str) else item
+def _default(contract: Contract, name: str, roots: tuple[str, ...]) -> str | None:
+    """Return the path a tool uses where the model sends none. One that is no path in the roots is its own affair."""
+    for default in facts_at(contract.input, (name,)).defaults:
+        if isinstance(default, str) and check_path(default, roots) is None:
+            return default
+    return None

@@ -77,12 +77,14 @@ def lock_from(data: bytes, *, name: str) -> Lock:
 def lock_text(lock: Lock) -> str:
     """Return the content of the file: sorted, and every step of the history on a line of its own."""
     tools = msgspec.json.format(msgspec.json.encode(lock.tools, order="sorted"), indent=2).decode()
+    dropped = msgspec.json.format(msgspec.json.encode(lock.dropped, order="sorted"), indent=2).decode()
     history = ",\n".join(f"    {msgspec.json.encode(event).decode()}" for event in lock.history)
     parts = {
         "pokayoke": f'"{_MARK}"',
         "format": str(lock.format),
         "revision": str(lock.revision),
         "tools": tools.replace("\n", "\n  "),
+        **({"dropped": dropped.replace("\n", "\n  ")} if lock.dropped else {}),
         "history": f"[\n{history}\n  ]" if history else "[]",
     }
     return "{\n" + ",\n".join(f'  "{key}": {text}' for key, text in parts.items()) + "\n}\n"

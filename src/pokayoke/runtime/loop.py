@@ -14,12 +14,12 @@ import msgspec
 
 from pokayoke.core.answer import Answer
 from pokayoke.core.call import Outcome, StopReason, ToolCall
-from pokayoke.core.context import History
 from pokayoke.core.intake import is_cut
 from pokayoke.core.messages import calls_in, field, items, role_of, text_of
 from pokayoke.core.replies import Spoken, answers, spoken
 from pokayoke.core.spelled import unanswered
 from pokayoke.errors import UsageError
+from pokayoke.runtime.compaction import RunHistory
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
@@ -99,7 +99,8 @@ class Conversation:
             raise UsageError(f"unknown format {format!r}: use openai, anthropic, json or jsonl")
         self.run, self.format, self._told = run, format, told
         self.messages: list[Any] = list(messages)
-        self._history = History(window, messages=self.messages) if window is not None else None
+        shape: Literal["anthropic"] | None = "anthropic" if format == "anthropic" else None
+        self._history = None if window is None else RunHistory(run, window, messages=self.messages, format=shape)
         asked = [call for message in self.messages for call in calls_in(message)]
         self._ids = {call.id or "" for call in asked}
         if select is not None:
@@ -137,9 +138,9 @@ class Conversation:
     def request(self) -> Ask:
         """What to ask the model now: the history as it fits, the instruction if tools are off, the tools."""
         run = self.run
+        # What is put aside now can be read on at once: the tools are asked for behind it.
+        said = list(self.messages) if self._history is None else self._history.messages()
         tools = run.tools("anthropic" if self.format == "anthropic" else "openai")
-        shown = self.messages if self._history is None else self._history.messages()
-        said = list(shown)
         if (instruction := run.instruction) is not None:
             self.tell("instruction", instruction)
             # Only in this request: in the next turn it is no longer true.
@@ -230,6 +231,22 @@ def _ended(conversation: Conversation, answer: Answer, rounds: int, *, refused: 
     reason = answer.stop_reason or run.progress.open_matter or "success"
     done = tuple(run.progress.done)
     return Ended(answer.text, answer.verified, reason, run.id, rounds, conversation.messages, refused, done)
+
+
+def conversation(  # noqa: PLR0917 - the guard's two loops hand on what they were given
+    run: Run,
+    model: object,
+    messages: Iterable[Any],
+    prompt: str | None,
+    format: Format | None,  # noqa: A002 - the name the other entry points use
+    window: int | None,
+    on_event: Told | None,
+    select: int | None,
+) -> Conversation:
+    """Begin the history of a loop: the messages so far, and the user's text."""
+    kind: Format = format if format is not None else getattr(model, "format", "openai")
+    asked = [*messages, *([] if prompt is None else [{"role": "user", "content": prompt}])]
+    return Conversation(run, asked, kind, window=window, told=on_event, select=select)
 
 
 def run_loop(run: Run, model: Model, conversation: Conversation, rounds: int) -> Ended:

@@ -6,13 +6,12 @@ the thread of the call; handing an event to another thread would cost more than 
 
 from __future__ import annotations
 
-import os
 import time
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pokayoke.errors import ConfigurationError, MissingExtraError
+from pokayoke.runtime.forks import renew
 from pokayoke.runtime.metrics_count import BUCKETS, INSTRUMENTS, PER_TOOL, Counting, Instrument, Watched, watch
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class PrometheusMetrics:
         self._clock = clock
         self._counting = Counting()
         self._adders: dict[tuple[str, tuple[str, ...]], Callable[[float], object]] = {}
-        _open.add(self)
+        renew(self, PrometheusMetrics.forked)
 
     def watch(self, guard: Watched) -> Callable[[], None]:
         """Count a guard's calls from now on.
@@ -100,15 +99,3 @@ class PrometheusMetrics:
             rate: Any = self._instruments["pokayoke_tool_output_invalid_rate"]
             rate.labels(*labels).set_function(lambda: self._counting.rate(labels[0], self._clock()))
         return adder
-
-
-_open: weakref.WeakSet[PrometheusMetrics] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for metrics in list(_open):
-        metrics.forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -7,13 +7,15 @@ must never happen here: a call that waits, or a memory that fills while the work
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
+
+from pokayoke.runtime.forks import renew
+from pokayoke.runtime.workers import started
 
 __all__ = ["Handoff"]
 
@@ -39,6 +41,7 @@ class Handoff(Generic[T]):
         self._thread: threading.Thread | None = None
         self._begin()
         _open.add(self)
+        renew(self, type(self).forked)
 
     @property
     def dropped(self) -> int:
@@ -55,7 +58,8 @@ class Handoff(Generic[T]):
         if not self._awake.is_set():
             if self._thread is None:
                 self._start()
-            self._awake.set()
+            if self._thread is not None:  # else the next item tries again
+                self._awake.set()
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until everything offered so far is consumed.
@@ -103,9 +107,7 @@ class Handoff(Generic[T]):
     def _start(self) -> None:
         with self._lock:
             if self._thread is None:
-                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-                thread.start()
-                self._thread = thread
+                self._thread = started(self._name, self._work)
 
     def _work(self) -> None:
         while True:
@@ -134,16 +136,7 @@ class Handoff(Generic[T]):
 _open: weakref.WeakSet[Handoff[Any]] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
-    for handoff in list(_open):
-        handoff.forked()
-
-
+@atexit.register
 def _at_exit() -> None:
     for handoff in list(_open):
         handoff.close(_AT_EXIT)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-atexit.register(_at_exit)

@@ -71,7 +71,9 @@ def tell(
     for observer in observers:
         try:
             observer(seen)
-        except Exception as error:  # noqa: BLE001 - somebody else's code, and the call is none of its business
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - somebody else's code, and the call is none of its business
             if not any(one is observer for one in broken):
                 broken.append(observer)
                 record({"event": "observer", "ok": False, "reason": f"an observer raised {type(error).__name__}"})

@@ -7,12 +7,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import msgspec
 
 from pokayoke.core.admission import Approval, Request
 from pokayoke.core.answer import remember
-from pokayoke.core.call import SUCCESSFUL, Finding, Outcome, StopReason
+from pokayoke.core.call import SUCCESSFUL, Finding, Outcome, StopReason, ToolCall
 from pokayoke.core.ledger import EXECUTE, Answer
 from pokayoke.core.loop import Rounds, counted, exhausted, instruction
 from pokayoke.core.plan import Snapshot
@@ -28,6 +29,24 @@ from pokayoke.stores.base import Query, Store
 
 Change = Callable[[RunState], RunState]
 _KEPT_TEXTS = 16
+_FOOTER = 100  # characters that say how to go on
+_KEPT_REFUSALS = 20
+# Findings that an equal call would meet again.
+_LASTING = frozenset({"permission_denied", "approval_denied", "failed_before"})
+
+
+class Matter(NamedTuple):
+    """A call that is not over, or would be refused again.
+
+    Args:
+        tool: its tool.
+        reason: what keeps it open, or the code of the finding.
+        arguments: as the model sent them; None if nobody knows any more.
+    """
+
+    tool: str
+    reason: str
+    arguments: Any = None
 
 
 class Progress:
@@ -40,7 +59,9 @@ class Progress:
         tokens: the token counter.
         keeps_texts: True if there is something to page through.
         not_done: what did not end well, with reasons, in order; see `remember`.
-        unmet: tools that were to write and did not the last time, with the reason.
+        unmet: writes that were tried and not done, as the tool's name and the reason.
+        open: calls in doubt, and those that wait for a person, by key (a read: by tool).
+        refused: calls that would be refused again.
     """
 
     def __init__(
@@ -55,7 +76,7 @@ class Progress:
             self.tokens.report(state.tokens)
         self._done: dict[str, str] = {}
         self.not_done: dict[str, None] = {}
-        self.unmet: dict[str, str] = {}
+        self.unmet: dict[str, tuple[str, str]] = {}
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
         self._step, self._calls, self._rounds = state.step, state.calls, state.rounds
@@ -66,12 +87,17 @@ class Progress:
         self._unsaved: str | None = None
         self._pending: dict[int, Change] = {}
         self._numbers = itertools.count()
-        self._open: dict[str, StopReason] = {}
+        self.open: dict[str, Matter] = {}
+        self.refused: OrderedDict[tuple[str, str], Matter] = OrderedDict()
         self._opened = clock.now()
         self._recalled, self._new_turn = not named, False
         self._texts: OrderedDict[str, str] = OrderedDict()
         self.keeps_texts = False
         self._handles = 0
+
+    def forked(self) -> None:
+        """Begin anew in a child process, whose parent may have held the lock."""
+        self._lock = threading.RLock()
 
     @property
     def step(self) -> int:
@@ -147,8 +173,8 @@ class Progress:
     @property
     def open_matter(self) -> StopReason | None:
         """What keeps the run from being a success: a write in doubt, or one that waits for a person."""
-        reasons = set(self._open.values())
-        return "in_doubt" if "in_doubt" in reasons else next(iter(reasons), None)
+        reasons = {matter.reason for matter in self.open.values()}
+        return "in_doubt" if "in_doubt" in reasons else "awaiting_approval" if reasons else None
 
     def begin_turn(self) -> None:
         """Begin the user's next turn."""
@@ -209,22 +235,38 @@ class Progress:
         finding = blocked(self.state, request.effect, request.sources)
         return EXECUTE if finding is None else Answer("refuse", finding)
 
-    def ended(self, outcome: Outcome, *, writes: bool = False) -> Outcome:
+    def ended(self, outcome: Outcome, call: ToolCall, *, writes: bool = False) -> Outcome:
         """Remember what became of a call. `writes` tells whether its tool is one that does."""
         self.tokens.note(outcome.text)
-        key = outcome.key or ""
+        key, tool = outcome.key or "", outcome.tool
         if outcome.status not in SUCCESSFUL:
             remember(self.not_done, outcome)
+            reason, waits = outcome.stop_reason or outcome.status, outcome.status in ("in_doubt", "pending")
             if writes:
-                self.unmet[outcome.tool] = outcome.stop_reason or outcome.status
-            if outcome.status in ("in_doubt", "pending"):
-                self._open[key] = "in_doubt" if outcome.status == "in_doubt" else "awaiting_approval"
-        else:
-            self._open.pop(key, None)
-            self.unmet.pop(outcome.tool, None)
-            if outcome.effect == "done":
-                self._done.setdefault(key, outcome.tool)  # a replay is the same effect
+                # A mistake is put right by another call of the tool; a doubt, or a person's no, only by that very one.
+                mark = key if waits or reason == "approval_denied" else ""
+                self.unmet[mark or tool] = (tool, reason)
+            if waits:
+                kept = "in_doubt" if outcome.status == "in_doubt" else "awaiting_approval"
+                self.open[key or tool] = Matter(tool, kept, call.arguments)
+            elif outcome.findings and (code := outcome.findings[0].code) in _LASTING:
+                self._refuse(Matter(tool, code, call.arguments))
+            return outcome
+        if self.open or self.unmet:
+            for settled in (key, tool):
+                self.open.pop(settled, None)
+                self.unmet.pop(settled, None)
+        if self.refused:
+            self.refused.pop((tool, str(call.arguments)), None)
+        if outcome.effect == "done":
+            self._done.setdefault(key, tool)  # a replay is the same effect
         return outcome
+
+    def _refuse(self, matter: Matter) -> None:
+        with self._lock:
+            self.refused[matter.tool, str(matter.arguments)] = matter
+            if len(self.refused) > _KEPT_REFUSALS:
+                self.refused.popitem(last=False)
 
     @property
     def done(self) -> list[str]:
@@ -248,23 +290,26 @@ class Progress:
             self._done = {record.key: record.tool for record in older if record.state == "completed"} | self._done
             for record in older:
                 if record.state in ("executing", "resolving", "in_doubt") and not self._new_turn:
-                    self.unmet.setdefault(record.tool, "in_doubt")
-                    self._open.setdefault(record.key, "in_doubt")
+                    self.unmet.setdefault(record.key, (record.tool, "in_doubt"))
+                    self.open.setdefault(record.key, Matter(record.tool, "in_doubt"))
         return True
 
-    def keep(self, text: str) -> str:
-        """Keep a large text for paging; the oldest is dropped beyond sixteen. Returns its handle."""
+    def keep(self, text: str, handle: str | None = None) -> str:
+        """Keep a large text for paging; the oldest is dropped beyond sixteen. Returns its handle, a new one if None."""
         with self._lock:
-            self._handles += 1
-            handle = f"out-{self._handles}"
+            if handle is None:
+                self._handles += 1
+                handle = f"out-{self._handles}"
             self._texts[handle] = text
             self.keeps_texts = True
             if len(self._texts) > _KEPT_TEXTS:
                 self._texts.popitem(last=False)
         return handle
 
-    def page(self, handle: str, offset: int = 0, limit: int = 4_000) -> str:
-        """Return `limit` characters of a kept text from `offset` on, and how to go on.
+    def page(self, handle: str, offset: int = 0, limit: int = 4_000, *, most: int) -> str:
+        """Return `limit` characters of a kept text from `offset` on, and how to go on, in `most` characters at most.
+
+        A longer page would itself be put aside.
 
         Raises:
             ToolError: nothing is kept under that handle (any more).
@@ -272,7 +317,7 @@ class Progress:
         text = self._texts.get(handle)
         if text is None:
             raise ToolError(f"there is no kept output {handle!r}; call the tool again")
-        part = page(text, offset, limit)
+        part = page(text, offset, min(limit, most - _FOOTER))
         end = part.offset + len(part.text)
         rest = "" if part.next_offset is None else f" Continue with offset {part.next_offset}."
         return f"{part.text}\n[characters {part.offset} to {end} of {part.total}.{rest}]"
@@ -301,6 +346,7 @@ class Progress:
             "tokens": max(state.tokens, self.tokens.total),
             "started": state.started or self.state.started,
             "loop": self._loop,
+            "tenant": self.tenant if state.tenant is None else state.tenant,
         }
         if all(getattr(state, name) == value for name, value in totals.items()):
             return state

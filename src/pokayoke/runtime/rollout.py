@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from pokayoke.core.contract import Contract
@@ -19,6 +19,7 @@ from pokayoke.core.policy import Policy
 from pokayoke.core.rollout import NOT_OFFERED, Pins, versions_for
 from pokayoke.errors import StoreError
 from pokayoke.runtime.edition import Edition, Given, edition
+from pokayoke.runtime.forks import renew
 from pokayoke.runtime.lockfile import LockFile
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.view import View
@@ -43,10 +44,15 @@ class Rollout:
         self._file = LockFile(path)
         self._pager, self._kinds = pager, kinds
         self._guard = threading.Lock()
+        renew(self, Rollout.forked)
         self._views: weakref.WeakValueDictionary[Pins, View] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[Pins, View] = OrderedDict()
         self.edition: Edition
         self._policy: Policy
+
+    def forked(self) -> None:
+        """Begin anew in a child process, whose parent may have held the lock."""
+        self._guard = threading.Lock()
 
     def changed(self) -> bool:
         """Look at the lock; True if it is another one than was read last."""
@@ -60,17 +66,21 @@ class Rollout:
         """
         return edition(self._file.read(), self._file.path, given)
 
-    def use(self, found: Edition, policy: Policy) -> None:
-        """Go on with an edition under a policy. Open runs keep their versions."""
-        with self._guard:
-            self.edition, self._policy = found, policy
-            for pins, view in list(self._views.items()):
-                self._fill(view, dict(pins))
+    def use(self, found: Edition, policy: Policy, stable: View) -> None:
+        """Go on with an edition under a policy. Open runs keep their versions; `stable` shows the stable ones.
 
-    def default(self, view: View, found: Edition, policy: Policy) -> None:
-        """Let a view show the stable versions."""
-        tools, withdrawn, shadows = _tools(found, {})
-        view.use(tools, policy, withdrawn=withdrawn, shadows=shadows)
+        Raises:
+            ConfigurationError: a view cannot be worked out; then nothing has changed.
+        """
+        with self._guard:
+            views: list[tuple[View, Mapping[str, str]]] = [
+                (stable, {}),
+                *((view, dict(pins)) for pins, view in list(self._views.items())),
+            ]
+            swaps = [_prepared(view, found, policy, pins) for view, pins in views]
+            self.edition, self._policy = found, policy
+            for swap in swaps:
+                swap()
 
     def view(self, progress: Progress, *, named: bool) -> View:
         """Return what a run sees: what it began with, or what is drawn for it now.
@@ -105,7 +115,7 @@ class Rollout:
             view = self._views.get(pins)
             if view is None:
                 view = View(self._pager, self._kinds, watched=True)
-                self._fill(view, dict(pins))
+                _prepared(view, self.edition, self._policy, dict(pins))()
                 self._views[pins] = view
             self._recent[pins] = view
             self._recent.move_to_end(pins)
@@ -113,9 +123,10 @@ class Rollout:
                 self._recent.popitem(last=False)
             return view
 
-    def _fill(self, view: View, pins: Mapping[str, str]) -> None:
-        tools, withdrawn, shadows = _tools(self.edition, pins)
-        view.use(tools, self._policy, withdrawn=withdrawn, shadows=shadows)
+
+def _prepared(view: View, found: Edition, policy: Policy, pins: Mapping[str, str]) -> Callable[[], None]:
+    tools, withdrawn, shadows = _tools(found, pins)
+    return view.prepared(tools, policy, withdrawn=withdrawn, shadows=shadows)
 
 
 def _tools(found: Edition, pins: Mapping[str, str]) -> tuple[list[Contract], set[str], list[Contract]]:

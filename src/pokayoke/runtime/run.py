@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
+import itertools
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pokayoke.core import event
@@ -14,6 +15,7 @@ from pokayoke.core.contract import Contract
 from pokayoke.core.definitions import definitions, instructions
 from pokayoke.core.flow import enter, leave, walk
 from pokayoke.core.gate import Principal
+from pokayoke.core.ident import stop_reason, token_count
 from pokayoke.core.judge import Scene, judging, verdict_under
 from pokayoke.core.loop import Rounds
 from pokayoke.core.plan import Snapshot
@@ -21,8 +23,9 @@ from pokayoke.core.result import Entered, Ran
 from pokayoke.core.state import RunState, unlatch, worsen
 from pokayoke.core.steps import Reaction, Step
 from pokayoke.errors import UsageError
-from pokayoke.runtime.batch import abatch, batch
+from pokayoke.runtime.batch import BatchInvoke, abatch, batch
 from pokayoke.runtime.driver import Continuation, World, drive
+from pokayoke.runtime.forks import process_token
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.scope import scope_of
 from pokayoke.runtime.ticket import Ticket, reaction
@@ -33,14 +36,14 @@ if TYPE_CHECKING:
     from pokayoke.runtime.view import View
 
 T = TypeVar("T")
-BatchContinuation = Callable[[ToolCall, dict[str, Any]], Any]
+_numbers = itertools.count()
 
 
 class Run:
     """Made by `Guard.run`. A context manager, synchronous and asynchronous; thread-safe.
 
     Attributes:
-        id: the run's id.
+        id: the run's id; `named` says whether the host chose it.
         guard: the guard it belongs to.
         view: the contracts it sees.
         session: id of the session, if any.
@@ -71,8 +74,8 @@ class Run:
         self.trace = Ring(guard.snapshot.policy.trace.ring)
         self.progress = progress
         self.selection: Selection | None = None
-        self._named = named
-        self._opening = uuid.uuid4().hex
+        self.named = named
+        self._number = next(_numbers)
         self._closed = False
 
     @property
@@ -132,11 +135,11 @@ class Run:
 
     def usage(self, tokens: int) -> None:
         """Report the tokens the provider counted for the conversation so far; estimates start from there."""
-        self.progress.tokens.report(tokens)
+        self.progress.tokens.report(token_count(tokens))
 
     def stop(self, reason: StopReason = "kill_switch") -> None:
         """Stop the run: no tool runs any more."""
-        self._worsen("stopped", reason)
+        self._worsen("stopped", stop_reason(reason))
 
     def clear_latch(self, tool: str, *, by: str, reason: str) -> None:
         """Let writes go on although a tool's last output was invalid: a person takes responsibility."""
@@ -161,7 +164,7 @@ class Run:
         steps = walk(call, scene)
         if self.guard.beside is not None:
             steps = self._seen(steps, call, scene)
-        return self._ended(drive(steps, World(self, invoke)), scene)
+        return self._ended(drive(steps, World(self, invoke)), scene, call)
 
     async def acall(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """`call` for asynchronous code; `invoke` may return an awaitable."""
@@ -169,10 +172,10 @@ class Run:
         steps = walk(call, scene)
         if self.guard.beside is not None:
             steps = self._seen(steps, call, scene)
-        return self._ended(await self._adrive(steps, invoke), scene)
+        return self._ended(await self._adrive(steps, invoke), scene, call)
 
     def call_batch(
-        self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchContinuation | None = None
+        self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchInvoke | None = None
     ) -> list[Outcome]:
         """Take all calls of one message: reads side by side, writes in order, one outcome for each.
 
@@ -185,7 +188,7 @@ class Run:
             return batch(self, calls, stop_reason, invoke)
 
     async def acall_batch(
-        self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchContinuation | None = None
+        self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchInvoke | None = None
     ) -> list[Outcome]:
         """`call_batch` for asynchronous code."""
         with self.round():
@@ -204,12 +207,12 @@ class Run:
         A ticket that is never finished leaves its claim open: the write becomes in doubt.
         """
         scene = self._next()
-        return self._ticket(scene, drive(self._seen(enter(call, scene), call, scene), World(self, None)))
+        return self._ticket(scene, call, drive(self._seen(enter(call, scene), call, scene), World(self, None)))
 
     async def abegin(self, call: ToolCall) -> Ticket:
         """`begin` for asynchronous code."""
         scene = self._next()
-        return self._ticket(scene, await self._adrive(self._seen(enter(call, scene), call, scene)))
+        return self._ticket(scene, call, await self._adrive(self._seen(enter(call, scene), call, scene)))
 
     def finish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
         """Judge what the framework's tool answered and settle the claim.
@@ -220,17 +223,17 @@ class Run:
             error: what it raised, or its error text; then `result` is not looked at.
 
         Raises:
-            UsageError: the ticket was finished before.
+            UsageError: the ticket was finished before, or is of another run.
         """
-        if (ended := ticket.close()) is not None:
+        if (ended := ticket.close(self.id)) is not None:
             return ended
-        return self._ended(drive(self._left(ticket, reaction(result, error)), World(self, None)), ticket.scene)
+        return self._ended(drive(self._left(ticket, result, error), World(self, None)), ticket.scene, ticket.call)
 
     async def afinish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
         """`finish` for asynchronous code."""
-        if (ended := ticket.close()) is not None:
+        if (ended := ticket.close(self.id)) is not None:
             return ended
-        return self._ended(await self._adrive(self._left(ticket, reaction(result, error))), ticket.scene)
+        return self._ended(await self._adrive(self._left(ticket, result, error)), ticket.scene, ticket.call)
 
     # -- what the model gets -----------------------------------------------------------------------
 
@@ -261,7 +264,7 @@ class Run:
 
     def tools_off(self, reason: StopReason = "budget_exhausted") -> None:
         """Take the tools away for the rest of the turn: only an answer is left."""
-        self._worsen("final_answer", reason)
+        self._worsen("final_answer", stop_reason(reason))
 
     def instructions(self, format: Literal["json", "jsonl"] = "json") -> str:  # noqa: A002 - the published name
         """Return what to tell a model that has no tool calls of its own: the tools, and how to write a call down.
@@ -275,7 +278,7 @@ class Run:
         self._end_round()
         progress, fallback = self.progress, self.snapshot.policy.loop.fallback
         certain = progress.recall()
-        done, lacking, unmet = progress.done, progress.not_done, progress.unmet
+        done, lacking, unmet = progress.done, progress.not_done, dict(progress.unmet.values())
         return final_answer(text, done, lacking, self.stop_reason, unmet=unmet, fallback=fallback, certain=certain)
 
     # -- opening and closing -----------------------------------------------------------------------
@@ -330,7 +333,7 @@ class Run:
         if contract.handler is not None:
             return contract.handler
         if contract is self.guard.pager:
-            return self.progress.page
+            return partial(self.progress.page, most=self.snapshot.policy.context.offload_chars)
         if self.selection is not None and contract is self.selection.finder:
             return self.selection.find
         raise UsageError(f"{contract.name} has no handler: give the contract one, or pass invoke= to call()")
@@ -353,25 +356,22 @@ class Run:
             snapshot=self.snapshot,
             view=progress,
             run_id=self.id,
-            scope=self._scope,
+            scope=partial(scope_of, self),
             tenant=self.tenant,
             principal=self.principal,
             step=step,
             now=guard.clock.now(),
-            ident=f"{self._opening}-{step}",
+            ident=f"{process_token()}-{self._number}-{step}",
             last_good=guard.last_good,
             asks=guard.on_ask is not None,
             meter=guard.switchboard,
         )
 
-    def _scope(self, contract: Contract) -> tuple[str, str] | None:
-        return scope_of(self, contract, named=self._named)
-
-    def _ended(self, outcome: Outcome, scene: Scene) -> Outcome:
+    def _ended(self, outcome: Outcome, scene: Scene, call: ToolCall) -> Outcome:
         plan = scene.snapshot.plans.get(outcome.contract or "")
         if self.selection is not None:
             self.selection.add(outcome.tool)
-        return self.progress.ended(outcome, writes=plan is not None and plan.contract.effect != "read")
+        return self.progress.ended(outcome, call, writes=plan is not None and plan.contract.effect != "read")
 
     def _end_round(self) -> None:
         """Let the loop guard look at a round; it may take the tools away."""
@@ -383,13 +383,13 @@ class Run:
         if before.mode != after.mode:
             self.emit(event.stop(after, self.guard.clock.now(), self.progress.step, reason, None))
 
-    def _ticket(self, scene: Scene, entered: Entered | Outcome) -> Ticket:
+    def _ticket(self, scene: Scene, call: ToolCall, entered: Entered | Outcome) -> Ticket:
         if isinstance(entered, Outcome):
-            return Ticket(scene, None, self._ended(entered, scene), 0.0)
+            return Ticket(scene, None, self._ended(entered, scene, call), 0.0)
         return Ticket(scene, entered, None, self.guard.clock.monotonic())
 
-    def _left(self, ticket: Ticket, reacted: Reaction) -> Generator[Step, Any, Outcome]:
-        entered, scene = ticket.entered, ticket.scene
+    def _left(self, ticket: Ticket, result: Any, error: BaseException | str | None) -> Generator[Step, Any, Outcome]:
+        entered, scene, reacted = ticket.entered, ticket.scene, reaction(result, error)
         ran = Ran(1, self.guard.clock.monotonic() - ticket.begun, exhausted=False)
         return self._seen(leave(entered, scene, reacted, ran), entered.judged.call, scene, reacted)
 

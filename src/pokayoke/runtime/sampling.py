@@ -11,6 +11,7 @@ import secrets
 import stat
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -112,15 +113,25 @@ def _text(body: str | bytes) -> str:
 
 def _key_from(path: Path) -> bytes:
     """The key in a file that only its owner may read; a new one if there is none."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return _read_key(path)
-    except OSError as error:
-        raise ConfigurationError(f"trace.sample_key_path {str(path)!r} cannot be made: {error.strerror}.") from None
-    with os.fdopen(fd, "wb") as file:
-        file.write(secrets.token_hex(_KEY_BYTES).encode() + b"\n")
+    if not path.exists():
+        try:
+            _make_key(path)
+        except OSError as error:
+            raise ConfigurationError(f"trace.sample_key_path {str(path)!r} cannot be made: {error.strerror}.") from None
     return _read_key(path)
+
+
+def _make_key(path: Path) -> None:
+    """Make a key that nobody can find half-written; whoever starts at the same moment takes the first one."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(secrets.token_hex(_KEY_BYTES).encode() + b"\n")
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink()
 
 
 def _read_key(path: Path) -> bytes:

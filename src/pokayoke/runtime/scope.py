@@ -10,18 +10,17 @@ if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
 
 
-def scope_of(run: Run, contract: Contract, *, named: bool) -> tuple[str, str] | None:
+def scope_of(run: Run, contract: Contract) -> tuple[str, str] | None:
     """Return kind and id of the scope of a write, or None if the host named nothing a restart would know.
 
     Args:
         run: the run.
         contract: of the tool.
-        named: True if the host chose the run's id.
     """
     if contract.scope == "global":
         return ("global", "")
     ids: dict[str, str | None] = {
-        "run": run.id if named or not run.guard.store.durable else None,
+        "run": run.id if run.named or not run.guard.store.durable else None,
         "session": run.session,
         "tenant": run.tenant,
     }

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 
 from pokayoke.core.switch import Seen, Switch
 from pokayoke.runtime.alerts import Alerts
 from pokayoke.runtime.clock import Clock
+from pokayoke.runtime.forks import renew
 from pokayoke.runtime.workers import Workers
 from pokayoke.stores.base import Store
 
@@ -51,10 +50,10 @@ class Switchboard:
         self._waiting: deque[Seen] = deque(maxlen=_MOST_WAITING)
         self._kept: tuple[Seen, ...] = ()
         self._since = 0.0
-        self._scheduled_in = 0
+        self._scheduled = False
         # Outputs reach the store in the order in which they came: one batch at a time.
         self._turn = threading.RLock()
-        _boards.add(self)
+        renew(self, Switchboard.forked)
 
     def valid(self, tool: str, at: float, read: bool, /) -> None:
         """Note an output that kept its contract; it is counted within a second."""
@@ -93,19 +92,20 @@ class Switchboard:
 
     def forked(self) -> None:
         """Start anew in a child process: its parent may have held the turn, and counts what waits by itself."""
-        self._turn, self._kept = threading.RLock(), ()
+        self._turn, self._kept, self._scheduled = threading.RLock(), (), False
         self._waiting.clear()
 
     def _schedule(self) -> None:
-        """Count what waits a second from now, unless that is on its way; a fork leaves its way behind."""
-        if self._scheduled_in != (pid := os.getpid()):
-            self._scheduled_in = pid
+        """Count what waits a second from now, unless that is on its way."""
+        if not self._scheduled:
+            self._scheduled = True
             if self._workers.start(self._later, lambda: None) is None:
-                self._scheduled_in = 0  # too many threads hang; the next output tries again
+                self._scheduled = False  # too many threads hang; the next output tries again
 
     def _later(self) -> None:
         time.sleep(_SECONDS)
-        self._scheduled_in = 0
+        with self._turn:  # a store that hangs holds one thread up, not one a second
+            self._scheduled = False
         self.flush()
 
     def _drained(self) -> tuple[Seen, ...]:
@@ -113,15 +113,3 @@ class Switchboard:
         while self._waiting:
             drained.append(self._waiting.popleft())
         return tuple(drained)
-
-
-_boards: weakref.WeakSet[Switchboard] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for board in list(_boards):
-        board.forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pokayoke.core.call import Outcome
+from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.judge import Scene
 from pokayoke.core.result import Entered
 from pokayoke.core.steps import Raised, Reaction, Returned
@@ -43,12 +43,19 @@ class Ticket:
         assert self._entered is not None, "only an admitted call is concluded"
         return self._entered
 
-    def close(self) -> Outcome | None:
+    @property
+    def call(self) -> ToolCall:
+        """What the model asked for."""
+        return self.entered.judged.call
+
+    def close(self, run_id: str) -> Outcome | None:
         """Hand the ticket in. Returns the outcome if the call ended before the tool.
 
         Raises:
-            UsageError: it was handed in before.
+            UsageError: it was handed in before, or to another run than the one it is of.
         """
+        if self.scene.run_id != run_id:
+            raise UsageError(f"this ticket is of run {self.scene.run_id!a}: finish() it there")
         if not self._open:
             raise UsageError("this ticket was finished before; begin() the call again")
         self._open = False

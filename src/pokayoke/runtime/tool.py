@@ -94,7 +94,8 @@ def from_function(
     from pokayoke.runtime.docstring import read_docstring  # noqa: PLC0415 - as above
 
     signature, hints = _signature(function, named)
-    notes = read_docstring(inspect.getdoc(function) or "")
+    _check_paths(named, hints, fields.get("paths") or {})
+    notes = read_docstring(inspect.getdoc(_written(function)) or "")
     arguments = _arguments_type(named, signature, hints)
     where = f"arguments of {named!r}"
     schema = typed.input_schema_of(arguments, where)
@@ -115,10 +116,33 @@ def from_function(
     return Contract.from_schema(named, schema, effect=effect, **made)
 
 
+def _check_paths(name: str, hints: dict[str, Any], paths: typing.Mapping[str, Any]) -> None:
+    """Refuse a type that takes the check out of a path's opening, and one that promises a check nobody makes."""
+    from pokayoke.core import typed  # noqa: PLC0415 - loaded with the first tool
+    from pokayoke.runtime.workspace import ConfinedPath  # noqa: PLC0415 - as above
+
+    typed.refuse_unconfined(name, hints, paths)
+    for argument, kind in hints.items():
+        if argument not in paths and argument != "return" and typed.mentions(kind, ConfinedPath):
+            raise ContractError(f"{name}: {argument!r} is a ConfinedPath. Say with paths= where it may lead")
+
+
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function whose text has the annotations and the docstring."""
+    bound: Any = function
+    written: Callable[..., Any] = bound.func if isinstance(bound, partial) else bound
+    return written
+
+
 def _signature(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, dict[str, Any]]:
     """Return the signature and the resolved annotations of a function that can be a tool."""
     signature = inspect.signature(function)
-    target = function if inspect.isroutine(function) else type(function).__call__
+    written = _written(function)
+    if written is not function:  # what is bound is no argument, and its value nothing for a model to read
+        bound: Any = function
+        free = [one for one in signature.parameters.values() if one.name not in bound.keywords]
+        signature = signature.replace(parameters=free)
+    target = written if inspect.isroutine(written) else type(written).__call__
     try:
         hints = typing.get_type_hints(inspect.unwrap(cast(Any, target)), include_extras=True)
     except NameError as exc:
@@ -136,7 +160,26 @@ def _signature(function: Callable[..., Any], name: str) -> tuple[inspect.Signatu
         if parameter.name not in hints:
             hint = "decorate the bound method: tool(...)(instance.method)" if parameter.name in ("self", "cls") else ""
             raise ContractError(f"{what} has no type. {hint or 'Annotate it, such as ' + parameter.name + ': str'}")
+        _refuse_field(what, parameter, hints[parameter.name])
     return signature, hints
+
+
+def _refuse_field(what: str, parameter: inspect.Parameter, hint: Any) -> None:
+    """Refuse pydantic fields that say what only the function can: its defaults and the names it is called by."""
+    from pydantic.fields import FieldInfo  # noqa: PLC0415 - loaded with the first tool
+
+    if isinstance(parameter.default, FieldInfo | dataclasses.Field):
+        raise ContractError(
+            f"{what} has a field as its default, which the function would get in place of a value. "
+            "Write Annotated[TYPE, Field(...)] = DEFAULT"
+        )
+    fields = [note for note in getattr(hint, "__metadata__", ()) if isinstance(note, FieldInfo)]
+    if any(note.alias or note.validation_alias or note.serialization_alias for note in fields):
+        raise ContractError(
+            f"{what} has an alias, by which it cannot be called. Give it that name, or take the alias out"
+        )
+    if parameter.default is parameter.empty and not all(note.is_required() for note in fields):
+        raise ContractError(f"{what} has a default only in its field. Write Annotated[TYPE, Field(...)] = DEFAULT")
 
 
 def _arguments_type(name: str, signature: inspect.Signature, hints: dict[str, Any]) -> type:
@@ -147,8 +190,8 @@ def _arguments_type(name: str, signature: inspect.Signature, hints: dict[str, An
             members.append((parameter.name, hints[parameter.name]))
         else:
             default: Any = parameter.default
-            if isinstance(default, list | dict | set):  # a dataclass wants a maker for these
-                default = dataclasses.field(default_factory=partial(copy.copy, cast(Any, default)))
+            if type(default).__hash__ is None:  # it can change, and a dataclass wants a maker for these
+                default = dataclasses.field(default_factory=partial(copy.copy, default))
             members.append((parameter.name, hints[parameter.name], default))
     made = dataclasses.make_dataclass(name if name.isidentifier() else "Arguments", members, kw_only=True)
     made.__doc__ = None

@@ -11,12 +11,12 @@ short texts searched together cost a third of what each alone would.
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
@@ -25,6 +25,7 @@ from pokayoke.core.policy import TracePolicy
 from pokayoke.core.redact import FAILED, Redactor
 from pokayoke.core.secret import Seen
 from pokayoke.core.tight import dumps
+from pokayoke.runtime.forks import renew
 from pokayoke.runtime.observers import Observer, shown, tell
 from pokayoke.runtime.tracefile import TraceFile
 from pokayoke.runtime.traceline import (
@@ -38,6 +39,7 @@ from pokayoke.runtime.traceline import (
     shortened,
     stub,
     utf8,
+    withhold_payloads,
 )
 
 __all__ = ["Recorded", "Ring", "Trace", "quiet"]
@@ -133,28 +135,35 @@ class Trace:
         self._policy: TracePolicy | None = None
         self.use(policy, redactor)
         _open_traces.add(self)
+        renew(self, Trace.forked)
 
     def use(self, policy: TracePolicy, redactor: Redactor | None = None) -> None:
-        """Go on under a changed policy. What was met as a secret stays one.
+        """Go on under a changed policy, if it can be `prepared`. What was met as a secret stays one."""
+        self.prepared(policy, redactor)()
+
+    def prepared(self, policy: TracePolicy, redactor: Redactor | None = None) -> Callable[[], None]:
+        """Open what a changed policy names. What is returned goes on under it, and cannot fail.
 
         Raises:
-            ConfigurationError: the new file cannot be written; then nothing has changed.
-            PolicyError: a redaction pattern cannot be used; then nothing has changed.
+            ConfigurationError: the new file cannot be written.
+            PolicyError: a redaction pattern cannot be used.
         """
         built = redactor or Redactor(policy.redact_fields, policy.redact_patterns)
-        old, before = self._file, self._policy
+        before, opened = self._policy, self._file
         place = (policy.path, policy.max_bytes, policy.backups)
         if before is None or place != (before.path, before.max_bytes, before.backups):
             opened = None
             if policy.path is not None:
                 opened = TraceFile(policy.path, max_bytes=policy.max_bytes, backups=policy.backups)
-            self.flush()
-            self._file = opened
-            if old is not None:
-                old.close()
-                self._lost += old.dropped
+        return partial(self._go_on, policy, built, opened)
+
+    def _go_on(self, policy: TracePolicy, redactor: Redactor, opened: TraceFile | None) -> None:
         self.flush()
-        self._policy, self.redactor = policy, built
+        old, self._file = self._file, opened
+        if old is not None and old is not opened:
+            old.close()
+            self._lost += old.dropped
+        self._policy, self.redactor = policy, redactor
         self._payloads, self._limit = policy.payloads, policy.max_payload_chars
         self._as_they_are = policy.payloads == "redacted"
         self._longest_line = 4 * self._limit + 32_768
@@ -216,9 +225,9 @@ class Trace:
             size += self._placed(recorded)
         elif arguments or result:
             if len(arguments) > self._limit:
-                event["arguments"], arguments = {"bytes": len(arguments)}, b""
+                event["arguments"], arguments = self._too_long(recorded, arguments), b""
             if len(result) > self._limit:
-                event["result"], result = {"bytes": len(result)}, b""
+                event["result"], result = self._too_long(recorded, result), b""
             recorded.payloads = (arguments, result)
             size += len(arguments) + len(result)
         # No lock: appending to a deque is one step, and the count of bytes only decides when to write.
@@ -291,7 +300,7 @@ class Trace:
                 if len(data) <= self._limit:
                     recorded.payloads += (data,)
                 else:
-                    event[key] = {"bytes": len(data)}
+                    event[key] = self._too_long(recorded, data)
             elif self._payloads == "hash":
                 event[key] = digest_of(data if isinstance(data, bytes) else utf8(str(data)))
             elif self._payloads == "off":
@@ -299,6 +308,14 @@ class Trace:
             else:
                 recorded.common = False
         return sum(map(len, recorded.payloads))
+
+    def _too_long(self, recorded: Recorded, data: bytes) -> dict[str, int]:
+        """What is written in place of a payload. The texts of its event may repeat a secret that stood in it."""
+        if not recorded.common:
+            event = recorded.event
+            with self._lock:
+                self.redactor.payload(data, marks=tuple(event.get("marks", ())), seen=self.seen(event.get("run_id")))
+        return {"bytes": len(data)}
 
     def _make_ready(self) -> None:
         """Make the lines of all that waits."""
@@ -353,9 +370,9 @@ class Trace:
         marks = tuple(event.pop("marks", ()))
         seen = self.seen(event.get("run_id"))
         if self._as_they_are:
-            self._place_raw(event)
+            self._place_raw(event, marks, seen)
         else:
-            self._withhold_payloads(event)
+            withhold_payloads(event, self._payloads)
         line = dump_event(event)
         if len(line) > self._longest_line:
             line = dump_event(shortened(event))
@@ -364,35 +381,19 @@ class Trace:
             raise ValueError(FAILED)
         return redacted
 
-    def _place_raw(self, event: dict[str, Any]) -> None:
+    def _place_raw(self, event: dict[str, Any], marks: tuple[str, ...], seen: Seen) -> None:
         raw = event.get("raw")
         if isinstance(raw, (str, bytes)):
             text = raw if isinstance(raw, str) else raw.decode("utf-8", "replace")
+            if len(text) > self._limit:
+                self.redactor.text(text, marks=marks, seen=seen)  # as in `_too_long`
             event["raw"] = text if len(text) <= self._limit else {"bytes": len(utf8(text))}
-
-    def _withhold_payloads(self, event: dict[str, Any]) -> None:
-        raw = event.pop("raw", None)
-        if raw is not None and self._payloads == "hash":
-            event["raw"] = digest_of(raw if isinstance(raw, bytes) else utf8(str(raw)))
-        findings = event.get("findings")
-        if findings:
-            # Messages, hints and reasons repeat values; the code and the place do not.
-            event["findings"] = [{"code": f.code, "at": f.at, "blame": f.blame} for f in findings]
-            event["reason"] = findings[0].code
-        elif "reason" in event and "tool" in event:
-            event["reason"] = event.get("status", "withheld")
-        if event.get("corrections"):
-            event["corrections"] = [{"at": c.at, "rule": c.rule, "class": c.kind} for c in event["corrections"]]
 
 
 _open_traces: weakref.WeakSet[Trace] = weakref.WeakSet()
 
 
-def _each(act: Callable[[Trace], None]) -> None:
+@atexit.register
+def _at_exit() -> None:
     for trace in list(_open_traces):
-        act(trace)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: _each(Trace.forked))
-atexit.register(_each, Trace.flush)
+        trace.flush()

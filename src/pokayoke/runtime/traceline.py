@@ -131,6 +131,22 @@ def shortened(event: dict[str, Any]) -> dict[str, Any]:
     return short
 
 
+def withhold_payloads(event: dict[str, Any], mode: str) -> None:
+    """Leave out of an event what repeats its payloads; in the mode `hash`, the raw text leaves its hash."""
+    raw = event.pop("raw", None)
+    if raw is not None and mode == "hash":
+        event["raw"] = digest_of(raw if isinstance(raw, bytes) else utf8(str(raw)))
+    findings = event.get("findings")
+    if findings:
+        # Messages, hints and reasons repeat values; the code and the place do not.
+        event["findings"] = [{"code": f.code, "at": f.at, "blame": f.blame} for f in findings]
+        event["reason"] = findings[0].code
+    elif "reason" in event and "tool" in event:
+        event["reason"] = event.get("status", "withheld")
+    if event.get("corrections"):
+        event["corrections"] = [{"at": c.at, "rule": c.rule, "class": c.kind} for c in event["corrections"]]
+
+
 def stub(event: dict[str, Any]) -> bytes:
     """What is left of an event that could not be made safe: which one it was."""
     kept = {key: event.get(key) for key in ("ts", "run_id", "step", "event", "tool", "ok")}

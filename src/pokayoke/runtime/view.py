@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pokayoke.core.contract import Contract
 from pokayoke.core.loop import Kind
 from pokayoke.core.plan import Snapshot, snapshot
 from pokayoke.core.policy import Policy
+from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.workspace import prepare_roots
 
 if TYPE_CHECKING:
@@ -29,6 +30,28 @@ _PAGER_SCHEMA: Final[dict[str, Any]] = {
 }
 
 
+def listed(tools: Iterable[Contract | Callable[..., Any]]) -> tuple[Contract | Callable[..., Any], ...]:
+    """Return the tools that a guard was given.
+
+    Raises:
+        ConfigurationError: they are no list.
+    """
+    if not isinstance(cast(object, tools), Iterable):
+        raise ConfigurationError(f"tools is a list of contracts, such as [pay, find], not {tools!r}")
+    return tuple(tools)
+
+
+def check_hooks(**hooks: object) -> None:
+    """Refuse what is to be called later and cannot be.
+
+    Raises:
+        ConfigurationError: a hook is no function.
+    """
+    for name, hook in hooks.items():
+        if hook is not None and not callable(hook):
+            raise ConfigurationError(f"{name} is a function, or None; not {hook!r}")
+
+
 class View:
     """The tools that some runs see. It is renewed in place: open runs follow the policy.
 
@@ -44,24 +67,26 @@ class View:
     """
 
     def __init__(self, pager: Contract, kinds: tuple[Kind, ...], *, watched: bool = False) -> None:
-        """Begin empty; `use` fills it."""
+        """Begin empty; what `prepared` returns fills it."""
         self.pager, self.watched = pager, watched
         self.tools: tuple[Contract, ...] = ()
+        self.snapshot: Snapshot
+        self.paged: Snapshot
         self._kinds = kinds
         self._searching: Searching | None = None
         self._all: tuple[Contract, ...] = ()
         self._withdrawn: Collection[str] = ()
         self._shadows: tuple[Contract, ...] = ()
 
-    def use(
+    def prepared(
         self,
         contracts: Iterable[Contract],
         policy: Policy,
         *,
         withdrawn: Collection[str] = (),
         shadows: Iterable[Contract] = (),
-    ) -> None:
-        """Go on with these tools under this policy.
+    ) -> Callable[[], None]:
+        """Work these tools out under this policy. What is returned goes on with them, and cannot fail.
 
         Args:
             contracts: one version per tool.
@@ -70,7 +95,8 @@ class View:
             shadows: versions that judge beside these.
 
         Raises:
-            ContractError: two tools cannot be told apart; then nothing has changed.
+            ContractError: two tools cannot be told apart.
+            PolicyError: the policy names a kind of failure that there is not.
         """
         kept, beside = tuple(contracts), tuple(shadows)
         own_pager = any(contract.name == self.pager.name for contract in kept)
@@ -78,10 +104,13 @@ class View:
         paged = plain
         if not own_pager:
             paged = snapshot((*kept, self.pager), policy, self._kinds, withdrawn=withdrawn, shadows=beside)
-        self._all, self._withdrawn, self._shadows = kept, withdrawn, beside
-        self.snapshot: Snapshot = plain
-        self.paged: Snapshot = paged
-        self.tools = tuple(one for one in kept if one.id not in withdrawn)
+
+        def use() -> None:
+            self._all, self._withdrawn, self._shadows = kept, withdrawn, beside
+            self.snapshot, self.paged = plain, paged
+            self.tools = tuple(one for one in kept if one.id not in withdrawn)
+
+        return use
 
     def extended(self, *more: Contract) -> Snapshot:
         """Return what is in force, and some more tools."""
@@ -112,8 +141,14 @@ def pager() -> Contract:
     )
 
 
-def rooted(contract: Contract) -> Contract:
-    """Return the contract with its roots resolved once; a missing root is the programmer's mistake."""
-    if not contract.paths:
-        return contract
-    return replace(contract, paths={name: prepare_roots(roots) for name, roots in contract.paths.items()})
+def rooted(tool: Contract | Callable[..., Any]) -> Contract:
+    """Return the contract with its roots resolved once; a missing root is the programmer's mistake.
+
+    Raises:
+        ConfigurationError: it is no contract.
+    """
+    if not isinstance(tool, Contract):
+        raise ConfigurationError(f"{tool!r} is not a contract: decorate the function with @pokayoke.tool(effect=...)")
+    if not tool.paths:
+        return tool
+    return replace(tool, paths={name: prepare_roots(roots) for name, roots in tool.paths.items()})

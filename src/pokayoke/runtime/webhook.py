@@ -7,10 +7,11 @@ finds it, and the trace says that it could not be announced.
 
 from __future__ import annotations
 
-import os
+import socket
 import threading
-import weakref
 from collections import OrderedDict, deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 from urllib.parse import SplitResult, urlsplit
 
@@ -21,7 +22,9 @@ from pokayoke.core.policy import WEBHOOK_URL, WebhookPolicy
 from pokayoke.core.redact import Redactor
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.clock import Clock, SystemClock
+from pokayoke.runtime.forks import renew
 from pokayoke.runtime.signature import secret_from_environment, signed
+from pokayoke.runtime.workers import started
 
 __all__ = ["Announcer", "Webhook", "announcement"]
 
@@ -73,20 +76,15 @@ class Webhook:
         self._trace, self._pauses = trace, pauses
         self._clock: Clock = clock or SystemClock()
         self._told: OrderedDict[str, float] = OrderedDict()
-        self._waiting: deque[tuple[Approval, tuple[str, ...]]] = deque(maxlen=_MOST_WAITING)
+        self._waiting: deque[Approval] = deque(maxlen=_MOST_WAITING)
         self._thread: threading.Thread | None = None
         self._closed = False
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        _announcing.add(self)
+        renew(self, Webhook.forked)
 
-    def tell(self, approval: Approval, marks: tuple[str, ...] = ()) -> None:
-        """Announce a question, once as long as it is open. Returns at once and never raises.
-
-        Args:
-            approval: the question.
-            marks: names of arguments that the tool's contract marks as secret.
-        """
+    def tell(self, approval: Approval) -> None:
+        """Announce a question, once as long as it is open. Returns at once and never raises."""
         with self._lock:
             until = self._told.get(approval.id)
             if self._closed or (until is not None and self._clock.now() < until):
@@ -95,11 +93,10 @@ class Webhook:
             self._told.move_to_end(approval.id)
             if len(self._told) > _REMEMBERED:
                 self._told.popitem(last=False)
-            dropped = self._waiting[0][0].id if len(self._waiting) == _MOST_WAITING else None
-            self._waiting.append((approval, marks))
+            dropped = self._waiting[0].id if len(self._waiting) == _MOST_WAITING else None
+            self._waiting.append(approval)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="pokayoke-webhook", daemon=True)
-                self._thread.start()
+                self._thread = started("pokayoke-webhook", self._work)  # without one, the next question tries again
             self._changed.notify_all()
         if dropped is not None:
             self._failed(dropped, "too many questions wait to be announced")
@@ -127,14 +124,14 @@ class Webhook:
                     self._changed.wait()
                 if not self._waiting:
                     return
-                approval, marks = self._waiting.popleft()
+                approval = self._waiting.popleft()
             try:
-                self._announce(approval, marks)
+                self._announce(approval)
             except Exception as error:  # noqa: BLE001 - the thread has to live on for the next question
                 self._failed(approval.id, type(error).__name__)
 
-    def _announce(self, approval: Approval, marks: tuple[str, ...]) -> None:
-        body = announcement(approval, self._trace.redactor, marks)
+    def _announce(self, approval: Approval) -> None:
+        body = announcement(approval, self._trace.redactor)
         why = ""
         for pause in (*self._pauses, None):
             try:
@@ -158,10 +155,12 @@ class Webhook:
         path = _path(self._url)
         headers = {"Content-Type": "application/json", "User-Agent": "pokayoke"}
         try:
-            connection.request(
-                "POST", path, body, headers | signed(self._secret, "POST", path, body, self._clock.now())
-            )
-            return connection.getresponse().status
+            connection.connect()
+            with _cut_after(self._timeout, connection.sock):
+                connection.request(
+                    "POST", path, body, headers | signed(self._secret, "POST", path, body, self._clock.now())
+                )
+                return connection.getresponse().status
         finally:
             connection.close()
 
@@ -193,21 +192,25 @@ class Announcer:
         self._trace, self._clock = trace, clock
         self._policy, self._webhook = policy, self._made(policy)
 
-    def use(self, policy: WebhookPolicy) -> None:
-        """Go on under a changed policy; what waits goes to where it was to go.
+    def prepared(self, policy: WebhookPolicy) -> Callable[[], None]:
+        """Make what a changed policy names. What is returned goes on with it; what waits goes where it was to go.
 
         Raises:
-            ConfigurationError: as for `Webhook`; then nothing has changed.
+            ConfigurationError: as for `Webhook`.
         """
-        if policy != self._policy:
-            made = self._made(policy)
-            self.close(0.0)
+        made = self._webhook if policy == self._policy else self._made(policy)
+
+        def use() -> None:
+            if made is not self._webhook:
+                self.close(0.0)
             self._policy, self._webhook = policy, made
 
-    def tell(self, approval: Approval, marks: tuple[str, ...] = ()) -> None:
+        return use
+
+    def tell(self, approval: Approval) -> None:
         """Announce a question. Returns at once and never raises."""
         if self._webhook is not None:
-            self._webhook.tell(approval, marks)
+            self._webhook.tell(approval)
 
     def close(self, timeout: float = 2.0) -> None:
         """Announce what waits, `timeout` seconds at most."""
@@ -218,13 +221,12 @@ class Announcer:
         return None if policy.url is None else Webhook(policy, self._trace, clock=self._clock)
 
 
-def announcement(approval: Approval, redactor: Redactor, marks: tuple[str, ...] = ()) -> bytes:
+def announcement(approval: Approval, redactor: Redactor) -> bytes:
     """Return a question as JSON for somebody else's eyes: its arguments are redacted.
 
     Args:
         approval: the question.
         redactor: that of the trace.
-        marks: names of arguments that the tool's contract marks as secret.
     """
     return msgspec.json.encode(
         {
@@ -233,7 +235,7 @@ def announcement(approval: Approval, redactor: Redactor, marks: tuple[str, ...] 
             "status": approval.status,
             "tool": approval.tool,
             "contract": approval.contract,
-            "arguments": redactor.value(approval.arguments, marks=marks),
+            "arguments": redactor.value(approval.arguments, marks=approval.marks),
             "run": approval.run_id,
             "asked": approval.asked_at,
             "expires": approval.expires_at,
@@ -241,17 +243,28 @@ def announcement(approval: Approval, redactor: Redactor, marks: tuple[str, ...] 
     )
 
 
+@contextmanager
+def _cut_after(seconds: float, connected: socket.socket) -> Generator[None]:
+    """Cut a connection in time: its own timeout begins anew with every byte."""
+    over = threading.Event()
+
+    def cut() -> None:
+        over.set()
+        with suppress(OSError):
+            connected.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        if over.is_set():
+            raise TimeoutError from error
+        raise
+    finally:
+        timer.cancel()
+
+
 def _path(url: SplitResult) -> str:
     return (url.path or "/") + (f"?{url.query}" if url.query else "")
-
-
-_announcing: weakref.WeakSet[Webhook] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for webhook in list(_announcing):
-        webhook.forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
 from pokayoke.core.steps import NotStarted, Raised, Reaction, Returned, TimedOut
+from pokayoke.runtime.forks import renew
 
 Late = Callable[[Reaction], None]
 
@@ -27,6 +27,16 @@ def react(function: Callable[[], Any]) -> Reaction:
         raise
     except BaseException as error:  # noqa: BLE001 - SystemExit in a tool must not end the host
         return Raised(error)
+
+
+def started(name: str, target: Callable[..., object], *args: Any) -> threading.Thread | None:
+    """Start a daemon thread; None if the system gives no more."""
+    thread = threading.Thread(target=target, args=args, name=name, daemon=True)
+    try:
+        thread.start()
+    except (RuntimeError, MemoryError):
+        return None
+    return thread
 
 
 class Job:
@@ -88,7 +98,7 @@ class Workers:
         self._idle: list[SimpleQueue[Job | None]] = []
         self._lost = 0
         self._lock = threading.Lock()
-        self._pid = os.getpid()
+        renew(self, Workers.forked)
 
     @property
     def lost(self) -> int:
@@ -108,15 +118,13 @@ class Workers:
         job = self.start(function, done.release)
         if job is None:
             return self.refusal()
-        if not done.acquire(timeout=timeout) and self.give_up(job, late):
+        if not done.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)) and self.give_up(job, late):
             return TimedOut(timeout)
         assert job.reaction is not None, "a finished job has a reaction"
         return job.reaction
 
     def start(self, function: Callable[[], Any], ready: Callable[[], None]) -> Job | None:
         """Hand a function to a thread; None if there is none: too many hang, or the system gives no more."""
-        if self._pid != os.getpid():  # after a fork the parent's threads do not exist here
-            self._idle, self._lost, self._pid = [], 0, os.getpid()
         if self._lost >= self._max_lost:
             return None
         job = Job(function, ready)
@@ -124,9 +132,7 @@ class Workers:
             inbox = self._idle.pop()
         except IndexError:
             inbox = SimpleQueue[Job | None]()
-            try:
-                threading.Thread(target=self._work, args=(inbox,), name="pokayoke-worker", daemon=True).start()
-            except (RuntimeError, MemoryError):
+            if started("pokayoke-worker", self._work, inbox) is None:
                 return None
         inbox.put(job)
         return job
@@ -149,8 +155,13 @@ class Workers:
             with contextlib.suppress(IndexError):
                 self._idle.pop().put(None)
 
+    def forked(self) -> None:
+        """Begin anew in a child process: the parent's threads do not exist there."""
+        self._idle, self._lost, self._lock = [], 0, threading.Lock()
+
     def _work(self, inbox: SimpleQueue[Job | None]) -> None:
         while (job := inbox.get()) is not None:
             if not job.run(lambda: self._idle.append(inbox)):
                 with self._lock:
                     self._lost -= 1
+            del job  # a thread that waits must not keep what it did last

@@ -86,6 +86,16 @@ class ConfinedPath(str):
         path.hard_links = hard_links
         return path
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """Let a tool say what it takes: a text for the model, this for the tool once the guard has confined it."""
+        from pydantic_core import core_schema  # noqa: PLC0415 - asked for by pydantic only
+
+        def kept(value: Any, text: Any) -> Any:
+            return value if isinstance(value, cls) else text(value)
+
+        return core_schema.no_info_wrap_validator_function(kept, core_schema.str_schema())
+
     def __reduce__(self) -> tuple[Any, ...]:
         return ConfinedPath, (self.root, self.relative, self.hard_links)
 

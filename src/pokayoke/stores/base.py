@@ -58,7 +58,11 @@ class Store(ABC):
 
     @abstractmethod
     def approvals(self) -> tuple[Approval, ...]:
-        """Return all questions, oldest first."""
+        """Return all questions, oldest first; arguments that cannot be opened with the keys at hand are `SEALED`."""
+
+    def approval(self, approval_id: str) -> Approval | None:
+        """Return one question, or None if there is none of that id."""
+        return next((known for known in self.approvals() if known.id == approval_id), None)
 
     @abstractmethod
     def switches(self) -> tuple[Switch, ...]:
@@ -82,9 +86,10 @@ class Store(ABC):
 
     @abstractmethod
     def prune(self, before: float, *, by: str, now: float) -> int:
-        """Forget settled records, answered questions, limits and idle runs from before a wall-clock second.
+        """Forget settled records, answered questions and idle runs from before a wall-clock second.
 
-        What is executing or in doubt stays. Returns how many records went.
+        Limits per day and per run are forgotten with their day and their run; all others stay. What is executing
+        or in doubt stays, and so does a run that was stopped or is latched. Returns how many records went.
         """
 
     def weaknesses(self) -> tuple[str, ...]:
@@ -135,10 +140,6 @@ class Store(ABC):
     def observe(self, seen: Iterable[Seen], now: float) -> tuple[Switch, ...]:
         """Count outputs. Returns the switches that flipped because of them."""
         return self.run(acts.observing(seen, now))
-
-    async def aobserve(self, seen: Iterable[Seen], now: float) -> tuple[Switch, ...]:
-        """`observe` for asynchronous callers."""
-        return await self.arun(acts.observing(seen, now))
 
     # -- people ----------------------------------------------------------------------------------
 

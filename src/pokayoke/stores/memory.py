@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import deque
 from typing import TypeVar
 
@@ -49,6 +51,11 @@ class MemoryStore(Store):
         self._epoch = 0
         self._entries: deque[Entry] = deque(maxlen=_MOST_ENTRIES)
         self._noted = 0
+        _stores.add(self)
+
+    def begin_in_child(self) -> None:
+        """After a fork: whoever held the lock is not there any more."""
+        self._lock = threading.Lock()
 
     def run(self, act: Act[T]) -> T:
         """Carry out an act while the lock is held."""
@@ -121,7 +128,7 @@ class MemoryStore(Store):
             return tuple([entry for entry in self._entries if entry.number > after][:limit])
 
     def prune(self, before: float, *, by: str, now: float) -> int:
-        """Forget what was settled, answered or left idle before a wall-clock second."""
+        """Forget what was settled or answered before a wall-clock second. Runs and limits stay with the process."""
         with self._lock:
             old = [key for key, record in self._records.items() if _settled_before(record, before)]
             for key in old:
@@ -189,6 +196,17 @@ class MemoryStore(Store):
             oldest = self._records[self._with_output.popleft()]
             self._output_bytes -= len(oldest.output or b"")
             self._records[oldest.key] = msgspec.structs.replace(oldest, output=None)
+
+
+_stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
+
+
+def _after_in_child() -> None:
+    for store in tuple(_stores):
+        store.begin_in_child()
+
+
+os.register_at_fork(after_in_child=_after_in_child)
 
 
 def _wanted(record: Record, query: Query) -> bool:

@@ -32,6 +32,12 @@ from pokayoke.stores.sql.statements import Lock
 
 T = TypeVar("T")
 _LEAST_SERVER = 130_000
+_ENCODINGS = ("UTF8", "SQL_ASCII")
+"""Of a database that takes every text; the second one keeps bytes as they come."""
+_GREET = (
+    "SELECT to_regclass('pokayoke_meta') IS NOT NULL, current_setting('server_version_num')::int, "
+    "current_setting('server_encoding')"
+)
 _UPKEEP_SECONDS = 3_600.0
 """How long one step of making tables or of forgetting may take; nobody waits for it."""
 _ASK = (
@@ -67,7 +73,7 @@ class PostgresStore(Store):
     Raises:
         MissingExtraError: psycopg is not installed (when this module is imported).
         StoreError: the URL cannot be read, the server cannot be reached or is older than PostgreSQL 13, the
-            tables are missing, older or newer than this version of pokayoke knows.
+            database cannot hold every text, the tables are missing, older or newer than this version of pokayoke knows.
     """
 
     durable = True
@@ -115,7 +121,12 @@ class PostgresStore(Store):
 
     def approvals(self) -> tuple[Approval, ...]:
         """Return all questions, oldest first."""
-        return tuple(rows.approval(row, self._seal) for row in self._read(queries.approvals()))
+        return tuple(rows.listed(row, self._seal) for row in self._read(queries.approvals()))
+
+    def approval(self, approval_id: str) -> Approval | None:
+        """Return one question, or None if there is none of that id."""
+        found = self._read(queries.approval(approval_id))
+        return rows.approval(found[0], self._seal) if found else None
 
     def switches(self) -> tuple[Switch, ...]:
         """Return every switch that was ever flipped, by scope."""
@@ -151,6 +162,8 @@ class PostgresStore(Store):
         # One table at a time: acts that write to several of them never wait for this in a circle.
         for statement in queries.prune_rest(before, gone, by=by, now=now):
             self._do(_upkeep((statement,), lambda _: ((), None)))
+        counters, runs = map(self._read, queries.counters_of_runs(before))
+        self._do(_upkeep((), lambda _: (queries.prune_counters(before, counters, runs), None)))
         return gone
 
     def weaknesses(self) -> tuple[str, ...]:
@@ -177,12 +190,15 @@ class PostgresStore(Store):
     # -- the tables ------------------------------------------------------------------------------
 
     def _opened(self, *, create: bool) -> schema.Meta:
-        ((present, version),) = self._read(
-            ("SELECT to_regclass('pokayoke_meta') IS NOT NULL, current_setting('server_version_num')::int", ())
-        )
+        ((present, version, encoding),) = self._read((_GREET, ()))
         if version < _LEAST_SERVER:
             raise StoreError(
                 f"PostgreSQL at {self._at.name} has version {version // 10_000}; 13 is the oldest that works"
+            )
+        if encoding not in _ENCODINGS:
+            raise StoreError(
+                f"the database at {self._at.name} is encoded in {encoding}, which cannot hold every text: make one "
+                "with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
             )
         found = schema.meta(self._read((schema.READ_META, ()))) if present else schema.Meta()
         schema.refuse_newer(found)

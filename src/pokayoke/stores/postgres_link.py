@@ -188,7 +188,7 @@ class _Shelf(Generic[LinkT]):
             "conninfo": self.at.conninfo,
             "autocommit": True,  # BEGIN and COMMIT travel with the statements
             "prepare_threshold": 5 if self.at.prepare else None,
-            "connect_timeout": max(2, math.ceil(patience)),
+            "connect_timeout": self.at.connect_timeout(patience),
         }
 
     def pick(self) -> LinkT | None:

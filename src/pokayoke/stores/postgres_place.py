@@ -26,6 +26,8 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         act_timeout: seconds one act may take, waiting for others included.
         pool_size: connections of one process (or event loop) at most.
         prepare: False never prepares statements, as some poolers need it.
+        hosts: how many servers are tried, one after the other.
+        attempt: seconds that the URL gives to each attempt at most.
     """
 
     conninfo: str
@@ -33,6 +35,13 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     act_timeout: float
     pool_size: int
     prepare: bool
+    hosts: int = 1
+    attempt: float = math.inf
+
+    def connect_timeout(self, patience: float) -> int:
+        """Return the seconds for each attempt, so that one server that is silent leaves time for the others."""
+        seconds = math.ceil(patience) if self.hosts == 1 else math.floor(patience / (self.hosts + 1))
+        return max(2, int(min(seconds, self.attempt)))  # libpq knows nothing shorter
 
 
 def place(url: str) -> Place:
@@ -57,6 +66,8 @@ def place(url: str) -> Place:
         else:
             rest.append(part)
     try:
+        if head.count("@") > 1:  # the rest of such a password would be read as host and database, and shown
+            raise psycopg.ProgrammingError
         found = conninfo.conninfo_to_dict(head + ("?" + "&".join(rest) if rest else ""))
     except psycopg.Error:
         raise StoreError(
@@ -65,7 +76,6 @@ def place(url: str) -> Place:
         ) from None
     patience = _number("act_timeout", own["act_timeout"], 0.1)
     defaults: dict[str, Any] = {
-        "connect_timeout": max(2, math.ceil(patience)),  # libpq knows nothing shorter
         "keepalives_idle": max(1, math.ceil(patience)),
         "keepalives_interval": max(1, math.ceil(patience / 4)),
         "keepalives_count": 3,
@@ -76,12 +86,16 @@ def place(url: str) -> Place:
     shown = f"{found.get('host') or 'the local socket'}:{found.get('port') or '5432'}/{found.get('dbname') or ''}"
     if own["prepare"] not in ("on", "off"):
         raise StoreError(f"prepare={own['prepare']!r} in the PostgreSQL URL is neither on nor off")
+    attempt = _number("connect_timeout", str(found.pop("connect_timeout", 0)), 0)
     return Place(
-        conninfo.make_conninfo("", **{**defaults, **found}),
+        # Whatever the session prefers: a text that it could not encode would fail after its claim.
+        conninfo.make_conninfo("", **{**defaults, **found, "client_encoding": "UTF8"}),
         shown,
         patience,
         int(_number("pool_size", own["pool_size"], 1)),
         own["prepare"] == "on",
+        str(found.get("host") or found.get("hostaddr") or "").count(",") + 1,
+        attempt if attempt > 0 else math.inf,
     )
 
 

@@ -18,6 +18,7 @@ from pokayoke.stores import seal as seals
 from pokayoke.stores.acts import Act, settling
 from pokayoke.stores.base import Store
 from pokayoke.stores.nouns import Entry, Query
+from pokayoke.stores.reader import Reader
 from pokayoke.stores.sql import queries, rows, statements
 from pokayoke.stores.sql.dialect import SQLITE, Statement
 from pokayoke.stores.sql.rows import Row
@@ -26,7 +27,7 @@ from pokayoke.stores.sqlite_guest import Guest
 from pokayoke.stores.sqlite_install import open_ledger
 from pokayoke.stores.sqlite_library import library
 from pokayoke.stores.sqlite_notes import Notes
-from pokayoke.stores.writer import Reader, Writer
+from pokayoke.stores.writer import Writer
 
 T = TypeVar("T")
 PREFIX = "sqlite:///"
@@ -47,11 +48,11 @@ class Tables(Protocol):
 class SqliteStore(Store):
     """Keeps everything in one file; a claim is on the disk before its tool starts.
 
-    All threads share one writer thread; processes wait for each other. The file may be your own
-    database: then the ledger's tables stand beside yours, and `settle_on` completes an effect in your
-    own transaction. Never use two SQLite libraries on one file in one process (the `sqlite3` module
-    has another one than `apsw`): they destroy it. If you open the file with `sqlite3`, let the store
-    use that as well: `sqlite:///app.db?library=sqlite3`.
+    The threads of a process write together, one of them for all; processes wait for each other. The
+    file may be your own database: then the ledger's tables stand beside yours, and `settle_on`
+    completes an effect in your own transaction. Never use two SQLite libraries on one file in one
+    process (the `sqlite3` module has another one than `apsw`): they destroy it. If you open the file
+    with `sqlite3`, let the store use that as well: `sqlite:///app.db?library=sqlite3`.
 
     Args:
         url: `sqlite:///relative.db` or `sqlite:////absolute/path.db`; `?library=sqlite3` at its end
@@ -132,7 +133,12 @@ class SqliteStore(Store):
 
     def approvals(self) -> tuple[Approval, ...]:
         """Return all questions, oldest first."""
-        return tuple(rows.approval(row, self._seal) for row in self._reader.fetch(queries.approvals()))
+        return tuple(rows.listed(row, self._seal) for row in self._reader.fetch(queries.approvals()))
+
+    def approval(self, approval_id: str) -> Approval | None:
+        """Return one question, or None if there is none of that id."""
+        found = self._reader.fetch(queries.approval(approval_id))
+        return rows.approval(found[0], self._seal) if found else None
 
     def switches(self) -> tuple[Switch, ...]:
         """Return every switch that was ever flipped, by scope."""
@@ -165,6 +171,9 @@ class SqliteStore(Store):
                 break
         rest = queries.prune_rest(before, gone, by=by, now=now)
         self._writer.do(lambda connection: _all(connection, rest))
+        counters, runs = map(self._reader.fetch, queries.counters_of_runs(before))
+        left = queries.prune_counters(before, counters, runs)
+        self._writer.do(lambda connection: _all(connection, left))
         return gone
 
     # -- parts -----------------------------------------------------------------------------------

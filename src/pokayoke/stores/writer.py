@@ -14,12 +14,16 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pokayoke.errors import StoreError
-from pokayoke.stores.sql.dialect import Statement
-from pokayoke.stores.sql.rows import Row
+from pokayoke.stores.forking import shared
+from pokayoke.stores.reader import CLOSED, FORKED
 from pokayoke.stores.sqlite_file import Connection, concerns_all, is_busy
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 _MOST_TOGETHER: Final = 256
@@ -28,9 +32,8 @@ _GATHERING: Final = 0.5
 """Share of a transaction's time that the next one waits for those who were in it, but never longer than"""
 _GATHERING_MOST: Final = 0.002
 _GLANCE: Final = 50e-6
-_CLOSED: Final = "the store is closed: open it again with open_store"
-_FORKED: Final = "this process was forked behind Python's back: open the store after the fork"
 _GONE: Final = "the writer of the ledger has ended; nothing is known of what was asked of it last"
+_NO_THREAD: Final = "the system gives no thread that could write the ledger; nothing was written"
 _LOOK_AFTER: Final = 1.0
 """Seconds after which a waiting caller looks whether anybody still works for it."""
 
@@ -76,11 +79,14 @@ class Writer:
         name: of the thread that leads when no caller can.
     """
 
+    _led: bool
+    _leader: threading.Thread
+
     def __init__(self, connection: Connection, limit: float, name: str) -> None:
         self._connection, self._limit, self._name = connection, limit, name
         self._closed = False
         self._begin_anew()
-        _shared.add(self)
+        shared.add(self)
 
     def do(self, work: Callable[[Connection], T]) -> T:
         """Have it done and wait for it. A caller that is interrupted leaves it to the others.
@@ -93,12 +99,22 @@ class Writer:
         thread = threading.current_thread()
         # An interrupt reaches the main thread between any two steps; it never leads by request.
         job = Job(work, turn.release, None if thread is threading.main_thread() else thread)
-        if not self._led_through(job, thread):
-            while not turn.acquire(timeout=_LOOK_AFTER):
-                if not self._leader.is_alive():
-                    raise StoreError(_GONE)
-            if job.leads and not job.stands:
-                self._leading(job)
+        try:
+            with self._state:
+                self._queue(job)
+                if not self._led:
+                    job.leads, self._leader, self._led = True, thread, True
+            if not job.leads:
+                self._await(job, turn, thread)
+            if job.leads:
+                self._lead(job)
+        finally:
+            if job.leads:
+                try:
+                    self._hand_over()
+                except BaseException:  # an interrupt; if it comes first thing, nobody would ever lead again
+                    self._hand_over()
+                    raise
         return job.outcome()
 
     async def ado(self, work: Callable[[Connection], T]) -> T:
@@ -120,9 +136,10 @@ class Writer:
 
         job = Job(work, done)
         with self._state:
-            begins = self._queued(job)
-            if begins:
+            self._queue(job)
+            if not self._led:
                 self._serve_now()
+        self._watch(loop)
         await future
         return job.outcome()
 
@@ -167,56 +184,62 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._process = os.getpid()
+        self._watching: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
         self._size, self._seconds = 1, 0.0
 
-    def _queued(self, job: Job[Any]) -> bool:
-        """Let a job wait. Returns True if nobody leads; then somebody is expected to."""
+    def _queue(self, job: Job[Any]) -> None:
+        """Let a job wait; if nobody leads, somebody is expected to."""
         if self._closed:
-            raise StoreError(_CLOSED)
+            raise StoreError(CLOSED)
         if self._process != os.getpid():
-            raise StoreError(_FORKED)
+            raise StoreError(FORKED)
         self._waiting.append(job)
-        if self._led:
-            return False
-        self._led = True
-        return True
 
-    def _led_through(self, job: Job[Any], thread: threading.Thread) -> bool:
-        """Queue a job; if nobody leads, lead until it is done. Returns whether that was so."""
-        leads = False
-        try:
-            with self._state:
-                if leads := self._queued(job):
-                    self._leader = thread
-            if leads:
-                self._lead(job)
-        finally:
-            if leads:
-                self._hand_over()
-        return leads
+    def _await(self, job: Job[Any], turn: threading.Lock, thread: threading.Thread) -> None:
+        """Wait until a job is done or its caller is asked to lead."""
+        while not turn.acquire(timeout=_LOOK_AFTER) and not job.stands:
+            # A signal's handler may ask in the middle of its own thread's leading, which cannot go on meanwhile.
+            if self._leader is thread and not job.leads:
+                raise StoreError(_GONE)
+            self._look()
 
-    def _leading(self, job: Job[Any]) -> None:
-        """Lead as the one who was asked to."""
-        try:
-            self._lead(job)
-        finally:
-            self._hand_over()
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look once in a while, as long as anybody waits in an event loop."""
+        if loop not in self._watching:
+            self._watching.add(loop)
+            loop.call_later(_LOOK_AFTER, self._watched, loop)
+
+    def _watched(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watching.discard(loop)
+        self._look()
+        if self._waiting:
+            self._watch(loop)
+
+    def _look(self) -> None:
+        """If who led is gone without a word, tell those who wait; the next caller leads."""
+        with self._state:
+            if self._led and not self._leader.is_alive():
+                self._led = False
+                self._refuse_all(_GONE, None)
+
+    def _open(self) -> list[Job[Any]]:
+        """The first of those who wait. They stay in the queue until they are answered, whatever interrupts."""
+        with self._state:
+            waiting = self._waiting
+            while waiting and waiting[0].stands:
+                waiting.popleft()
+            return [job for job in islice(waiting, _MOST_TOGETHER) if not job.stands] if waiting else []
 
     def _lead(self, own: Job[Any] | None) -> None:
         """Carry out what waits; with a job of one's own, until that is done."""
         while True:
             self._gather()
-            jobs: list[Job[Any]] = []
-            while self._waiting and len(jobs) < _MOST_TOGETHER:
-                jobs.append(self._waiting.popleft())
+            jobs = self._open()
             self._size, begun = len(jobs), time.monotonic()
-            try:
-                while jobs and not (own is not None and own.stands):
-                    with self._gate:
-                        jobs = self._together(jobs)
-            finally:
-                # Interrupted, or one's own is done: others go on with the rest. An act recognises its own work.
-                self._waiting.extendleft(reversed([job for job in jobs if not job.stands]))
+            # When one's own is done, others go on with the rest.
+            while jobs and not (own is not None and own.stands):
+                with self._gate:
+                    jobs = self._together(jobs)
             self._seconds = time.monotonic() - begun
             if own is None or own.stands:
                 return
@@ -229,13 +252,16 @@ class Writer:
                 time.sleep(_GLANCE)
 
     def _hand_over(self) -> None:
-        """Let one of those who wait lead; without one, nobody does."""
+        """Let one of those who wait lead; without one, nobody does. Whoever does not lead hands over nothing."""
         with self._state:
-            heir = next((job for job in self._waiting if job.thread is not None), None)
+            if not self._led or self._leader is not threading.current_thread():
+                return
+            left = self._open()
+            heir = next((job for job in left if job.thread is not None), None)
             if heir is not None and heir.thread is not None:
                 heir.leads, self._leader = True, heir.thread
                 heir.wake()
-            elif self._waiting:
+            elif left:
                 self._serve_now()
             else:
                 self._led = False
@@ -243,12 +269,18 @@ class Writer:
                     self._let_go()
 
     def _serve_now(self) -> None:
-        """Let the thread lead that no caller waits in."""
-        if self._thread is None:
+        """Let the thread lead that no caller waits in; without one, whoever waits is told so."""
+        if self._thread is None or not self._thread.is_alive():
+            self._calls = queue.SimpleQueue()
             thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
-            thread.start()  # if the system gives none now, the next caller tries again
+            try:
+                thread.start()
+            except Exception as error:  # noqa: BLE001 - the system gives none now; the next caller tries again
+                self._led = False
+                self._refuse_all(_NO_THREAD, error)
+                return
             self._thread = thread
-        self._leader = self._thread
+        self._led, self._leader = True, self._thread
         self._calls.put(True)
 
     def _serve(self) -> None:
@@ -300,90 +332,20 @@ class Writer:
             return self._connection.changes() == before
         return True
 
-    def _failed(self, jobs: list[Job[Any]], error: BaseException) -> list[Job[Any]]:
+    def _failed(self, jobs: list[Job[Any]], error: Exception) -> list[Job[Any]]:
         """Nothing was written. Whoever has waited long enough is told why, the others go on waiting."""
         said = self._connection.give_up(error)
         now = time.monotonic()
-        left: list[Job[Any]] = []
-        for place, job in enumerate(jobs):
-            if place and is_busy(error) and now < job.asked + self._limit:
-                left.append(job)
-                continue
-            job.error = StoreError(said)
-            job.error.__cause__ = error
-            job.done()
+        left = [job for job in jobs[1:] if is_busy(error) and now < job.asked + self._limit]
+        self._refuse([job for job in jobs if job not in left], said, error)
         return left
 
+    def _refuse_all(self, why: str, cause: Exception | None) -> None:
+        while left := self._open():
+            self._refuse(left, why, cause)
 
-class Reader:
-    """Reads beside the writer, in the caller's thread.
-
-    Args:
-        connection: used under the reader's lock only.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._closed = False
-        self.begin_in_child()
-        _shared.add(self)
-
-    def fetch(self, statement: Statement) -> list[Row]:
-        """Return the rows of a statement.
-
-        Raises:
-            StoreError: the store is closed, or the file cannot be read.
-        """
-        with self._gate:
-            if self._closed:
-                raise StoreError(_CLOSED)
-            if self._process != os.getpid():
-                raise StoreError(_FORKED)
-            try:
-                self._connection.look()
-                return self._connection.fetch(*statement)
-            except Exception as error:
-                raise StoreError(self._connection.give_up(error)) from error
-
-    def close(self) -> None:
-        """Let go of the file."""
-        with self._gate:
-            self._closed = True
-            self._connection.close()
-
-    def pause(self) -> None:
-        """Wait for the read that runs and let go of the file, until `go_on`."""
-        self._gate.acquire()
-        self._connection.close()
-
-    def go_on(self) -> None:
-        """End a pause."""
-        self._gate.release()
-
-    def begin_in_child(self) -> None:
-        """Begin anew after a fork."""
-        self._gate, self._process = threading.RLock(), os.getpid()
-
-
-_shared: weakref.WeakSet[Writer | Reader] = weakref.WeakSet()
-_paused: list[Writer | Reader] = []
-
-
-def _before_fork() -> None:
-    # SQLite must not be carried over a fork: what is closed now is opened again by whoever needs it.
-    for one in tuple(_shared):
-        one.pause()
-        _paused.append(one)
-
-
-def _after_fork_in_parent() -> None:
-    while _paused:
-        _paused.pop().go_on()
-
-
-def _after_fork_in_child() -> None:
-    while _paused:
-        _paused.pop().begin_in_child()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+    def _refuse(self, jobs: list[Job[Any]], why: str, cause: Exception | None) -> None:
+        for job in jobs:
+            job.error = StoreError(why)
+            job.error.__cause__ = cause
+            job.done()

@@ -42,6 +42,10 @@ class CrashPoint:
     def __init__(self, step: str, n: int = 1, *, how: Literal["kill", "raise"] = "kill") -> None:
         if n < 1:
             raise ValueError(f"a step is passed a first time, not a {n}th: n must be 1 or more")
+        if step not in STEPS:
+            raise ValueError(f"no guard announces a step {step!r}: it is one of {', '.join(STEPS)}")
+        if how not in ("kill", "raise"):
+            raise ValueError(f"how is 'kill' or 'raise', not {how!r}")
         self.passed: list[str] = []
         self._step = step
         self._left = n

@@ -195,7 +195,8 @@ def ask(
         id: the call id; without one the scripted model numbers it.
         confidence: what the host would say about this call, 0 to 1.
         occurrence: number of a wanted repetition.
-        fields: the arguments, where that reads better than a dict.
+        fields: the arguments, where that reads better than a dict; one called `id`, `confidence` or
+            `occurrence` needs the dict.
     """
     text = arguments if isinstance(arguments, str) else json.dumps({**(arguments or {}), **fields}, ensure_ascii=False)
     return ToolCall(id=id, name=name, arguments=text, confidence=confidence, occurrence=occurrence)

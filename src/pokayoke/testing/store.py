@@ -24,7 +24,8 @@ class FailingStore(Store):
         store: the real one.
         fail_on: which calls fail: the name of a method (every call of it), several names, a mapping
             of a name to the numbers of its calls (1 for the first), or a function
-            `(name, number) -> bool`. An asynchronous method goes by the name of its plain twin.
+            `(name, number) -> bool`. An asynchronous method goes by the name of its plain twin. A name
+            that no store has is a ValueError.
         after: True lets the store do it first and loses only the answer, as a cut connection does.
         error: makes the exception that is raised.
 
@@ -81,6 +82,10 @@ class FailingStore(Store):
     def load_run(self, run_id: str) -> RunState | None:
         """See `Store.load_run`."""
         return self._do("load_run", lambda: self._store.load_run(run_id))
+
+    def approval(self, approval_id: str) -> Approval | None:
+        """See `Store.approval`."""
+        return self._do("approval", lambda: self._store.approval(approval_id))
 
     def approvals(self) -> tuple[Approval, ...]:
         """See `Store.approvals`."""
@@ -144,10 +149,15 @@ class FailingStore(Store):
 def _rule(rule: FailOn) -> Callable[[str, int], bool]:
     if callable(rule):
         return rule
-    if isinstance(rule, str):
-        return lambda name, _: name == rule
     if isinstance(rule, Mapping):
-        numbers = {name: frozenset(which) for name, which in cast("Mapping[str, Iterable[int]]", rule).items()}
+        told = cast("Mapping[str, Iterable[int]]", rule)
+        numbers = {_known(name): frozenset(which) for name, which in told.items()}
         return lambda name, number: number in numbers.get(name, ())
-    names = frozenset(rule)
+    names = frozenset(map(_known, (rule,) if isinstance(rule, str) else rule))
     return lambda name, _: name in names
+
+
+def _known(name: str) -> str:
+    if name not in dir(Store):
+        raise ValueError(f"no store has a method {name!r}, so it would never fail")
+    return name

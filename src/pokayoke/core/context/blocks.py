@@ -19,6 +19,7 @@ from pokayoke.core.context.problems import mended
 from pokayoke.core.messages import CALL_KINDS, Answered, Asked, answers_in, calls_in, field, items, role_of
 
 _RESULT = "tool_result"
+_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -72,6 +73,8 @@ class _Builder:
             self.findings.append(mended("empty_message", at, "a message or a block that says nothing"))
         if not rest:
             return
+        if side == "user":
+            self.drop_thought()
         last = self.turns[-1] if self.turns else None
         if last is not None and last.role == side and not last.calls:
             last.blocks = [*last.blocks, *rest]
@@ -81,6 +84,17 @@ class _Builder:
             self.turns.append(_Turn(side, at, message, rest, changed=len(rest) < len(blocks)))
         if side == "assistant":
             self._register(self.turns[-1], at)
+
+    def drop_thought(self) -> None:
+        """Leave the latest message out if it is only thought and nothing of the model's follows: it is refused."""
+        last = self.turns[-1] if self.turns else None
+        if (
+            last is not None
+            and last.role == "assistant"
+            and all(field(one, "type") in _THOUGHTS for one in last.blocks)
+        ):
+            self.turns.pop()
+            self.findings.append(mended("empty_message", last.sources[0], "a message of the model that only thinks"))
 
     def _side(self, at: int, message: Any) -> tuple[str, Any]:
         """Return whose message it is, and the message."""
@@ -148,6 +162,7 @@ def rebuild(
     builder = _Builder(taken, opens=opens)
     for at, message in enumerate(messages, base):
         builder.add(at, message)
+    builder.drop_thought()
     return Rebuilt(_groups(builder, opens=opens), builder.findings)
 
 

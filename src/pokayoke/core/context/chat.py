@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pokayoke.core.call import Finding
+from pokayoke.core.context.extract import tool_in
 from pokayoke.core.context.groups import GONE, UNANSWERED, Group, Rebuilt, Result, altered, free_id, usable_name
 from pokayoke.core.context.note import is_note
 from pokayoke.core.context.problems import mended
@@ -203,6 +204,10 @@ def _group(turn: _Turn, maker: Maker, findings: list[Finding]) -> Group | None:
         sources.append(at)
         known = answer.content != UNANSWERED
         results.append(Result(call, answer.content, answer.failed or not known, number, known=known))
+    if role == "user" and (tool := tool_in(text_of(turn.message))):
+        # In a chat without tool calls the user's side brings the outputs.
+        output = Result(Asked(None, tool, None), field(turn.message, "content"), failed=False, message=0)
+        return Group(tuple(messages), tuple(sources), "tool", (output,))
     speaks = role == "user" and not is_note(text_of(turn.message))
     return Group(tuple(messages), tuple(sources), role, tuple(results), speaks)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from pokayoke.core.context.groups import Group, answer_text
+from pokayoke.core.context.groups import Group, Result, answer_text
 from pokayoke.core.context.note import is_note, quoted, unique
 from pokayoke.core.messages import Asked, calls_in, field, items, role_of, text_of
 from pokayoke.core.rare import rare
@@ -19,11 +19,24 @@ from pokayoke.core.strict import StrictError, dump_foreign, parse
 
 _MOST_SAID = {"user": 400, "system": 400, "assistant": 200}  # characters quoted of a text
 _MOST_ARGUMENTS = 200
+_MOST_ANSWERED = 200
 _MOST_SHOWN = 8  # ids and numbers taken over from one result
 _MOST_FROM_TEXT = 24
 _LOOKED_AT = 8_000  # characters of a text in which ids are looked for
 UNREADABLE = "(arguments that are no JSON)"
 """What stands for arguments of a framework's own kind."""
+FIRST = ("user: ", "system: ")
+"""How the lines begin that are kept longest."""
+SUPERSEDED = "[Superseded: the same call has a later result further down."
+"""How a result begins of which only the ids were kept."""
+
+_LABEL = r"(?:^|\n)(<tool_output [^\n]*>)\n"
+_FRAMES = r"(?m)^<tool_output [^\n]*>$|^</tool_output>$"
+_TOOL = r'<tool_output tool="([^"]+)"'
+_NEXT_OUTPUT = r"\n(?=<tool_output )"
+_TRUSTS = r' trust="(\w+)"'
+_BEFORE_LABEL = 1_000  # characters: our own sentences are shorter
+_BAD = frozenset({"error", "degraded"})
 
 # A word with a digit in it: numbers, dates, order numbers, versions, UUIDs; and addresses of mail. What stands in
 # front decides fast: no word begins behind a letter, and one without a digit or @ is passed over at once.
@@ -45,7 +58,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         text: the line.
         ids: ids and numbers of what it stands for.
-        first: True for lines that are kept longest: what the user said.
+        first: True for lines that are kept longest: what the user and the host said.
     """
 
     text: str
@@ -102,8 +115,13 @@ def _weight(sentence: str, at: int) -> int:
     return 2 * bool(rare(_DECIDES).search(sentence)) + bool(ids_in(sentence, 1)) + (at == 0)
 
 
-def lines_of(group: Group) -> list[Line]:
-    """Return what a note says about a group."""
+def lines_of(group: Group, *, labelled: bool = False) -> list[Line]:
+    """Return what a note says about a group.
+
+    Args:
+        group: the group.
+        labelled: as for `is_good`.
+    """
     lines: list[Line] = []
     answers = {result.call.id: result for result in group.results}
     carriers = {result.message for result in group.results if result.block is not None}
@@ -111,9 +129,11 @@ def lines_of(group: Group) -> list[Line]:
         role, text = role_of(message), _said(message)
         if place in carriers:
             role = "user"  # Anthropic: what the user said stands behind the results
-        if text and role in _MOST_SAID:
+        if role == "user" and tool_in(text):
+            lines.extend(_output_line(part, labelled=labelled) for part in rare(_NEXT_OUTPUT).split(text))
+        elif text and role in _MOST_SAID:
             lines.append(_line(role, text))
-        lines.extend(_call_line(call, answers.get(call.id)) for call in calls_in(message))
+        lines.extend(_call_line(call, answers.get(call.id), labelled=labelled) for call in calls_in(message))
     return lines
 
 
@@ -128,30 +148,60 @@ def _said(message: Any) -> str:
 
 def _line(role: str, text: str) -> Line:
     said = gist(text, _MOST_SAID[role])
-    return Line(f"{role}: {quoted(said)}", ids_in(text), first=role == "user")
+    return Line(f"{role}: {quoted(said)}", ids_in(text), first=role in {"user", "system"})
 
 
-def _call_line(call: Asked, result: Any) -> Line:
+def _call_line(call: Asked, result: Result | None, *, labelled: bool) -> Line:
     """Return the line of a call: its name, its arguments, what became of it, and the ids that it showed."""
     arguments, text = plain(call.arguments)
     said = quoted(arguments) if len(text) <= _MOST_ARGUMENTS else quoted(text[: _MOST_ARGUMENTS - 1] + "…")
     line = f"call: {quoted(call.name)} {said}"
-    shown: tuple[str, ...] = ()
     if result is None or not result.known:
-        line += ", no answer"
-    else:
-        answer = answer_text(result.content) or ""
-        shown = ids_in(_unlabelled(answer), _MOST_SHOWN)
-        line += ", failed" if seems_failed(result.failed, answer) else ", answered"
-        line += f", shows {quoted(shown)}" if shown else ""
-    return Line(line, unique((*ids_in(text), *shown)))
+        return Line(f"{line}, no answer", ids_in(text))
+    answer = answer_text(result.content) or ""
+    became = _became(answer, failed=result.failed, labelled=labelled)
+    return Line(line + became, unique((*ids_in(text), *shown_in(answer, _MOST_SHOWN))))
 
 
-def _unlabelled(answer: str) -> str:
-    """Return an output without what was written around it: its label, and how to read on."""
-    if not answer.startswith("<tool_output "):
-        return answer
-    return answer.partition("\n")[2].rpartition("\n</tool_output>")[0]
+def _output_line(output: str, *, labelled: bool) -> Line:
+    """Return the line of an output in a chat without tool calls: nobody but its label says whose it is."""
+    became = _became(output, failed=False, labelled=labelled)
+    return Line(f"call: {quoted(tool_in(output))}{became}", shown_in(output, _MOST_SHOWN))
+
+
+def _became(answer: str, *, failed: bool, labelled: bool) -> str:
+    """Say what became of a call; of what is no result in its own words."""
+    if answer.startswith(SUPERSEDED) or is_good(answer, failed=failed, labelled=labelled):
+        shown = shown_in(answer, _MOST_SHOWN)
+        return ", answered" + (f", shows {quoted(shown)}" if shown else "")
+    # They say whether it failed, waits or is in doubt, which can be told from nothing else.
+    words = gist(rare(_FRAMES).sub("", answer), _MOST_ANSWERED)
+    return (", said" if labelled else ", failed") + (f": {quoted(words)}" if words else "")
+
+
+def tool_in(text: str) -> str:
+    """Return whose output a text is, if it begins as one; "" if not."""
+    found = rare(_TOOL).match(label_in(text)) if text.startswith("<tool_output ") else None
+    return found[1] if found else ""
+
+
+def label_in(text: str) -> str:
+    """Return the label of an output, also behind what was said about it; "" if there is none."""
+    found = rare(_LABEL).search(text[:_BEFORE_LABEL])
+    return found[1] if found else ""
+
+
+def trust_in(text: str) -> str:
+    """Return what the label of an output says of it: `checked`, `error`, ...; "" if nothing does."""
+    found = rare(_TRUSTS).search(label_in(text))
+    return found[1] if found else ""
+
+
+def shown_in(answer: str, most: int = _MOST_FROM_TEXT) -> tuple[str, ...]:
+    """Return the ids and numbers that an output shows, not those of its label or of how to read on."""
+    if found := rare(_LABEL).search(answer[:_BEFORE_LABEL]):
+        answer = answer[found.end() :].partition("\n</tool_output>")[0]
+    return ids_in(answer, most)
 
 
 def plain(arguments: Any) -> tuple[Any, str]:
@@ -169,14 +219,30 @@ def plain(arguments: Any) -> tuple[Any, str]:
         return UNREADABLE, UNREADABLE
 
 
-def seems_failed(declared: bool, text: str) -> bool:
-    """Tell whether a result is a failure: the message says so, or its text begins like one."""
-    head = text[:200].lstrip().lower()
-    return declared or head.startswith(("error", '{"error"', '{"ok":false', '{"ok": false')) or 'trust="error"' in head
+def is_labelled(text: str) -> bool:
+    """Tell whether a result carries the label that every output of a guarded tool has."""
+    return bool(trust_in(text)) and trust_in(text) != "error"
+
+
+def is_good(text: str, *, failed: bool, labelled: bool) -> bool:
+    """Tell whether a text is a tool's answer, and not a refusal, a failure or a doubt.
+
+    Args:
+        text: the result.
+        failed: True if the message itself says that it is none.
+        labelled: True if outputs of this history carry labels: then what has none is a guard's own sentence.
+            Without labels it can only be seen from how the text begins.
+    """
+    if failed:
+        return False
+    if label_in(text):
+        return trust_in(text) not in _BAD
+    begins = text[:200].lstrip().lower()
+    return not labelled and not begins.startswith(("error", '{"error"', '{"ok":false', '{"ok": false'))
 
 
 def chosen(lines: list[Line], most: int) -> list[Line]:
-    """Return so many lines in their order: half of them for what the user said, then the newest of the rest.
+    """Return so many lines in their order: half of them for what user and host said, then the newest of the rest.
 
     Args:
         lines: all lines.

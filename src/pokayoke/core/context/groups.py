@@ -57,6 +57,7 @@ class Group(msgspec.Struct, frozen=True, gc=False):
         role: role of the first one.
         results: the tool results among them.
         speaks: True if a user's own words are among them.
+        waits: True if something among them is still to be answered, and is no call of a tool.
     """
 
     messages: tuple[Any, ...]
@@ -64,11 +65,12 @@ class Group(msgspec.Struct, frozen=True, gc=False):
     role: str
     results: tuple[Result, ...] = ()
     speaks: bool = False
+    waits: bool = False
 
     @property
     def is_open(self) -> bool:
         """True if a result is still missing."""
-        return not all(result.known for result in self.results)
+        return self.waits or not all(result.known for result in self.results)
 
 
 class Rebuilt(msgspec.Struct, frozen=True, gc=False):
@@ -203,6 +205,7 @@ def shape_of(messages: Iterable[Any], declared: Format | None) -> Shape | None:
 
 
 _LANGCHAIN_KINDS = frozenset({"human", "ai", "system", "tool", "function", "developer", "chat"})
+_ITEM_KINDS = ("_call", "_call_output", "_approval_request", "_approval_response")
 _BLOCK_KINDS = frozenset({"tool_use", "tool_result"})
 
 
@@ -212,7 +215,7 @@ def shown_by(message: Any) -> Shape | None:
     if isinstance(kind, str):
         if kind in _LANGCHAIN_KINDS and not isinstance(role, str):
             return "langchain"
-        if kind == "reasoning" or kind.endswith(("_call", "_call_output")):
+        if kind == "reasoning" or kind.endswith(_ITEM_KINDS):
             return "items"
     if field(message, "tool_calls") or role in {"tool", "function"}:
         return "openai"

@@ -8,21 +8,35 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable
+from functools import cached_property
 from typing import Any
 
 from pokayoke.core.call import Finding
 from pokayoke.core.context.chat import Maker
-from pokayoke.core.context.extract import UNREADABLE, Line, chosen, ids_in, lines_of, plain, seems_failed, unseen
-from pokayoke.core.context.groups import Group, Shape, answer_text, flat, with_results
+from pokayoke.core.context.extract import (
+    FIRST,
+    SUPERSEDED,
+    UNREADABLE,
+    Line,
+    chosen,
+    ids_in,
+    is_good,
+    is_labelled,
+    lines_of,
+    plain,
+    shown_in,
+    trust_in,
+    unseen,
+)
+from pokayoke.core.context.groups import Group, Result, Shape, answer_text, flat, with_results
 from pokayoke.core.context.note import Note, lines_of_facts, merged, quoted, write
 from pokayoke.core.context.placing import put_note, take_notes
-from pokayoke.core.context.problems import overflow, summariser_failed
+from pokayoke.core.context.problems import left_out, overflow, summariser_failed
 from pokayoke.core.context.values import Options
 from pokayoke.core.preview import preview
 from pokayoke.core.strict import StrictError, dump_foreign, parse
 from pokayoke.core.tokens import estimate_message
 
-_SUPERSEDED = "[Superseded: the same call has a later result further down."
 # Lines and ids a note holds: the first row that fits is taken.
 _LEVELS = ((60, 80), (40, 60), (26, 40), (17, 30), (11, 24), (7, 16), (4, 12), (2, 8), (1, 6), (0, 6), (0, 0))
 _ENOUGH = 400  # lines from which a note chooses
@@ -63,6 +77,12 @@ class Work:
         self.findings: list[Finding] = []
         self._scale, self._fixed = 1.0, 0.0
         self._before: dict[int, Group] = {}  # what stood in a place before its outputs were cut down
+
+    @cached_property
+    def _labelled(self) -> bool:
+        """Whether outputs in this history carry labels."""
+        texts = (answer_text(result.content) for group in self.groups for result in group.results)
+        return any(is_labelled(text) for text in texts if text is not None)
 
     @property
     def worth(self) -> float:
@@ -150,24 +170,25 @@ class Work:
                 if text is None or self._options.estimate(text) <= self._options.large_tokens or _is_brief(text):
                     continue
                 handle = f"out-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
-                brief = self._brief(text, result.call.name, handle)
+                brief = self._brief(text, result, handle)
                 if self._options.estimate(brief) < self._options.estimate(text):
                     texts[number] = brief
                     self.offloaded[handle] = text
             if texts:
                 self._replace(at, with_results(group, texts))
 
-    def _brief(self, text: str, tool: str, handle: str) -> str:
-        """Return an output in brief: of JSON its outline, of text its beginning."""
+    def _brief(self, text: str, result: Result, handle: str) -> str:
+        """Return an output in brief: of JSON its outline, of text its beginning; and whether it is a good one."""
         name, most = handle if self._options.kept else None, min(_MOST_PREVIEW, 2 * self._options.large_tokens)
-        body = text
+        trust = trust_in(text) if is_good(text, failed=result.failed, labelled=self._labelled) else "error"
+        tool, body = result.call.name, text
         if text.startswith("<tool_output ") and text.rstrip().endswith("</tool_output>"):
             body = text.partition("\n")[2].rpartition("\n</tool_output>")[0]
         try:
             value, dumped = parse(body)
         except StrictError:
-            return preview(body, handle=name, max_chars=most, tool=tool)
-        return preview(value, dumped, handle=name, max_chars=most, tool=tool)
+            return preview(body, handle=name, max_chars=most, tool=tool, trust=trust)
+        return preview(value, dumped, handle=name, max_chars=most, tool=tool, trust=trust)
 
     def _supersede(self, stays: list[bool]) -> None:
         """Cut older results of a call of which there is a newer good one down to their ids."""
@@ -179,27 +200,33 @@ class Work:
                 key, text = self._same(result.call.name, result.call.arguments), answer_text(result.content)
                 if key is None or text is None or not result.known:
                     continue
-                if key in seen and not stays[at] and not text.startswith(_SUPERSEDED):
-                    stub = f"{_SUPERSEDED} It showed {quoted(ids_in(text))}]"
+                if key in seen and not stays[at] and not text.startswith(SUPERSEDED):
+                    stub = f"{SUPERSEDED} It showed {quoted(shown_in(text))}]"
                     if self._options.estimate(stub) < self._options.estimate(text):
                         texts[number] = stub
-                elif not seems_failed(result.failed, text):
+                elif is_good(text, failed=result.failed, labelled=self._labelled):
                     seen.add(key)
             if texts:
                 self.superseded += len(texts)
                 self._replace(at, with_results(group, texts))
 
     def _same(self, name: str, arguments: Any) -> Hashable | None:
+        if arguments is None:  # nobody knows any more which call it was
+            return None
         value = plain(arguments)[0]
         if self._options.identity is not None:
             return self._options.identity(name, value)
         return None if value is UNREADABLE else (name, dump_foreign(value, sort=True))
 
     def _summarise(self, stays: list[bool]) -> None:
-        """Put one note in the place of the middle; the latest words of the user stay as long as there is room."""
+        """Put one note in the place of the middle.
+
+        What the host said in between and the latest words of the user stay as long as there is room, the first
+        of them longer: they are rules.
+        """
         latest = next((at for at in range(len(self.groups) - 1, -1, -1) if self.groups[at].speaks), None)
-        softly = [stay or at == latest for at, stay in enumerate(stays)]
-        for wanted in (softly, stays):
+        ruled = [stay or group.role == "system" for stay, group in zip(stays, self.groups, strict=True)]
+        for wanted in ([stay or at == latest for at, stay in enumerate(ruled)], ruled, stays):
             done = self._noted(wanted)
             if done is None:
                 continue
@@ -222,7 +249,7 @@ class Work:
         ]
         if not middle:
             return None
-        findings: list[Finding] = []
+        findings = [left_out(group.sources[0]) for group in middle if group.role == "system"]
         count = sum(len(group.messages) for group in middle)
         room = ((self._options.limit - self._fixed) / self._scale - sum(self._cost(group) for group in kept)) / 2
         text = self._note(middle, merged(notes), count, room, findings)
@@ -231,8 +258,8 @@ class Work:
     def _note(self, middle: list[Group], old: Note, count: int, room: float, findings: list[Finding]) -> str:
         """Return the longest note that fits the room, or else the shortest."""
         facts = old.facts if self._options.facts is None else lines_of_facts(self._options.facts)
-        lines = [Line(line, ids_in(line), first=line.startswith("user: ")) for line in old.lines]
-        lines += _lines(middle)
+        lines = [Line(line, ids_in(line), first=line.startswith(FIRST)) for line in old.lines]
+        lines += _lines(middle, labelled=self._labelled)
         told = self._told(middle, old, room, findings)
         text = ""
         for most_lines, most_ids in _LEVELS:
@@ -260,13 +287,13 @@ class Work:
         return Line(line, (), first=True)
 
 
-def _lines(middle: list[Group]) -> list[Line]:
-    """Return what a note may say of these groups: of the oldest of very many only what the user said."""
+def _lines(middle: list[Group], *, labelled: bool) -> list[Line]:
+    """Return what a note may say of these groups: of the oldest of very many only what user and host said."""
     parts: list[list[Line]] = []
     found = 0
     for group in reversed(middle):
-        if found < _ENOUGH or group.speaks:
-            parts.append(lines_of(group))
+        if found < _ENOUGH or group.speaks or group.role == "system":
+            parts.append(lines_of(group, labelled=labelled))
             found += len(parts[-1])
     return [line for part in reversed(parts) for line in part]
 
@@ -277,4 +304,4 @@ def _only_note(group: Group) -> bool:
 
 def _is_brief(text: str) -> bool:
     head = text[:300]
-    return text.startswith(_SUPERSEDED) or (head.startswith("<tool_output") and ' preview="true"' in head)
+    return text.startswith(SUPERSEDED) or (head.startswith("<tool_output") and ' preview="true"' in head)

@@ -15,6 +15,7 @@ CODES: dict[str, str] = {
     "unanswered_call": "A tool call had no result; one that says so was put in.",
     "unusable_call": "A tool call had an id or a name that a provider refuses; it was given another one.",
     "system_in_between": "Anthropic takes no system message between the others; it was made part of the user's turn.",
+    "system_left_out": "A system message between the others did not fit the window any more; a note quotes it.",
     "empty_message": "A message, or a part of one, that says nothing was left out because a provider refuses it.",
     "summariser_failed": "The summariser failed or wrote too much; the built-in one stood in.",
 }
@@ -29,6 +30,11 @@ def mended(code: str, index: int, detail: str) -> Finding:
         detail: what was found and what was done.
     """
     return Finding(code, at=f"/{index}", blame="host", message=f"message {index}: {detail}")
+
+
+def left_out(index: int) -> Finding:
+    """Return the finding for a message of the host that only a note quotes now."""
+    return mended("system_left_out", index, "a message of the system did not fit the window; a note quotes it")
 
 
 def overflow(tokens: int, window: int) -> Finding:

@@ -27,6 +27,7 @@ class _Item:
         self.answer: _Item | None = None
         self.answers: _Item | None = None
         self.said: Answered | None = None
+        self.waits = False  # whether it wants an answer of another kind than a tool's result
 
 
 def rebuild(messages: Sequence[Any], base: int = 0) -> Rebuilt:
@@ -40,6 +41,7 @@ def rebuild(messages: Sequence[Any], base: int = 0) -> Rebuilt:
     line: list[_Item] = []
     opened: dict[str, list[_Item]] = {}
     answered: dict[str, _Item] = {}
+    others: dict[str, _Item] = {}
     for at, message in enumerate(messages, base):
         item = _Item(at, message)
         found = answers_in(message)
@@ -53,8 +55,27 @@ def rebuild(messages: Sequence[Any], base: int = 0) -> Rebuilt:
         elif role_of(message) == "assistant" and _says_nothing(message):
             findings.append(mended("empty_message", at, "an item that says nothing"))
             continue
+        else:
+            _bind(item, others)
         line.append(item)
     return Rebuilt(_groups(_led_on(_answered(line, findings), findings)), findings)
+
+
+def _bind(item: _Item, others: dict[str, _Item]) -> None:
+    """Tie the answer to a call of another kind (a computer's, a shell's), or to a request for approval, to it."""
+    kind = field(item.item, "type")
+    if not isinstance(kind, str):
+        return
+    names = ("call_id", "approval_request_id", "id")
+    keys = [key for name in names if isinstance(key := field(item.item, name), str)]
+    if kind.endswith(("_output", "_approval_response")):
+        item.answers = next((others[key] for key in keys if key in others), None)
+        if item.answers is not None:
+            item.answers.answer = item
+    elif kind.endswith(("_call", "_approval_request")):
+        others.update(dict.fromkeys(keys, item))
+        # What the provider runs itself has no `call_id`, and its result in it.
+        item.waits = isinstance(field(item.item, "call_id"), str) or kind.endswith("_approval_request")
 
 
 def _open(item: _Item, call: Asked, opened: dict[str, list[_Item]], findings: list[Finding]) -> None:
@@ -177,4 +198,5 @@ def _group(part: list[_Item]) -> Group:
         role_of(part[0].item),
         tuple(results),
         speaks=any(role_of(item.item) == "user" and not is_note(text_of(item.item)) for item in part),
+        waits=any(item.waits and item.answer is None for item in part),
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pokayoke.core.schema import Schema
+from pokayoke.core.places import facts_at
+from pokayoke.core.schema import Schema, compile_schema
+from pokayoke.core.shapes import is_array
 
 _OPEN_KEYWORDS = frozenset(
     {
@@ -24,6 +26,8 @@ _OPEN_KEYWORDS = frozenset(
         "unevaluatedProperties",
     }
 )
+
+_COMBINING = _OPEN_KEYWORDS - {"not", "patternProperties", "unevaluatedProperties"}
 
 
 def no_object_lost(schema: Schema, value: dict[str, Any]) -> bool:
@@ -57,6 +61,25 @@ def _admits_object(schema: Any) -> bool:
 
 def _node(schema: Any) -> dict[str, Any]:
     return cast(dict[str, Any], schema) if isinstance(schema, dict) else {}
+
+
+def declared_by(schema: Schema | dict[str, Any] | bool | None) -> dict[str, Any]:
+    """Return `properties` and `required` of the object a schema is about, wherever it declares them.
+
+    Raises:
+        ContractError: the schema is not usable.
+    """
+    if isinstance(schema, dict) and not _COMBINING & schema.keys():
+        needed: Any = schema.get("required")
+        required = frozenset([name for name in (needed if is_array(needed) else ()) if isinstance(name, str)])
+        return {"properties": _node(schema.get("properties")), "required": required}
+    if not isinstance(schema, (Schema, dict)):
+        return {"properties": {}, "required": frozenset()}
+    facts = facts_at(schema if isinstance(schema, Schema) else compile_schema(schema), ())
+    properties = {
+        name: child for node in reversed(facts.nodes) for name, child in _node(node.get("properties")).items()
+    }
+    return {"properties": properties, "required": facts.required}
 
 
 def may_lack_member(raw: Any, value: dict[str, Any], target: dict[str, Any]) -> bool:

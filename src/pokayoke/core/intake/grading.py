@@ -6,7 +6,7 @@ import re
 from typing import Any, cast
 
 from pokayoke.core.intake.edits import suggest
-from pokayoke.core.intake.evidence import may_lack_member, mistaken_word, no_object_lost
+from pokayoke.core.intake.evidence import declared_by, may_lack_member, mistaken_word, no_object_lost
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Grade, Reading, SchemaLike, refused
@@ -33,8 +33,7 @@ class Grading:
         self.given = schema
         self.max_chars = max_chars
         self.max_depth = max_depth
-        raw = schema.raw if isinstance(schema, Schema) else schema
-        self.declared: dict[str, Any] = raw if isinstance(raw, dict) else {}
+        self.declared = declared_by(schema)
 
     def schema(self) -> Schema | None:
         """The compiled schema; compiled here only if the caller has not, and only where it is needed."""
@@ -68,7 +67,8 @@ class Grading:
     def document(self, reader: Reader) -> Reading:
         """Find the object, read it, and judge what stands around it."""
         text = reader.text
-        start, opened = find_object(reader, frozenset(self.declared.get("properties", ())))
+        names = frozenset[str](self.declared["properties"])
+        start, opened = find_object(reader, names)
         if text[start] != "{" and not opened:
             value, end = reader.read_value(start)
             if isinstance(value, str) and not reader.unclosed and not text[end:].strip():
@@ -79,7 +79,7 @@ class Grading:
             value, dump, end = found
         else:
             value, end = reader.read_object(start if opened else start + 1)
-        surplus = unwrap_after(reader, end)
+        surplus = unwrap_after(reader, end, names)
         flaw = self.flaw(reader, value)
         if flaw is not None:
             return refused(flaw, reader.list_comma or end, (value,))
@@ -103,8 +103,7 @@ class Grading:
         """Name what makes a value doubtful that was read to its end."""
         if reader.list_comma is not None and reader.commaless:
             return "trailing_comma_in_list"
-        required = frozenset[str](self.declared.get("required", ()))
-        if _COMMAS & reader.repairs.keys() and not required <= value.keys():
+        if _COMMAS & reader.repairs.keys() and not self.declared["required"] <= value.keys():
             return "lost_member"
         if "python_word" in reader.repairs and (schema := self.schema()) and mistaken_word(schema, value):
             return "bare_reference"

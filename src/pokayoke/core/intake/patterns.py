@@ -72,9 +72,10 @@ LEFT_OUT = re.compile(
 ).search
 """A comment that stands for something left out."""
 SWALLOWED = re.compile(
-    r"[\"'`]\s*:|[{}\[\]]|,\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
+    r"[\"'`]\s*:|[{}\[\]]|[,\"'”’]\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
 ).search
-"""A line comment that may have swallowed a member: a key, a bracket, a last comma, an indentation, a value alone."""
+"""A line comment that may have swallowed a member: a key, a bracket, a last comma or quote, an indentation,
+a value alone."""
 SLIPPED = re.compile(r"\A[^\n]*\n[ \t]*\Z|[,:\[\]{}][ \t]*\n[ \t]+\Z").search
 """A string whose quote stood before a line end, or before the sign and the indentation around one."""
 SWALLOWED_BLOCK = re.compile(r"[\"'`]\s*:").search

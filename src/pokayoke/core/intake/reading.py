@@ -88,6 +88,7 @@ REFUSALS: dict[str, tuple[Grade, str]] = {
     "number_too_long": ("lossy", "a number has too many digits"),
     "odd_number": ("lossy", "a number is not written as JSON writes it"),
     "positional_arguments": ("lossy", "arguments are given without their names"),
+    "quoted": ("lossy", "the call stands in thoughts or in a quotation that have no end"),
     "several_values": ("lossy", "there is more than one value"),
     "too_deep": ("lossy", "the brackets are nested too deep"),
     "too_long": ("lossy", "the text is too long"),
@@ -108,6 +109,7 @@ _CUT = frozenset(
     {
         "abort",
         "aborted",
+        "blocklist",
         "canceled",
         "cancelled",
         "content_filter",
@@ -116,10 +118,16 @@ _CUT = frozenset(
         "context_length_exceeded",
         "context_window_exceeded",
         "error",
+        "error_limit",
+        "error_toxic",
         "failed",
+        "guardrail_intervened",
         "incomplete",
         "length",
         "length_limit",
+        "malformed_function_call",
+        "malformed_model_output",
+        "malformed_tool_use",
         "max_completion_tokens",
         "max_length",
         "max_new_tokens",
@@ -129,10 +137,17 @@ _CUT = frozenset(
         "model_context_window_exceeded",
         "model_length",
         "output_limit",
+        "prohibited_content",
+        "recitation",
         "refusal",
+        "safety",
+        "spii",
+        "time_limit",
+        "timeout",
         "token_limit",
         "token_limit_reached",
         "truncated",
+        "user_cancel",
     }
 )
 """How providers say that a message ended before it was whole."""
@@ -245,7 +260,7 @@ def finding_for(reading: Reading, *, effect: Effect, tool: str) -> Finding:
     reason = reading.reason or "edit_suggested"
     seen = REFUSALS[reason][1]
     place = f" at character {reading.position}" if reading.position else ""  # at the beginning says nothing
-    name = ascii(tool[:80])
+    name = repr("".join(sign if sign.isprintable() else "?" for sign in tool[:80]))
     hint = f"The arguments for {name} were not used: {seen}{place}. "
     if reading.grade == "edited" and reading.canonical is not None and len(reading.canonical) <= _SUGGESTED:
         hint += f"If you mean {reading.canonical.decode()}, send exactly that."
@@ -274,5 +289,6 @@ _ADVICE = {
     "ellipsis": "Send every value in full, nothing left out.",
     "not_finite": "Send a finite number, or leave the field out if it is optional.",
     "empty_arguments": "Send the arguments as one strict JSON object.",
+    "quoted": "If the call is meant, send it again behind the end of your thoughts.",
     "positional_arguments": "Send the arguments with their names, as one strict JSON object.",
 }

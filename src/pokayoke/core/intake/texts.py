@@ -1,7 +1,8 @@
 """Calls that a model wrote as text: find them in order, read their arguments, keep the rest.
 
 A call that cannot be read is still reported, with the reason: it must not vanish, and nothing behind it
-is taken for a call of its own until a tag begins a new one.
+is taken for a call of its own until a tag outside of its strings begins a new one. What stands in thoughts,
+in a list of tools or in a tool's answer is no call.
 """
 
 from __future__ import annotations
@@ -26,16 +27,29 @@ _HEADER = re.compile(
     rf"|to=(?:functions\.)?({_NAME})[^{{\n]{{0,80}}<\|message\|>"
     rf"|(?:^|\n)[ \t]*Action:[ \t]*({_NAME})[ \t]*\n[ \t]*Action Input:"
 )
+_ASIDE = (
+    r"think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|(?:available_)?tools"
+    r"|tool_(?:response|results?|output)|function_(?:response|results?)"
+)
+"""Tags around what is no call: thoughts, lists of tools, answers of tools."""
 _HEADER_END = re.compile(r"</function>|<\|call\|>|<\|end\|>|\nObservation:")
 _CALL = re.compile(rf"({_NAME})\(")
 _START = re.compile(
-    rf"(?P<header>{_HEADER.pattern.replace('(' + _NAME + ')', _NAME)})|(?P<mark>\[/?[A-Z][A-Z_]{{2,30}}\])"
+    rf"(?P<header>{_HEADER.pattern.replace('(' + _NAME + ')', _NAME)})"
+    rf"|(?P<aside><(?:{_ASIDE})(?:\s[^<>]{{0,200}})?>|\[(?:TOOL_RESULTS|AVAILABLE_TOOLS)\])"
+    rf"|(?P<behind></(?:{_ASIDE})>|\[/(?:TOOL_RESULTS|AVAILABLE_TOOLS)\])"
+    rf"|(?P<mark>\[/?[A-Z][A-Z_]{{2,30}}\])"
     rf"|(?P<calls>\[\s*{_NAME}\()|(?P<open>\{{(?=\s*[\"'“‘\w/#])|\[(?=\s*[{{/#]))"
     rf"|(?:(?:^|\n)[ \t]*|[>`\]]\s*)(?P<call>{_NAME}\()"
 )
 _RESYNC = re.compile(r"</?(?:tool_call|function_call|function)\b|<\|(?:call|im_start|start|eom_id|eot_id)\|>")
 _HINT = re.compile(r"""["'](?:name|tool|tool_name|function|function_name|arguments|args|parameters)["']\s*:""")
 _NAMED = re.compile(rf"""["'](?:name|tool|tool_name|function|function_name)["']\s*:\s*["']({_NAME})["']""")
+_TAG_END = re.compile(r"[\s>\]]")
+_QUOTE = re.compile(r"\\.|[\"']", re.DOTALL)
+_MISQUOTED = frozenset(
+    {"cut_in_escape", "cut_in_key", "cut_in_string", "inner_quote", "line_break_in_key", "lost_quote"}
+)
 _BETWEEN = " \t\r\n,;"
 """What separates calls."""
 
@@ -70,6 +84,7 @@ class _Finder:
         self.schemas: Mapping[str, SchemaLike | None] = tools if isinstance(tools, Mapping) else {}
         self.ahead: dict[re.Pattern[str], int] = {}
         self.leading = True
+        self.quoted = False
 
     def run(self) -> None:
         """Walk from one possible beginning to the next."""
@@ -79,6 +94,10 @@ class _Finder:
             start = found.start(kind)
             if kind == "header":
                 position = self._headed(start)
+            elif kind == "aside":
+                position = self._aside(found.end(), found[0])
+            elif kind == "behind":
+                position = self._thought(found.end())
             elif kind == "mark":
                 position = found.end()
             elif kind == "open":
@@ -86,7 +105,21 @@ class _Finder:
             else:
                 position = self._called(start, found.end(), listed=kind == "calls")
 
+    def _aside(self, position: int, opener: str) -> int:
+        """Pass over thoughts and quotations; if they have no end, nobody knows what is meant as a call."""
+        closer = f"{opener[0]}/{re.split(_TAG_END, opener[1:], maxsplit=1)[0]}"
+        end = -1 if self.quoted else self.text.find(closer, position)
+        self.quoted = end < 0
+        return position if end < 0 else end + len(closer)
+
+    def _thought(self, position: int) -> int:
+        """Forget what stands before the end of thoughts whose beginning was part of the prompt."""
+        self.calls = [call for call in self.calls if call.reading.value is None]
+        return position
+
     def _add(self, name: str, reading: Reading, start: int, end: int) -> None:
+        if self.quoted and reading.value is not None:
+            reading = refused("quoted", start)
         self.calls.append(ReadCall(name=name, reading=reading, span=(start, end)))
 
     def _headed(self, start: int) -> int:
@@ -95,13 +128,41 @@ class _Finder:
         assert header is not None
         name = next(group for group in header.groups() if group)
         begin = header.end()
-        stops = [
-            found.start() for found in (_HEADER_END.search(self.text, begin), _HEADER.search(self.text, begin)) if found
-        ]
-        end = min(stops, default=len(self.text))
+        end = self._end_of_arguments(begin)
         self._add(name, self._read(self.text[begin:end], name), start, end)
         closer = _HEADER_END.match(self.text, end)
+        if closer and closer[0].startswith("\n"):
+            return len(self.text)  # the model made up what its tool answered, and all that follows from it
         return closer.end() if closer else end
+
+    def _end_of_arguments(self, begin: int) -> int:
+        """Return where a tag ends the arguments: one inside their strings does not."""
+        reader = Reader(self.text, max_depth=self.max_depth)
+        try:
+            value = reader.space(begin)
+            whole = reader.read_value(value)[1] if value < len(self.text) else value
+        except Refusal as refusal:
+            self._doubt(refusal)
+            return self._outside(begin, begin, _HEADER_END, _HEADER)
+        return min(self._next(_HEADER_END, whole), self._next(_HEADER, whole))
+
+    def _doubt(self, refusal: Refusal) -> None:
+        """Take nothing behind a misplaced quote for a call: it may stand in a string."""
+        self.quoted = self.quoted or refusal.reason in _MISQUOTED
+
+    def _outside(self, begin: int, position: int, *patterns: re.Pattern[str]) -> int:
+        """Return where a pattern is found outside of the quotes opened since `begin`, or the end."""
+        text, quote, seen = self.text, "", begin
+        while True:
+            end = min(self._next(pattern, position) for pattern in patterns)
+            for sign in _QUOTE.findall(text, seen, end):
+                if sign == quote:
+                    quote = ""
+                elif not quote and len(sign) == 1:
+                    quote = sign
+            if not quote or end == len(text):
+                return end
+            seen, position = end, end + 1
 
     def _read(self, text: str, name: str) -> Reading:
         return read_arguments(text, schema=self.schemas.get(name), max_depth=self.max_depth)
@@ -164,7 +225,13 @@ class _Finder:
         """Report a call that cannot be read, or pass over braces that are none."""
         end = self._next(_RESYNC, max(start + 1, refusal.position))
         if self._next(_HINT, start) >= end:
-            return end if refusal.reason.startswith("cut") else max(start + 1, refusal.position)
+            if refusal.reason.startswith("cut"):
+                return end
+            commented = self.text.startswith("/*", refusal.position)
+            behind = self.text.find("*/", refusal.position) if commented else -1
+            return max(start + 1, refusal.position, behind)
+        self._doubt(refusal)
+        end = self._outside(start, max(start + 1, refusal.position), _RESYNC)
         named = _NAMED.search(self.text, start, end)
         self._add(named[1] if named else "", refused(refusal.reason, refusal.position), start, end)
         return end

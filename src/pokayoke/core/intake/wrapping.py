@@ -14,6 +14,8 @@ from pokayoke.core.intake.reader import Reader
 _TAG = re.compile(
     r"</?[A-Za-z_][\w:.-]{0,60}(?:[ =][\w:.\"'=/ -]{0,80})?>|<[|｜][\w▁:. /-]{1,60}[|｜]>|\[/?[A-Z][A-Z_]{2,30}\]"
 )
+_PARAMETER = re.compile(r"<(?:param|parameter|argument)(?:\s*=|\s+name\b)|<arg_(?:key|value)\b", re.IGNORECASE).search
+"""A tag around one argument: what it holds is not the whole."""
 _FENCE = re.compile(r"`{3,}[A-Za-z0-9_+-]{0,20}|\A`(?!`)|(?<!`)`\Z")
 _SIGNS = re.compile(r"[{}\[\]]")
 _KEYED = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:""").match
@@ -23,6 +25,8 @@ _MEMBER = re.compile(
     r"^[ \t]*([\"']?)[\w.$-]+\1[ \t]*[:=][ \t]*(?:[\"'\d-]|true\b|false\b|null\b)", re.MULTILINE
 ).search
 """A line that reads like a member: a name, a sign, a value."""
+_LABELLED = re.compile(r"^[ \t]*(?:[-*][ \t]+)?([\"'`]?)([\w.$-]+)\1[ \t]*[:=]", re.MULTILINE).finditer
+"""Lines that begin with a name and a sign, whatever follows."""
 _OPEN_ENDS = tuple(",([{\"'=\\")
 
 
@@ -76,7 +80,13 @@ def strip_markup(around: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _strip(reader: Reader, around: str) -> str:
-    """Take tags and fences off, and remember it."""
+    """Take tags and fences off, and remember it.
+
+    Raises:
+        Refusal: a tag tells that the object is one argument of several.
+    """
+    if found := _PARAMETER(around):
+        raise Refusal("trailing_text", reader.text.index(found[0]))
     stripped, repairs = strip_markup(around)
     for name in repairs:
         reader.repair(name)
@@ -93,12 +103,17 @@ def _judge_before(reader: Reader, stripped: str, brace: int, names: frozenset[st
     label = _LABEL(stripped)
     if label and (label[1] or label[2] in names or label[2].lower() not in _NEUTRAL_LABELS):
         raise Refusal("trailing_text", brace)
-    if stripped.endswith(('":', "':")) or _MEMBER(stripped):
+    if stripped.endswith(('":', "':")) or _holds_member(stripped, names):
         raise Refusal("trailing_text", brace)
     reader.repair("prose")
 
 
-def unwrap_after(reader: Reader, end: int) -> int | None:
+def _holds_member(around: str, names: frozenset[str]) -> bool:
+    """Whether a line is a member that belongs to the object: by its form, or by a declared name."""
+    return _MEMBER(around) is not None or any(found[2] in names for found in _LABELLED(around))
+
+
+def unwrap_after(reader: Reader, end: int, names: frozenset[str]) -> int | None:
     """Judge what follows the object; return the offset of a single surplus brace, if there is one.
 
     Raises:
@@ -116,7 +131,7 @@ def unwrap_after(reader: Reader, end: int) -> int | None:
     if _SIGNS.search(stripped) is None and text[end] not in ",:\"'“‘":
         if stripped[0] in ".…" and LEFT_OUT(stripped[:200]):
             raise Refusal("ellipsis", end)
-        if _MEMBER(stripped):
+        if _holds_member(stripped, names):
             raise Refusal("trailing_text", end)
         if text[end] not in ".;!<`" and "\n" not in text[after:end]:  # goes on in the same line
             raise Refusal("trailing_text", end)

@@ -6,12 +6,11 @@ call of its id that has none yet; without an id, to the earliest call without an
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.replay.recording import Read, Recording, Unread
@@ -30,7 +29,9 @@ class Conversation:
     def __init__(self, run: str, line: int) -> None:
         self._run, self._line = run, line
         self._calls: list[Read] = []
-        self._waiting: deque[tuple[str, int]] = deque()
+        # Places of the calls without an answer: in order with their ids, and by id.
+        self._waiting: OrderedDict[int, str] = OrderedDict()
+        self._named: dict[str, deque[int]] = {}
 
     def call(self, ident: Any, name: Any, arguments: Any, *, stop_reason: Any = None) -> None:
         """Add a call; one without a name or arguments is an unread one."""
@@ -39,7 +40,9 @@ class Conversation:
         if not isinstance(name, str) or not (isinstance(arguments, str) or is_object(arguments)):
             self._calls.append(Unread(self._line, "a tool call without a name or with arguments of an unknown kind"))
             return
-        self._waiting.append((text_of(ident), len(self._calls)))
+        known, index = text_of(ident), len(self._calls)
+        self._waiting[index] = known
+        self._named.setdefault(known, deque()).append(index)
         self._calls.append(
             Recording(
                 tool=name,
@@ -52,16 +55,16 @@ class Conversation:
 
     def answer(self, ident: Any, output: Any, is_error: Any = None) -> None:
         """Add an answer; one that no call waits for is an unread one."""
-        wanted = text_of(ident)
-        for place, (known, index) in enumerate(self._waiting):
-            if known == wanted or not wanted:
-                del self._waiting[place]
-                found = self._calls[index]
-                assert isinstance(found, Recording), "only recordings wait"
-                failed = is_error if isinstance(is_error, bool) else None
-                self._calls[index] = msgspec.structs.replace(found, output=output, is_error=failed)
-                return
-        self._calls.append(Unread(self._line, "an answer to a call that is not in the recording"))
+        wanted = text_of(ident) or next(iter(self._waiting.values()), "")
+        if not self._named.get(wanted):
+            self._calls.append(Unread(self._line, "an answer to a call that is not in the recording"))
+            return
+        index = self._named[wanted].popleft()
+        del self._waiting[index]
+        found = self._calls[index]
+        assert isinstance(found, Recording), "only recordings wait"
+        failed = is_error if isinstance(is_error, bool) else None
+        self._calls[index] = msgspec.structs.replace(found, output=output, is_error=failed)
 
     def recordings(self) -> Iterator[Read]:
         """Return the calls, in order, each with its answer if there was one."""
@@ -99,7 +102,3 @@ def joined_text(blocks: Any) -> Any:
     texts = [block.get("text") for block in blocks if is_object(block) and "text" in block]
     whole = [text for text in texts if isinstance(text, str)]
     return "\n".join(whole) if len(whole) == len(blocks) else blocks
-
-
-NOT_RECORDED = UNSET
-"""Stands where an output was not written down."""

@@ -9,13 +9,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from pokayoke.core.shapes import is_object
+from pokayoke.core.call import Finding
+from pokayoke.core.shapes import is_array, is_object
 from pokayoke.replay.readers.joining import text_of
 from pokayoke.replay.recording import Read, Recording, Unread
 
 _MOST_WAITING = 10_000
 _NOT_ASKED_AGAIN = ("replay",)
 _STUBS = ({"bytes"}, {"bytes", "sha256"})
+_FAILED = {"ok": False, "failed": True, "in_doubt": True}
+_INVALID = ("degraded", "invalid_output")
 
 
 class OwnTrace:
@@ -71,11 +74,21 @@ def _key(event: dict[str, Any]) -> tuple[str, Any, str]:
 
 
 def _with_answer(found: Recording, event: dict[str, Any]) -> Recording:
+    status = text_of(event.get("status"))
+    if status in _INVALID:
+        return msgspec.structs.replace(found, fault=_fault(event))
     result = event.get("result", UNSET)
-    if _is_stub(result):
-        result = UNSET
-    failed = {"ok": False, "failed": True}.get(text_of(event.get("status")))
-    return msgspec.structs.replace(found, output=result, is_error=failed)
+    return msgspec.structs.replace(found, output=UNSET if _is_stub(result) else result, is_error=_FAILED.get(status))
+
+
+def _fault(event: dict[str, Any]) -> Finding:
+    """What was wrong with an answer that is not in the trace: the first finding about it."""
+    findings = event.get("findings")
+    first = findings[0] if is_array(findings) and findings else None
+    try:
+        return msgspec.convert(first, Finding)
+    except msgspec.ValidationError:
+        return Finding("schema_mismatch", blame="tool", message="the trace does not say what was wrong with the answer")
 
 
 def _recording(event: dict[str, Any], line: int) -> Read:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from typing import Any, Final
 
 from pokayoke.core.ledger import RecordState
 from pokayoke.stores.nouns import Entry, Query
 from pokayoke.stores.sql import rows
 from pokayoke.stores.sql.dialect import Dialect, Statement
-from pokayoke.stores.sql.rows import APPROVAL_COLUMNS, ENTRY_COLUMNS, RECORD_COLUMNS
-from pokayoke.stores.sql.statements import READ_RATES, READ_RECORD, READ_RUN, READ_SWITCHES, WRITE_ENTRY
+from pokayoke.stores.sql.rows import APPROVAL_COLUMNS, ENTRY_COLUMNS, RECORD_COLUMNS, Row
+from pokayoke.stores.sql.statements import (
+    READ_QUESTION_BY_ID,
+    READ_RATES,
+    READ_RECORD,
+    READ_RUN,
+    READ_SWITCHES,
+    WRITE_ENTRY,
+)
 
 CHUNK: Final = 500
 """Records that are forgotten in one transaction: nobody waits long for it."""
@@ -20,11 +28,17 @@ _LISTED: Final = ", ".join("NULL" if name == "output" else name for name in RECO
 _QUESTIONS: Final = f"SELECT {', '.join(APPROVAL_COLUMNS)} FROM pokayoke_approvals ORDER BY asked_at, fingerprint"  # noqa: S608 - names from the code only
 _AUDIT: Final = f"SELECT {', '.join(ENTRY_COLUMNS)} FROM pokayoke_audit WHERE number > ? ORDER BY number LIMIT ?"  # noqa: S608 - as above
 _PRUNE_QUESTIONS: Final = "DELETE FROM pokayoke_approvals WHERE COALESCE(decided_at, expires_at) < ?"
-_PRUNE_COUNTERS: Final = "DELETE FROM pokayoke_counters WHERE touched_at < ?"
+_PRUNE_DAYS: Final = "DELETE FROM pokayoke_counters WHERE touched_at < ? AND substr(name, 1, 4) = 'day:'"
+_PRUNE_COUNTER: Final = "DELETE FROM pokayoke_counters WHERE touched_at < ? AND name = ?"
+_COUNTERS_OF_RUNS: Final = "SELECT name FROM pokayoke_counters WHERE touched_at < ? AND substr(name, 1, 4) = 'run:'"
+_RUNS: Final = "SELECT run_id FROM pokayoke_runs UNION SELECT run_id FROM pokayoke_records"
+# Quotes in texts are escaped, so a body holds these words only where they say it.
+_STOPPED, _NO_TAINTS = '%"mode":"stopped"%', '%"taints":[]%'
 _PRUNE_RUNS: Final = (
-    "DELETE FROM pokayoke_runs WHERE touched_at < ? AND NOT EXISTS "
+    "DELETE FROM pokayoke_runs WHERE touched_at < ? AND body NOT LIKE ? AND body LIKE ? AND NOT EXISTS "
     "(SELECT 1 FROM pokayoke_records WHERE pokayoke_records.run_id = pokayoke_runs.run_id)"
 )
+_DAY: Final = 86_400.0
 
 
 def record(key: str) -> Statement:
@@ -38,8 +52,13 @@ def load_run(run_id: str) -> Statement:
 
 
 def approvals() -> Statement:
-    """Return the statement for all questions, oldest first, for `rows.approval`."""
+    """Return the statement for all questions, oldest first, for `rows.listed`."""
     return _QUESTIONS, ()
+
+
+def approval(approval_id: str) -> Statement:
+    """Return the statement for one question, for `rows.approval`."""
+    return READ_QUESTION_BY_ID, (approval_id,)
 
 
 def switches() -> Statement:
@@ -92,14 +111,31 @@ def prune_records(before: float, dialect: Dialect) -> Statement:
 
 
 def prune_rest(before: float, records: int, *, by: str, now: float) -> tuple[Statement, ...]:
-    """Return the statements that forget questions, limits and runs, and say in the audit what went.
+    """Return the statements that forget questions, the limits of past days and runs, and say in the audit what went.
 
-    A run is kept as long as the ledger holds one of its records.
+    A run is kept as long as the ledger holds one of its records, and for good if it was stopped or is latched.
     """
     entry = Entry(now, "pruned", "ledger", by, data={"before": before, "records": records})
     return (
         (_PRUNE_QUESTIONS, (before,)),
-        (_PRUNE_COUNTERS, (before,)),
-        (_PRUNE_RUNS, (before,)),
+        (_PRUNE_DAYS, (min(before, now - _DAY),)),  # what was counted a day ago was counted for another day
+        (_PRUNE_RUNS, (before, _STOPPED, _NO_TAINTS)),
         (WRITE_ENTRY, rows.entry_values(entry)),
     )
+
+
+def counters_of_runs(before: float) -> tuple[Statement, Statement]:
+    """Return the statements for the limits of runs that were not touched for long, and for the runs that are known."""
+    return (_COUNTERS_OF_RUNS, (before,)), (_RUNS, ())
+
+
+def prune_counters(before: float, counters: Sequence[Row], runs: Sequence[Row]) -> tuple[Statement, ...]:
+    """Return the statements that forget the limits of forgotten runs, out of the rows of `counters_of_runs`."""
+    known = {row[0] for row in runs}
+    return tuple((_PRUNE_COUNTER, (before, name)) for (name,) in counters if not _is_of(name, known))
+
+
+def _is_of(counter: str, runs: Container[str]) -> bool:
+    """Whether a limit is that of one of these runs: it ends with the run's id, which may hold colons itself."""
+    parts = counter.split(":")
+    return any(":".join(parts[place:]) in runs for place in range(2, len(parts)))

@@ -1,7 +1,7 @@
 """Rows of the tables, and the values they stand for.
 
-No value can make a statement fail that comes after the claim: texts of tools and people are stored
-as they are if any database takes them, and as JSON in ASCII otherwise; both are read back unchanged.
+No text of a tool or a person can make a statement fail that comes after the claim: it is stored as it is
+if a database in UTF-8 takes it, and as JSON in ASCII otherwise; both are read back unchanged.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 
 from pokayoke.core.admission import Approval, Used
 from pokayoke.core.ledger import Record
+from pokayoke.core.shapes import is_array
 from pokayoke.core.state import RunState
 from pokayoke.core.switch import Rate, Switch
 from pokayoke.errors import StoreError
@@ -21,11 +22,14 @@ from pokayoke.stores.nouns import Entry
 from pokayoke.stores.seal import Seal
 
 T = TypeVar("T")
+SEALED: Final = "(sealed)"
+"""Stands in lists for arguments whose key is not here."""
 Row = Sequence[Any]
 RECORDS, APPROVALS = "pokayoke_records", "pokayoke_approvals"
 
 RECORD_COLUMNS: Final = Record.__struct_fields__
-APPROVAL_COLUMNS: Final = tuple("decider" if name == "by" else name for name in Approval.__struct_fields__)
+# The marks have no column: they are kept in one with the arguments, and their names sealed as these.
+APPROVAL_COLUMNS: Final = tuple("decider" if name == "by" else name for name in Approval.__struct_fields__[:-1])
 ENTRY_COLUMNS: Final = ("at", "kind", "subject", "who", "reason", "data", "number")
 _OUTPUT, _OUTPUT_OK = RECORD_COLUMNS.index("output"), RECORD_COLUMNS.index("output_ok")
 _RECORD_TEXTS: Final = tuple(RECORD_COLUMNS.index(name) for name in ("failure", "reference", "decided_by"))
@@ -94,8 +98,9 @@ def record(row: Row, seal: Seal) -> Record:
 
 def approval_values(approval: Approval, seal: Seal) -> tuple[Any, ...]:
     """Return the values of a question's row, in the order of `APPROVAL_COLUMNS`."""
-    values = list(msgspec.structs.astuple(approval))
-    values[_ARGUMENTS] = seal.seal(dumped(approval.arguments).encode(), APPROVALS, approval.fingerprint)
+    *values, marks = msgspec.structs.astuple(approval)
+    kept = [approval.arguments, marks] if marks else approval.arguments
+    values[_ARGUMENTS] = seal.seal(dumped(kept).encode(), APPROVALS, approval.fingerprint)
     for place in _APPROVAL_TEXTS:
         values[place] = None if values[place] is None else stored(values[place])
     return tuple(values)
@@ -108,10 +113,24 @@ def approval(row: Row, seal: Seal) -> Approval:
         StoreError: its arguments are sealed and cannot be opened.
     """
     values = list(row)
-    values[_ARGUMENTS] = json.loads(seal.open(bytes(values[_ARGUMENTS]), APPROVALS, values[1]))
+    kept: Any = json.loads(seal.open(bytes(values[_ARGUMENTS]), APPROVALS, values[1]))
+    # Arguments are an object, so a list is both.
+    arguments, marks = kept if is_array(kept) else (kept, ())
+    values[_ARGUMENTS] = arguments
+    values.append(tuple(marks))
     for place in _APPROVAL_TEXTS:
         values[place] = None if values[place] is None else restored(values[place])
     return Approval(*values)
+
+
+def listed(row: Row, seal: Seal) -> Approval:
+    """Return the question of a row as lists show it: what cannot be opened hides nothing but itself."""
+    try:
+        return approval(row, seal)
+    except StoreError:
+        values = list(row)
+        values[_ARGUMENTS] = json.dumps(SEALED).encode()
+        return approval(values, Seal())
 
 
 def run(row: Row) -> RunState:

@@ -1,0 +1,254 @@
+"""What a tool leaves open: it comes back late, hands out what has yet to run, or goes on after a cancellation."""
+
+import asyncio
+import contextlib
+import sys
+import threading
+import time
+
+import pytest
+
+from pokayoke import Contract, Envelope, Guard, Raw, ToolCall, ToolError, this_effect
+from pokayoke.errors import ContractError, UsageError
+from pokayoke.stores.base import Query
+
+ANY = {"type": "object"}
+
+
+def written(handler, **fields):
+    return Contract.from_schema("pay", ANY, output_schema=fields.pop("output_schema", ANY), handler=handler, **fields)
+
+
+def pay():
+    return ToolCall("c", "pay", {})
+
+
+def state(guard):
+    (record,) = guard.store.records(Query())
+    return record.state
+
+
+def until(condition):
+    """Wait for what another thread does; the bound only catches hangs."""
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def lates(run):
+    return [(event["reason"], event["settled"]) for event in run.trace if event["event"] == "late_effect"]
+
+
+def raising():
+    raise ConnectionError("declined")
+
+
+def blocking():
+    time.sleep(0.7)
+
+
+async def rest():
+    return {}
+
+
+def items():
+    yield {}
+
+
+async def later_items():
+    yield {}
+
+
+LATE = [
+    (lambda: {"id": 1}, {}, True),
+    (lambda: "no JSON", {}, True),
+    (raising, {}, None),
+    (lambda: {"error": "declined"}, {"envelope": Envelope(error="/error")}, None),
+    (lambda: {"error": None, "id": 1}, {"envelope": Envelope(error="/error")}, True),
+    (lambda: Raw("{}", "application/json", 503), {}, None),
+    (lambda: "<p>", {"extract": sys.exit}, True),
+    (rest, {}, None),
+    (items, {}, None),
+]
+
+
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
+@pytest.mark.parametrize(("end", "fields", "settled"), LATE)
+def test_only_what_has_come_to_a_good_end_settles_its_doubt_late(driver, end, fields, settled):
+    """An error, a declared failure and what was not even begun say no more than the deadline did: the doubt stays."""
+    goes_on = threading.Event()
+    handler = lambda: goes_on.wait(10) and end()  # noqa: E731 - a tool
+    guard = Guard([written(handler, timeout=0.02, **fields)])
+    run = guard.run("r")
+    assert driver.call(run, pay()).status == "in_doubt"
+    goes_on.set()
+    until(lambda: lates(run) and not guard.workers.lost)
+    assert [one for _, one in lates(run)] == [settled]
+    assert state(guard) == ("completed" if settled else "in_doubt")
+    assert driver.call(run, pay()).status == ("replayed" if settled else "in_doubt")
+
+
+@pytest.mark.parametrize("stubborn", [True, False])
+def test_an_asynchronous_tool_that_blocks_in_synchronous_code_is_heard_as_it_ends(stubborn):
+    """What comes late is what the tool did, not that its loop came back; and the deadline is named as declared."""
+
+    async def handler():
+        try:
+            await asyncio.sleep(0 if stubborn else 5)
+        finally:
+            blocking()
+        raise ConnectionError
+
+    guard = Guard([written(handler, timeout=0.02)])
+    run = guard.run("r")
+    outcome = run.call(pay())
+    assert (outcome.status, outcome.message) == ("in_doubt", "pay did not answer within 0.02 s")
+    until(lambda: guard.workers.lost == 0)
+    assert lates(run) == ([("raised", None)] if stubborn else [])
+    assert state(guard) == "in_doubt"
+
+
+def test_an_asynchronous_tool_that_ends_well_after_all_is_settled_in_synchronous_code():
+    """It blocked its loop over the deadline, and then it came back."""
+
+    async def handler():
+        blocking()
+        return {}
+
+    guard = Guard([written(handler, timeout=0.02)])
+    run = guard.run("r")
+    assert run.call(pay()).status == "in_doubt"
+    until(lambda: lates(run))
+    assert (lates(run), state(guard)) == ([("returned", True)], "completed")
+
+
+def test_a_write_that_ends_although_its_caller_was_cancelled_is_recorded():
+    """The caller is gone, the effect is not: its record does not stay open."""
+    entered = asyncio.Event()
+
+    async def handler():
+        entered.set()
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            return {}
+
+    async def main():
+        guard = Guard([written(handler, timeout=20)])
+        run = guard.run("r")
+        task = asyncio.ensure_future(run.acall(pay()))
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0.01)
+        return lates(run), state(guard)
+
+    assert asyncio.run(main()) == ([("returned", True)], "completed")
+
+
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
+def test_what_has_begun_is_in_doubt_if_its_rest_finds_no_thread():
+    """A function did its work and handed out a coroutine: that nothing happened would be a lie, and a second effect."""
+    paid, free = [], threading.Event()
+    hanging = Contract.from_schema("hang", ANY, effect="read", output_schema=ANY, handler=free.wait, timeout=0.02)
+    guard = Guard(
+        [written(lambda: (paid.append(1), rest())[1]), hanging], config={"execution": {"max_lost_workers": 1}}
+    )
+    run = guard.run("r")
+    run.call(ToolCall("h", "hang", {}))
+    assert [run.call(pay()).status for _ in range(2)] == ["in_doubt"] * 2
+    assert paid == [1]
+    free.set()
+
+
+@pytest.mark.parametrize("function", [items, later_items])
+@pytest.mark.parametrize("where", ["handler", "lookup", "compensate"])
+def test_a_generator_function_is_no_tool(function, where):
+    """Where it can be seen, it is refused when the contract is made."""
+    with pytest.raises(ContractError, match=f"{where} must be callable, and no generator"):
+        written(function) if where == "handler" else written(dict, **{where: function})
+
+
+async def awaited_items():
+    return items()
+
+
+@pytest.mark.parametrize("handler", [lambda: items(), lambda: later_items(), awaited_items])  # noqa: PLW0108 - no generator function
+def test_a_write_that_hands_out_a_generator_is_not_called_done(driver, handler):
+    """Nothing of a generator has run: the outcome names it, and nobody can know what came before it."""
+    outcome = driver.call(Guard([written(handler)]).run("r"), pay())
+    assert (outcome.status, outcome.effect) == ("in_doubt", "unknown")
+    assert "returned a generator" in outcome.message
+
+
+class Dot(dict):
+    """An object whose keys are attributes; any other attribute is None."""
+
+    __getattr__ = dict.get
+
+
+def test_an_answer_that_has_every_attribute_is_not_awaited(driver):
+    """Whether something can be awaited is asked of its type, as Python does."""
+    assert driver.call(Guard([written(lambda: Dot(id=1))]).run("r"), pay()).value == {"id": 1}
+    outcome = driver.call(Guard([written(None)]).run("r"), pay(), invoke=lambda given: Dot(id=1))
+    assert (outcome.status, outcome.value) == ("ok", {"id": 1})
+
+
+def test_a_read_inside_of_a_write_is_not_that_write(driver):
+    """`this_effect` is of the tool that asks, however deep it was called."""
+
+    def look():
+        with pytest.raises(UsageError, match="no such call is running"):
+            this_effect()
+        return {"asked": True}
+
+    async def alook():
+        return look()
+
+    reads = [
+        Contract.from_schema(name, ANY, effect="read", output_schema=ANY, handler=handler)
+        for name, handler in (("look", look), ("alook", alook))
+    ]
+    inner = Guard(reads)
+
+    def handler():
+        run = inner.run()
+        said = [run.call(ToolCall("c", name, {})).value for name in ("look", "alook")]
+        return {"said": said, "key": this_effect().key}
+
+    outcome = driver.call(Guard([written(handler)]).run("r"), pay())
+    assert outcome.value == {"said": [{"asked": True}] * 2, "key": outcome.key}
+
+
+class WordlessError(ToolError):
+    """An exception that ends the host when it is asked for its text."""
+
+    def __str__(self):
+        raise SystemExit(3)
+
+
+def test_an_exception_that_cannot_be_read_ends_no_call(driver):
+    """Not even by what it raises itself."""
+
+    def handler():
+        raise WordlessError
+
+    outcome = driver.call(Guard([written(handler)]).run("r"), pay())
+    assert (outcome.status, outcome.message) == ("in_doubt", "pay raised WordlessError: (without a readable text)")
+
+
+def test_a_tool_that_cancels_itself_does_not_cancel_a_host_that_ignored_a_cancellation():
+    """Only a cancellation that arrives while the tool runs is the host's."""
+
+    async def handler():
+        raise asyncio.CancelledError
+
+    async def main():
+        with contextlib.suppress(asyncio.CancelledError):
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)
+        return await Guard([written(handler)]).run("r").acall(pay())
+
+    assert asyncio.run(main()).status == "in_doubt"

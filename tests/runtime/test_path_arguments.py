@@ -1,0 +1,228 @@
+"""Path arguments of any shape: each is refused, or reaches the tool confined."""
+
+import datetime as dt
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import pydantic
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from typing_extensions import TypedDict
+
+from pokayoke import ConfinedPath, Contract, Guard, ToolCall, tool
+from pokayoke.errors import ContractError
+
+PATHS = st.sampled_from(
+    ["notes.txt", "new/notes.txt", "/etc/passwd", "../notes.txt", "", "~", "C:\\x", "link", "a\x00b", "\ud800"]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5) | PATHS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | PATHS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    """A root with a file, and a link in it that leads out."""
+    root = tmp_path_factory.mktemp("root")
+    (root / "notes.txt").write_text("inside")
+    (root / "link").symlink_to("/etc/passwd")
+    return root
+
+
+@pytest.fixture(scope="module", params=["enforce", "monitor"])
+def opened(request, workspace):
+    """A run with a tool whose path argument may be anything, and what the tool was given."""
+    given_to_tool = []
+    schema = {"type": "object", "properties": {"p": {}}}
+    tool = Contract.from_schema(
+        "cat", schema, effect="read", output_schema={}, paths={"p": (str(workspace),)},
+        handler=lambda p: given_to_tool.append(p) or {},
+    )  # fmt: skip
+    return Guard([tool], config={"mode": request.param}).run("r"), given_to_tool
+
+
+def confined(value, root):
+    """Whether this is nothing, a confined path inside the root, or a list of those."""
+    if isinstance(value, list):
+        return all(isinstance(item, ConfinedPath) and confined(item, root) for item in value)
+    return value is None or (isinstance(value, ConfinedPath) and os.path.commonpath([value, root]) == str(root))
+
+
+@given(value=JSON)
+@example(value=[["/etc/passwd"]])
+@example(value={"p": "/etc/passwd"})
+@example(value=[{"p": "/etc/passwd"}])
+@example(value=["notes.txt", None])
+@example(value=0)
+@example(value=False)
+@example(value=[])
+def test_every_value_is_refused_or_arrives_confined(opened, workspace, value):
+    """No JSON value in a path argument brings a text, number or object to the tool that is not confined."""
+    run, given_to_tool = opened
+    given_to_tool.clear()
+    outcome = run.call(ToolCall("c", "cat", {"p": value}))
+    assert (outcome.status == "ok") is bool(given_to_tool)
+    assert all(confined(one, workspace) for one in given_to_tool)
+    if value is None or value == ["notes.txt"]:
+        assert given_to_tool
+
+
+@pytest.mark.parametrize(
+    ("value", "at"),
+    [
+        (0, "/p"),
+        ({"p": "/etc/passwd"}, "/p"),
+        ([["/etc/passwd"]], "/p/0"),
+        (["notes.txt", {"p": "notes.txt"}], "/p/1"),
+    ],
+)
+def test_what_is_no_text_is_refused_with_its_place(opened, value, at):
+    """A path that is not text is a bad path, and the finding names where it stands."""
+    run, given_to_tool = opened
+    given_to_tool.clear()
+    outcome = run.call(ToolCall("c", "cat", {"p": value}))
+    assert (outcome.status, given_to_tool) == ("refused", [])
+    assert (outcome.findings[0].code, outcome.findings[0].at) == ("bad_path", at)
+    assert outcome.findings[0].data["rule"] == "type"
+
+
+class Model(pydantic.BaseModel):
+    """Arguments as a model, one of them with another name in JSON."""
+
+    model_config = pydantic.ConfigDict(frozen=True)
+    path: str
+    more: list[str] = pydantic.Field(default=[], alias="moreFiles")
+    own: ConfinedPath | None = None
+
+
+@dataclass(frozen=True)
+class Data:
+    """The same as a dataclass."""
+
+    path: str
+    moreFiles: tuple[str, ...] = ()  # noqa: N815 - the name of the argument
+    own: ConfinedPath | None = None
+
+
+class Plain(TypedDict):
+    """The same as a dict."""
+
+    path: str
+    moreFiles: list[str]
+    own: ConfinedPath | None
+
+
+@pytest.mark.parametrize(
+    ("model", "read"),
+    [
+        (Model, lambda made: (made.path, *made.more, made.own)),
+        (Data, lambda made: (made.path, *made.moreFiles, made.own)),
+        (Plain, lambda made: (made["path"], *made["moreFiles"], made["own"])),
+    ],
+)
+def test_the_paths_of_a_model_arrive_confined(workspace, model, read):
+    """A field declared as text holds the confined path, under whatever name the model sends it."""
+    seen = []
+    paths = dict.fromkeys(("path", "moreFiles", "own"), str(workspace))
+    contract = Contract.from_model(
+        "cat", model, output={}, effect="read", paths=paths, handler=lambda made: seen.extend(read(made)) or {}
+    )
+    sent = {"path": "notes.txt", "moreFiles": ["a", "b"], "own": "notes.txt"}
+    assert Guard([contract]).run("r").call(ToolCall("c", "cat", sent)).ok
+    assert len(seen) == 4
+    assert all(isinstance(one, ConfinedPath) and confined(one, workspace) for one in seen)
+
+
+def outcome_of(function, workspace, sent, **fields):
+    """What a tool made of this function answers, all its parameters but `when` being paths."""
+    names = [name for name in function.__annotations__ if name not in ("when", "return")]
+    made = tool(effect="read", output={}, paths={name: [str(workspace)] for name in names}, **fields)(function)
+    return Guard([made]).run("r").call(ToolCall("c", function.__name__, sent))
+
+
+def test_paths_arrive_confined_beside_arguments_that_are_converted(workspace):
+    """Lists keep their confined paths too where another argument makes pydantic read them all."""
+
+    def cat(one: str, own: ConfinedPath, several: list[str], pair: tuple[str, ...], when: dt.date) -> dict:
+        assert when == dt.date(2024, 1, 1)
+        return {"kinds": sorted({type(path).__name__ for path in (one, own, *several, *pair)})}
+
+    sent = {"one": "a", "own": "b", "several": ["c", "d"], "pair": ["e", "f"], "when": "2024-01-01"}
+    assert outcome_of(cat, workspace, sent).value == {"kinds": ["ConfinedPath"]}
+
+
+@pytest.mark.parametrize("default", ["notes.txt", "new.txt", "."])
+def test_a_declared_default_arrives_confined(workspace, default):
+    """A path the model did not send is opened as safely as one it sent."""
+
+    def cat(path: str = default) -> dict:
+        return {"path": path.relative}
+
+    assert outcome_of(cat, workspace, {}).value == {"path": default}
+    assert outcome_of(cat, workspace, {"path": "other"}).value == {"path": "other"}
+
+
+def test_a_declared_default_does_not_follow_a_link_out(workspace):
+    """A default that has become a link out of the root is refused like the same path from the model."""
+
+    def cat(path: str = "link") -> dict:
+        raise AssertionError(path)
+
+    assert outcome_of(cat, workspace, {}).findings[0].code == "path_escape"
+
+
+@pytest.mark.parametrize("default", [None, "", "/etc/hostname"])
+def test_a_default_that_is_no_path_in_the_roots_is_the_tools_own(workspace, default):
+    """What the programmer wrote for "none" or for a place of its own reaches the tool as it is written."""
+
+    def cat(path: str | None = default) -> dict:
+        return {"same": path == default}
+
+    assert outcome_of(cat, workspace, {}).value == {"same": True}
+
+
+@pytest.mark.parametrize("kind", [Path, PurePosixPath, Path | None, list[Path], Annotated[Path, "where"]])
+def test_a_pathlib_path_is_refused_while_building(workspace, kind):
+    """Its own open would follow a link that was swapped after the check, so the contract says what to declare."""
+
+    def cat(path: kind) -> dict:
+        return {}
+
+    class Arguments(pydantic.BaseModel):
+        where: kind = pydantic.Field(alias="path")
+
+    with pytest.raises(ContractError, match=r"pokayoke\.ConfinedPath"):
+        tool(paths={"path": [str(workspace)]}, output={})(cat)
+    with pytest.raises(ContractError, match=r"pokayoke\.ConfinedPath"):
+        Contract.from_model("cat", Arguments, paths={"path": [str(workspace)]})
+    assert tool(output={})(cat).paths == {}
+
+
+def test_a_confined_path_needs_a_root():
+    """A type that promises a check is refused where no check was declared."""
+
+    def cat(path: ConfinedPath | None = None) -> dict:
+        return {}
+
+    with pytest.raises(ContractError, match="where it may lead"):
+        tool(output={})(cat)
+
+
+def test_the_model_is_asked_for_a_text(workspace):
+    """A confined path is a string in the schema, and pydantic reads one from any text."""
+
+    def cat(path: ConfinedPath) -> dict:
+        return {}
+
+    made = tool(paths={"path": [str(workspace)]}, output={})(cat)
+    assert made.input_schema["properties"] == {"path": {"type": "string"}}
+    kept = ConfinedPath(str(workspace), "a")
+    assert pydantic.TypeAdapter(ConfinedPath).validate_python(kept) is kept
+    assert pydantic.TypeAdapter(ConfinedPath).validate_python("a") == "a"
+    with pytest.raises(pydantic.ValidationError):
+        pydantic.TypeAdapter(ConfinedPath).validate_python(5)
