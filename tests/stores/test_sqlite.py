@@ -168,6 +168,27 @@ def test_two_that_create_at_once_make_one_ledger(path):
     assert len(set(said)) == 1
 
 
+def test_whoever_changes_the_journal_waits_for_a_writer(path):
+    """SQLite refuses that at once while somebody writes, whatever it was told; it is asked again."""
+    one, other = apsw.Connection(str(path)), apsw.Connection(str(path))
+    one.execute("CREATE TABLE orders (id); BEGIN IMMEDIATE")
+    waited = []
+
+    def wait(attempts):
+        waited.append(attempts)
+        if attempts == 2:
+            one.execute("COMMIT")
+        return attempts < 9
+
+    sqlite_install._keep_journal(other, "WAL", wait)
+    assert (waited, other.pragma("journal_mode")) == ([0, 1, 2], "wal")
+    one.execute("BEGIN IMMEDIATE")
+    with pytest.raises(apsw.BusyError):
+        sqlite_install._keep_journal(other, "DELETE", lambda attempts: attempts < 3)
+    one.close()
+    other.close()
+
+
 # -- somebody else's database -----------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from pokayoke.errors import StoreError
 from pokayoke.stores.sql import schema
 from pokayoke.stores.sql.dialect import SQLITE
-from pokayoke.stores.sqlite_file import DAMAGED, RIGHTS, Identity, Place, connect, explained, missing, pause
+from pokayoke.stores.sqlite_file import DAMAGED, RIGHTS, Identity, Place, connect, explained, is_busy, missing, pause
 from pokayoke.stores.sqlite_library import Raw, Wait, closed
 
 APPLICATION_ID: Final = 0x706B6C67
@@ -87,12 +87,24 @@ def _install(place: Place, wait: Wait, found: os.stat_result) -> None:
         raw.execute("COMMIT")
         ((own,),) = raw.execute("PRAGMA application_id")
         if own == APPLICATION_ID:
-            mode = "WAL" if place.library.version >= _SAFE_WAL else "DELETE"
-            list(raw.execute(f"PRAGMA journal_mode = {mode}"))
+            _keep_journal(raw, "WAL" if place.library.version >= _SAFE_WAL else "DELETE", wait)
         # The file itself is complete from the start: its size says whether it was cut off.
         list(raw.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
     finally:
         closed(raw)
+
+
+def _keep_journal(raw: Raw, mode: str, wait: Wait) -> None:
+    """Say how the file keeps its journal; SQLite itself does not wait here for those who look at the file."""
+    attempts = 0
+    while True:
+        try:
+            list(raw.execute(f"PRAGMA journal_mode = {mode}"))
+            return
+        except Exception as error:
+            if not is_busy(error) or not wait(attempts):
+                raise
+        attempts += 1
 
 
 def _check(raw: Raw, place: Place, size: int) -> None:
