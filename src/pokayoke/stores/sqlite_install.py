@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 import uuid
@@ -96,15 +97,14 @@ def _install(place: Place, wait: Wait, found: os.stat_result) -> None:
 
 def _keep_journal(raw: Raw, mode: str, wait: Wait) -> None:
     """Say how the file keeps its journal; SQLite itself does not wait here for those who look at the file."""
-    attempts = 0
-    while True:
+    for attempts in itertools.count():
         try:
             list(raw.execute(f"PRAGMA journal_mode = {mode}"))
-            return
         except Exception as error:
             if not is_busy(error) or not wait(attempts):
                 raise
-        attempts += 1
+        else:
+            return
 
 
 def _check(raw: Raw, place: Place, size: int) -> None:
