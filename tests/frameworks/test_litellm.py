@@ -1,5 +1,6 @@
 """LiteLLM beyond the common scenarios: streams that break off, other providers' histories, and the callback."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -70,6 +71,16 @@ def mender():
     litellm.callbacks.append(one := ReplyMender())
     yield one
     litellm.callbacks.remove(one)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loop_of_litellm():
+    """LiteLLM asks for the main thread's event loop where none runs; made here, it is closed as well."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
 
 
 def at(server, **more):
