@@ -130,15 +130,20 @@ def test_a_reader_that_leaves_early_is_no_error(file):
     assert done.stderr == ""
 
 
-def test_following_shows_what_comes_and_survives_rotation(file, tmp_path):
-    """New lines appear, also half-written ones once they are whole, after a rotation and a truncation."""
-    process = subprocess.Popen(
+def following(file):
+    """A process that follows a file."""
+    return subprocess.Popen(
         [sys.executable, "-m", "pokayoke.cli", "trace", str(file), "-f", "--json"],
         stdout=subprocess.PIPE,
         text=True,
         # A shell that runs the tests in the background has them, and whatever they start, ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no lock is taken
     )
+
+
+def test_following_shows_what_comes_and_survives_rotation(file, tmp_path):
+    """New lines appear, also half-written ones once they are whole, after a rotation and a truncation."""
+    process = following(file)
     try:
         read = [process.stdout.readline() for _ in EVENTS]
         with file.open("a") as writer:
@@ -156,6 +161,16 @@ def test_following_shows_what_comes_and_survives_rotation(file, tmp_path):
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_following_may_be_ended_while_it_prints(file):
+    """Ctrl-C ends it well also when it does not wait: here nobody reads what it writes."""
+    file.write_text('{"event": "many"}\n' * 50_000)
+    process = following(file)
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
     assert process.returncode == 0
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final
 
@@ -76,7 +76,7 @@ def trace(
         shown = report.events
         _print_report(report, broken, json=json)
     else:
-        shown = _print_events(events, json=json)
+        shown = _print_events(events, json=json, endless=follow)
     if not shown and (run or tool or event or failed):
         say("no event is like that")
     if broken.count:
@@ -175,8 +175,6 @@ def _followed(name: str, file: BinaryIO) -> Iterator[bytes]:
             else:
                 sys.stdout.flush()
                 time.sleep(_POLL_SECONDS)
-    except KeyboardInterrupt:
-        return
     finally:
         file.close()
 
@@ -206,17 +204,19 @@ def _progress(file: BinaryIO) -> Generator[Callable[[int], None]]:
 # -- showing ---------------------------------------------------------------------------------------
 
 
-def _print_events(events: Iterator[Event], *, json: bool) -> int:
+def _print_events(events: Iterator[Event], *, json: bool, endless: bool) -> int:
     """Print each event on a line of its own and return how many there were."""
     paint = painter()
     shown = 0
-    for found in events:
-        shown += 1
-        if json:
-            out(as_json(found))
-            continue
-        line = describe(found)
-        out(line if found.get("ok") is not False else paint(line, "bad"))
+    # Ctrl-C is how events without an end are ended, wherever that meets them: waiting, or being printed.
+    with suppress(KeyboardInterrupt) if endless else nullcontext():
+        for found in events:
+            shown += 1
+            if json:
+                out(as_json(found))
+                continue
+            line = describe(found)
+            out(line if found.get("ok") is not False else paint(line, "bad"))
     return shown
 
 
