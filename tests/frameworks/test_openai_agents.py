@@ -27,6 +27,9 @@ from agents import (
     RunState,
     SQLiteSession,
     ToolGuardrailFunctionOutput,
+    ToolOutputFileContent,
+    ToolOutputImage,
+    ToolOutputText,
     Usage,
     UserError,
     function_tool,
@@ -36,7 +39,7 @@ from agents import (
 )
 from agents.mcp import MCPServer
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
-from mcp.types import CallToolResult, TextContent
+from mcp.types import CallToolResult, ImageContent, TextContent
 from mcp.types import Tool as Listed
 from model_server import ModelServer, Turn
 from openai import AsyncOpenAI
@@ -345,6 +348,53 @@ async def test_a_guardrail_of_a_tools_output_judges_what_the_tool_returned():
     assert seen[0] == {"ssn": "123"}
     assert "arguments" in seen[1]
     assert [one.guardrail.get_name() for one in result.tool_output_guardrail_results] == ["no_secrets"] * 2
+
+
+PICTURE = "data:image/png;base64,aGk="
+NAMED = {"file_data": "aGk=", "filename": "a.pdf"}
+
+
+@pytest.mark.parametrize(
+    ("result", "sent"),
+    [
+        (ToolOutputImage(image_url=PICTURE, detail="low"), {"image_url": PICTURE, "detail": "low"}),
+        ([ToolOutputText(text="see"), ToolOutputImage(file_id="f1")], {"file_id": "f1"}),
+        ({"type": "file", **NAMED}, NAMED),
+        (ToolOutputFileContent(**NAMED), NAMED),
+        (ImageContent(type="image", data="aGk=", mimeType="image/png"), {"image_url": PICTURE}),
+    ],
+)
+async def test_pictures_and_files_of_a_tool_reach_the_model_as_such(result, sent):
+    """What the SDK would send as a picture or a file, it still does, beside the text of the guard."""
+
+    @function_tool
+    def show() -> object:
+        """Show it."""
+        return [result] if isinstance(result, ImageContent) else result
+
+    model = ScriptedModel([[ask("show")], [assistant_message("Done.")]])
+    await GuardedRunner(pokayoke.Guard(contracts([show], reads=["show"]))).run(
+        agent_of(model, [show]), "Go.", run_config=QUIET
+    )
+    text, block = model.calls[1].input[-1]["output"]
+    assert ("see" in text["text"], text["type"]) == (isinstance(result, list), "input_text")
+    assert {key: value for key, value in block.items() if key != "type"} == sent
+    assert block["type"] == ("input_file" if sent is NAMED else "input_image")
+
+
+async def test_what_looks_like_a_picture_is_data_where_a_schema_says_so():
+    """A tool with an output schema returns data, whatever its fields are called."""
+
+    @function_tool
+    def show() -> dict:
+        """Show it."""
+        return {"type": "image", "image_url": PICTURE}
+
+    shape = {"type": "object", "properties": {"image_url": {"type": "string"}}, "required": ["image_url"]}
+    guard = pokayoke.Guard(contracts([show], reads=["show"], fields={"show": {"output_schema": shape}}))
+    model = ScriptedModel([[ask("show")], [assistant_message("Done.")]])
+    await GuardedRunner(guard).run(agent_of(model, [show]), "Go.", run_config=QUIET)
+    assert PICTURE in model.calls[1].input[-1]["output"]
 
 
 async def test_the_limit_of_turns_ends_the_run():

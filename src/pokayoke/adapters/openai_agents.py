@@ -218,7 +218,7 @@ class GuardedRunner:
             raise UsageError(f"{name} has no contract: give its tool to contracts(), and those to the guard")
         if inner is not None and getattr(type(inner), "guarded_by", None) is None and _acts(inner):
             raise UsageError(f"the agent behind {name} is not guarded: make it by runner.guarded(agent).as_tool(...)")
-        return guarded_tool(tool, asks=plan.asks)
+        return guarded_tool(tool, asks=plan.asks, typed=plan.contract.output is not None)
 
     def _handoff(self, one: Any, done: dict[int, Any]) -> Any:
         if not isinstance(one, Handoff):
