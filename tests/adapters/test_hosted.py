@@ -83,6 +83,21 @@ def test_a_tool_that_asks_for_another_try_did_nothing_and_counts():
         assert final == (number == 1)
 
 
+@pytest.mark.parametrize(("blame", "counts"), [("model", True), ("policy", True), ("host", False)])
+def test_what_a_framework_does_not_begin_counts_unless_it_is_the_hosts_doing(blame, counts):
+    """A model that goes on sending what the framework's own rules turn away loses its tools."""
+    hosted = Hosted(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])).run("r"))
+
+    def turned_away(arguments):
+        raise NotBegun("not like this", blame=blame)
+
+    for number in range(2):
+        outcome = hosted.call(pokayoke.ToolCall(f"call_{number}", "put", {"key": f"a{number}"}), turned_away)
+        assert (outcome.status, outcome.effect) == ("failed", "none")
+        final = hosted.before().final
+    assert final is counts
+
+
 def test_several_loops_of_one_run_are_told_apart_and_share_its_ledger():
     """A sub-agent has its own ids and notes, and a write of one loop is not repeated by another."""
     runs = Runs(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])))
