@@ -26,6 +26,7 @@ from agents import (
     Runner,
     RunState,
     SQLiteSession,
+    ToolExecutionConfig,
     ToolGuardrailFunctionOutput,
     ToolOutputFileContent,
     ToolOutputImage,
@@ -34,6 +35,7 @@ from agents import (
     UserError,
     function_tool,
     handoff,
+    tool_input_guardrail,
     tool_namespace,
     tool_output_guardrail,
 )
@@ -348,6 +350,31 @@ async def test_a_guardrail_of_a_tools_output_judges_what_the_tool_returned():
     assert seen[0] == {"ssn": "123"}
     assert "arguments" in seen[1]
     assert [one.guardrail.get_name() for one in result.tool_output_guardrail_results] == ["no_secrets"] * 2
+
+
+@pytest.mark.parametrize("config", [None, ASKING])
+@pytest.mark.parametrize("early", [False, True])
+async def test_what_a_guardrail_of_a_tools_input_turns_away_is_known_to_the_run(config, early):
+    """The model reads the guardrail's words, the user that it was not done, and no question is left behind."""
+
+    @tool_input_guardrail
+    def never(data):
+        return ToolGuardrailFunctionOutput.reject_content("not today")
+
+    log = []
+    tools = made(log, tool_input_guardrails=[never])
+    guard, model = guard_of(tools, config), ScriptedModel(SCRIPT)
+    runner, agent = GuardedRunner(guard), agent_of(model, tools)
+    options = replace(QUIET, tool_execution=ToolExecutionConfig(pre_approval_tool_input_guardrails=early))
+    result = await runner.run(agent, "Refund A1.", run_config=options)
+    if result.interruptions:
+        state = result.to_state()
+        state.approve(state.get_interruptions()[0])
+        result = await runner.run(agent, state, run_config=options)
+    assert result.final_output.startswith("Done.\n\n[Not done: refund (")
+    assert model.calls[1].input[-1]["output"] == "not today"
+    assert not log
+    assert [known.status for known in guard.approvals.list(waiting=False)] == (["denied"] if config else [])
 
 
 PICTURE = "data:image/png;base64,aGk="

@@ -79,6 +79,7 @@ def guarded_tool(tool: Any, *, asks: bool, typed: bool) -> Any:
     guarded = copy.copy(tool)
     guarded.on_invoke_tool = invoke
     guarded.timeout_seconds = None  # the contract's counts, and a call that is over time is recorded
+    guarded.tool_input_guardrails = [_told(one, name) for one in tool.tool_input_guardrails or ()]
     guarded.tool_output_guardrails = [_of_values(one) for one in tool.tool_output_guardrails or ()]
     if asks:
         guarded.needs_approval = _asking(name, tool.needs_approval)
@@ -199,6 +200,28 @@ def finals(behaviour: Any) -> Any:
         return ToolsToFinalOutputResult(is_final_output=True, final_output=_value(chosen[0].output))
 
     return final
+
+
+def _told(guardrail: Any, name: str) -> Any:
+    """The guardrail, whose no to a call the run gets to know; nobody else is asked about that call any more."""
+
+    async def run(data: Any) -> Any:
+        output = await guardrail.run(data)
+        if output.behavior["type"] == "reject_content":
+            hosted, call = slot_in_use().hosted, as_heard(data.context.tool_call_id, name, data.context.tool_arguments)
+            outcome = await hosted.acall(call, _rejected)
+            if outcome.status == "pending":
+                hosted.run.guard.approvals.deny(str(outcome.approval), by=guardrail.get_name())
+                await hosted.acall(call, _rejected)
+        return output
+
+    other = copy.copy(guardrail)
+    other.run = run
+    return other
+
+
+def _rejected(_arguments: dict[str, Any]) -> Any:
+    raise NotBegun("a guardrail of the tool's input has rejected it", blame="policy")
 
 
 def _of_values(guardrail: Any) -> Any:
