@@ -275,6 +275,41 @@ async def test_agents_that_are_handed_over_to_are_guarded_too():
     assert result.last_agent.name == "cashier"
 
 
+class Reason(BaseModel):
+    """What a handoff is told."""
+
+    reason: str
+    urgent: bool = False
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{'reason': 'late',}", "late"),
+        ('{"reason": "late", "urgent": "true", "more": 1}', "late"),
+        ('{"reason": ', "ends between a key and its value"),
+        ("{}", "Add `reason`"),
+        ("", "there is no text"),
+    ],
+)
+async def test_arguments_of_a_handoff_are_mended_where_that_is_no_guess_and_sent_back_otherwise(text, told):
+    """The run does not end over them: the model reads what is wrong, under the name that it wrote."""
+    heard = []
+    tools = made([])
+    other = agent_of([[assistant_message("The cashier.")]], [], name="cashier")
+    over = handoff(other, on_handoff=lambda _context, given: heard.append(given.reason), input_type=Reason)
+    model = ScriptedModel([[ask("transfer_to_cashier", text)], [assistant_message("Done.")]])
+    runner = GuardedRunner(guard_of(tools))
+    result = await runner.run(agent_of(model, tools, handoffs=[over]), "Refund A1.", run_config=QUIET)
+    if heard:
+        assert (heard, result.final_output) == ([told], "The cashier.")
+        return
+    assert result.final_output == "Done."
+    call, answer = model.calls[1].input[-2:]
+    assert (call["name"], call["call_id"]) == ("transfer_to_cashier", answer["call_id"])
+    assert told in answer["output"]
+
+
 async def test_a_guarded_agent_as_a_tool_has_a_run_of_its_own_and_can_be_interrupted(monkeypatch):
     """The inner agent asks for approval, the outer run is interrupted, and after the yes both end; it runs once."""
     ended, close = set(), Run.close

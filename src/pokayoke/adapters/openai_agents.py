@@ -29,6 +29,7 @@ except ImportError as error:
 
 from pokayoke.adapters.openai_agents_model import GuardedModel, GuardedProvider
 from pokayoke.adapters.openai_agents_run import Slot, current
+from pokayoke.adapters.openai_agents_sink import loosened
 from pokayoke.adapters.openai_agents_tools import ListenedServer, finals, guarded_tool, waits
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def contracts(
     for tool in tools:
         if isinstance(tool, FunctionTool):
             name = tool.qualified_name
-            found = Described(name, tool.description, _loosened(tool)), tool.timeout_seconds
+            found = Described(name, tool.description, loosened(tool.params_json_schema)), tool.timeout_seconds
             if known.setdefault(name, found) != found:
                 raise UsageError(f"two tools are called {name}, and they differ: give one another name_override")
     more: dict[str, Mapping[str, Any]] = dict(fields or {})
@@ -323,12 +324,3 @@ def _text(content: Any) -> str:
         return content
     parts = content if isinstance(content, list) else []
     return "\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text"))
-
-
-def _loosened(tool: Any) -> dict[str, Any]:
-    """The schema without what strict mode adds for the provider: a parameter with a default is none too many."""
-    schema = dict(tool.params_json_schema)
-    shown = schema.get("properties", {})
-    if "required" in schema:
-        schema["required"] = [name for name in schema["required"] if "default" not in shown.get(name, {})]
-    return schema
