@@ -239,7 +239,8 @@ def _principal() -> dict[str, Any] | None:
     if token is None:
         return None
     subject = (token.claims or {}).get("sub")
-    ident = f"{token.client_id}/{subject}" if subject else str(token.client_id)
+    # A client's own name may hold a slash, and must not read as that of another one's user.
+    ident = "/".join(quote(str(part), safe="@:") for part in (token.client_id, subject or None) if part is not None)
     return {"id": ident, "roles": tuple(token.scopes or ())}
 
 
