@@ -335,11 +335,11 @@ async def test_a_cancelled_token_cancels_the_run():
 # -- streams ----------------------------------------------------------------------------------------------
 
 
-async def streamed(turns, tools):
-    """The last word of a streamed run at AutoGen's own client, and its pieces."""
+async def streamed(turns, tools, **options):
+    """The last word of a streamed run at AutoGen's own client, its pieces, and what the model was asked."""
     with ModelServer(turns) as server:
         client = OpenAIChatCompletionClient(model="m", base_url=f"{server.url}/v1", api_key="k", model_info=INFO)
-        agent = agent_of(guard_of(tools), client, tools, model_client_stream=True)
+        agent = agent_of(guard_of(tools), client, tools, model_client_stream=True, **options)
         items = [item async for item in agent.run_stream(task="Refund A1.")]
         await client.close()
         pieces = [item.content for item in items if isinstance(item, ModelClientStreamingChunkEvent)]
@@ -366,6 +366,30 @@ async def test_a_stream_that_breaks_off_runs_none_of_its_calls():
     answers = [one["content"] for one in server.bodies[-1]["messages"] if one["role"] == "tool"]
     assert not log
     assert "cut" in answers[0]
+
+
+class Closing(BaseModel):
+    """A typed last word."""
+
+    said: str
+
+
+@pytest.mark.parametrize(
+    ("turn", "told"),
+    [
+        (Turn(calls=(("call_1", *REFUND),), breaks=7), "cut"),
+        (Turn(calls=(("call_1", *REFUND),), stop="length"), "cut"),
+        (Turn(calls=(("call_1", "refund", '{"order": }'),)), "nothing stands where"),
+    ],
+)
+async def test_a_typed_stream_is_heard_too(turn, told):
+    """Where the answer has a type, the SDK parses by itself and raises; the guard answers the calls instead."""
+    log = []
+    tools = [FunctionTool(tool, tool.__doc__, strict=True) for tool in made(log)]
+    last, _, server = await streamed([turn, Turn('{"said": "Done."}')], tools, output_content_type=Closing)
+    answers = [one["content"] for one in server.bodies[-1]["messages"] if one["role"] == "tool"]
+    assert (last, log) == (Closing(said="Done."), [])
+    assert told in answers[0]
 
 
 # -- building, restarting ---------------------------------------------------------------------------------
