@@ -15,6 +15,7 @@ from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken, FunctionCall
+from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_core.models import AssistantMessage, CreateResult, ModelInfo, RequestUsage, SystemMessage
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.openai import OpenAIChatCompletionClient
@@ -72,9 +73,9 @@ def guard_of(tools, config=None, store=None):
     return pokayoke.Guard(contracts(tools, reads=reads, fields=fields), config=config, store=store)
 
 
-def agent_of(guard, client, tools, run_id=None, name="shop", **options):
+def agent_of(guard, client, tools, run_id=None, name="shop", model_context=None, **options):
     """A guarded agent."""
-    parts = guarded(guard, client, tools, run_id=run_id)
+    parts = guarded(guard, client, tools, run_id=run_id, model_context=model_context)
     return AssistantAgent(name, **{**parts, "max_tool_iterations": 10, **options})
 
 
@@ -294,6 +295,21 @@ async def test_agents_of_a_team_hand_over_and_a_cut_message_hands_nobody_over():
 
     assert await play(None) == ("HandoffMessage", 1)
     assert await play("length") == ("TextMessage", 2)
+
+
+@pytest.mark.parametrize(("run_id", "times"), [(None, 2), ("thread-1", 1)])
+async def test_an_agent_that_was_reset_begins_a_new_run(run_id, times):
+    """What a conversation did is no answer to the next one, unless both have the user's own id."""
+    log = []
+    tools = made(log)
+    client = Client(*[asks(REFUND), "Done."] * 2)
+    context = BufferedChatCompletionContext(20)
+    agent = agent_of(guard_of(tools), client, tools, run_id=run_id, model_context=context)
+    await said(agent)
+    await agent.on_reset(CancellationToken())
+    assert not await context.get_messages()
+    await said(agent)
+    assert len(log) == times
 
 
 async def test_conversations_side_by_side_do_not_mix():

@@ -50,6 +50,13 @@ class Conversation:
             self._hosted = Hosted(self.guard.run(run_id, **who), taken=taken)
         return self._hosted
 
+    def renew(self) -> None:
+        """End the run: the next request begins another conversation."""
+        hosted, self._hosted = self._hosted, None
+        self._heard.clear()
+        if hosted is not None:
+            hosted.run.close()
+
     @property
     def pages(self) -> bool:
         """True if there is a text that was too long to show at once."""
