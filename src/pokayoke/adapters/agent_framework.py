@@ -29,7 +29,7 @@ except ImportError as error:
     raise MissingExtraError("agent-framework-core", "agent-framework") from error
 
 from pokayoke.adapters import hosted as host
-from pokayoke.adapters.agent_framework_replies import Loop, Reply, contents_of, given, ours, said_by_user
+from pokayoke.adapters.agent_framework_replies import Loop, Reply, as_it_comes, contents_of, given, ours, said_by_user
 from pokayoke.adapters.agent_framework_tools import Invocation, Placeholder, contracts, result_of
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.errors import StoreError
@@ -49,6 +49,8 @@ Who = Callable[[Any], Mapping[str, Any]]
 
 def middleware(guard: Guard, *, who: Who | None = None, approver: str = "agent_framework") -> list[Any]:
     """Return what to install: `Agent(..., middleware=middleware(guard))`, before other middleware.
+
+    What stands in front of it may change arguments, and the guard judges those. What stands behind it is not judged.
 
     Args:
         guard: the guard; its contracts are those of the agent's tools, see `contracts`.
@@ -131,7 +133,7 @@ class _Shared:
         """Return the call behind an invocation, and its run."""
         found = self._heard.pop(context.metadata.get("function_call_occurrence_id", ""), None)
         if found is not None:
-            return found
+            return found[0], as_it_comes(found[1], context)
         # A call of an earlier process, which somebody approved: all that is left is the framework's history.
         approval = context.metadata.get("approval_response")
         arguments = context.arguments if approval is None else given(approval.function_call)
