@@ -10,7 +10,6 @@ import itertools
 import json
 import re
 import threading
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -23,13 +22,13 @@ from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.definitions import definitions
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.names import wire_name
+from pokayoke.runtime.forks import process_token
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _KEPT = 1_000
-# A history of another process may hold tokens, too.
-_PROCESS, _counter = f"{uuid.uuid4().hex}-", itertools.count()
+_counter = itertools.count()
 _TOKENS = re.compile(rf'"{TOKEN}": "([0-9a-f]+-[0-9a-f]+)"')
 
 
@@ -228,7 +227,8 @@ def _openai(ident: str, name: str, arguments: str) -> dict[str, Any]:
 
 
 def _token() -> str:
-    return f"{_PROCESS}{next(_counter):x}"
+    # A history of another process may hold tokens, too.
+    return f"{process_token()}-{next(_counter):x}"
 
 
 def _object(text: str) -> dict[str, Any] | None:
