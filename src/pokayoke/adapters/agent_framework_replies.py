@@ -26,7 +26,7 @@ from pokayoke.adapters import hosted as host
 from pokayoke.adapters.agent_framework_tools import Placeholder
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.names import wire_name
+from pokayoke.core.names import history_name
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
@@ -194,7 +194,7 @@ def _meant(run: Run, name: str, names: Collection[str]) -> str:
     plan = run.snapshot.find(name)
     if not isinstance(plan, Finding) and plan.contract.name in names:
         return plan.contract.name
-    return wire_name(name, "openai") or "unnamed"
+    return history_name(name)
 
 
 def _readable(call: ToolCall) -> Any:

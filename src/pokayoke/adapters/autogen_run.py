@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters.hosted import Hosted, written
+from pokayoke.adapters.known import Known
 from pokayoke.core.call import Outcome, ToolCall
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ __all__ = ["SINK", "Conversation"]
 
 SINK = "unread_tool_call"
 """The tool that answers calls of tools an agent does not have. It is listed only while there is such a call."""
-_KEPT = 1_000
 
 
 class Conversation:
@@ -41,7 +40,7 @@ class Conversation:
         self._named = (run_id, who)
         self._hosted: Hosted | None = None
         self._heard: dict[str, ToolCall] = {}
-        self._ended: OrderedDict[str, Outcome] = OrderedDict()
+        self._ended: Known[str, Outcome] = Known()
 
     def opened(self, taken: Iterable[str] = ()) -> Hosted:
         """Return the run, opened if need be; `taken` are the call ids that its history has by then."""
@@ -72,9 +71,7 @@ class Conversation:
 
     def ended(self, outcome: Outcome) -> Outcome:
         """Keep what became of a call, for the summary."""
-        self._ended[outcome.call_id] = outcome
-        while len(self._ended) > _KEPT:
-            self._ended.popitem(last=False)
+        self._ended.put(outcome.call_id, outcome)
         return outcome
 
     def summary(self, call: Any, result: Any) -> str:
