@@ -251,6 +251,28 @@ async def test_tools_get_their_context_and_their_types():
     assert seen == [("ada", date(2026, 11, 21), [Line(sku="a", count=2)])]
 
 
+@pytest.mark.parametrize(("system", "sent"), [("openai", (False, None)), ("fallback:bedrock,openai", (True, "none"))])
+async def test_the_last_request_forbids_calls_in_the_way_its_provider_takes(system, sent):
+    """Bedrock refuses a history with calls without tools; it gets them and may call none, and what it calls is struck."""
+    shop, seen = Shop(), []
+
+    class Model(FunctionModel):
+        @property
+        def system(self):
+            return system
+
+    def said(messages, info):
+        seen.append((bool(info.function_tools), (info.model_settings or {}).get("tool_choice")))
+        return ModelResponse([call("nothing", f"c{len(messages)}")])
+
+    guard = pokayoke.Guard(contracts([shop.refund]))
+    agent = Agent(Model(said), tools=[shop.refund], capabilities=[Guarded(guard)])
+    result = await agent.run("go")
+    assert "could not finish" in result.output
+    assert seen[-1] == sent
+    assert all(one == (True, None) for one in seen[:-1])
+
+
 async def test_runs_side_by_side_do_not_mix():
     """Twenty runs of one agent at once each do their own write once, and one that is stuck stops alone."""
     shop = Shop()

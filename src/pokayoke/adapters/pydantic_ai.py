@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Guarded", "calls", "contracts", "definitions", "message"]
 
+_BEDROCK = "bedrock"
 Who = Callable[[RunContext[Any]], Mapping[str, Any]]
 
 
@@ -181,9 +182,12 @@ class _GuardedRun(Guarded):
         self._streaming, self._stream = request_context.streaming, None
         changed: dict[str, Any] = {}
         if request.final:
-            changed["model_request_parameters"] = replace(parameters, function_tools=[], native_tools=[])
             settings = dict(request_context.model_settings or {})
             settings.pop("tool_choice", None)  # it may demand a tool that is gone
+            gone: list[ToolDefinition] = []
+            if _BEDROCK in request_context.model.system:  # it refuses a history with calls if it is sent no tools
+                gone, settings["tool_choice"] = parameters.function_tools, "none"
+            changed["model_request_parameters"] = replace(parameters, function_tools=gone, native_tools=[])
             changed["model_settings"] = settings or None
         elif offered is not None:
             changed["model_request_parameters"] = replace(parameters, function_tools=offered)
