@@ -16,6 +16,7 @@ from agents import (
     Agent,
     FunctionTool,
     GuardrailFunctionOutput,
+    Handoff,
     InputGuardrail,
     InputGuardrailTripwireTriggered,
     MaxTurnsExceeded,
@@ -273,6 +274,24 @@ async def test_agents_that_are_handed_over_to_are_guarded_too():
     result = await GuardedRunner(guard_of(tools)).run(desk, "Refund A1.", run_config=QUIET)
     assert (result.final_output, log) == ("Done.", ["A1"])
     assert result.last_agent.name == "cashier"
+
+
+async def test_an_agent_that_a_handoff_makes_belongs_to_the_run():
+    """Its question is asked in the run that began, and answered there: nothing is left to wait."""
+    log = []
+    tools = made(log)
+
+    async def over(_context, _text):
+        return agent_of(SCRIPT, tools, name="cashier")
+
+    by_hand = Handoff("to_cashier", "Hand over.", {}, over, "cashier")
+    guard = guard_of(tools, ASKING)
+    runner, agent = GuardedRunner(guard), agent_of([[ask("to_cashier")]], tools, handoffs=[by_hand])
+    state = (await runner.run(agent, "Refund A1.", run_config=QUIET)).to_state()
+    state.approve(state.get_interruptions()[0])
+    result = await runner.run(agent, state, run_config=QUIET)
+    assert (result.final_output, log) == ("Done.", ["A1"])
+    assert [known.status for known in guard.approvals.list(waiting=False)] == ["approved"]
 
 
 class Reason(BaseModel):

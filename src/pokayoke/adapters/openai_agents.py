@@ -28,7 +28,7 @@ except ImportError as error:
     raise MissingExtraError("openai-agents", "openai-agents") from error
 
 from pokayoke.adapters.openai_agents_model import GuardedModel, GuardedProvider
-from pokayoke.adapters.openai_agents_run import Slot, current
+from pokayoke.adapters.openai_agents_run import Slot, current, slot_in_use
 from pokayoke.adapters.openai_agents_sink import loosened
 from pokayoke.adapters.openai_agents_tools import ListenedServer, finals, guarded_tool, waits
 
@@ -230,7 +230,7 @@ class GuardedRunner:
 
         async def invoke(context: Any, text: str) -> Any:
             agent = await original(context, text)
-            return known if agent is target and known is not None else self.guarded(agent)
+            return known if agent is target and known is not None else self._of_run(agent, slot_in_use())
 
         clone.on_invoke_handoff = invoke
         if known is not None:
@@ -252,10 +252,7 @@ class GuardedRunner:
             who["session"] = session
         ident = run_id or session or options.get("conversation_id") or config.group_id
         slot = self._slot(ident, who, given)
-        clones: dict[int, Any] = {}
-        guarded = self._guarded(agent, clones)
-        for clone in clones.values():
-            clone.__dict__[_SLOT] = slot  # the state of an interrupted run holds its agents, and nothing else of it
+        guarded = self._of_run(agent, slot)
         if isinstance(given, RunState):
             for item in given.get_interruptions():
                 if _status(given, item) is False:
@@ -268,6 +265,14 @@ class GuardedRunner:
             raise
         finally:
             current.reset(token)
+
+    def _of_run(self, agent: Any, slot: Slot) -> Any:
+        """The agent, guarded, for one run: the state of an interrupted one holds its agents, and nothing else of it."""
+        clones: dict[int, Any] = {}
+        guarded = self._guarded(agent, clones)
+        for clone in clones.values():
+            clone.__dict__[_SLOT] = slot
+        return guarded
 
     def _known(self, state: Any) -> Slot | None:
         """The run of a state of this process."""
