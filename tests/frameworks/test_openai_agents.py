@@ -329,6 +329,16 @@ async def test_arguments_of_a_handoff_are_mended_where_that_is_no_guess_and_sent
     assert told in answer["output"]
 
 
+async def test_a_model_that_cannot_hand_over_loses_its_tools():
+    """Arguments that a handoff cannot take count like those of any call: the run ends with an honest answer."""
+    tools = made([])
+    over = handoff(agent_of([], [], name="cashier"), on_handoff=lambda _context, _given: None, input_type=Reason)
+    model = ScriptedModel([[ask("transfer_to_cashier", "{}")]] * 3)
+    result = await GuardedRunner(guard_of(tools)).run(agent_of(model, tools, handoffs=[over]), "Go.", run_config=QUIET)
+    assert "could not finish" in result.final_output
+    assert not model.calls[-1].handoffs
+
+
 async def test_a_guarded_agent_as_a_tool_has_a_run_of_its_own_and_can_be_interrupted(monkeypatch):
     """The inner agent asks for approval, the outer run is interrupted, and after the yes both end; it runs once."""
     ended, close = set(), Run.close

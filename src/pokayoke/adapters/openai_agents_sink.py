@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters.openai_agents_run import SINK, WRAPPED, as_heard, slot_in_use
-from pokayoke.core.call import Finding
+from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.canonical import digest
 from pokayoke.core.contract import Contract
 from pokayoke.core.correct import prepare
 from pokayoke.core.intake import finding_for, read_arguments
@@ -21,6 +22,9 @@ try:
     from agents import FunctionTool
 except ImportError as error:
     raise MissingExtraError("openai-agents", "openai-agents") from error
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
 
 __all__ = ["Handed", "as_written", "is_object", "loosened", "offer", "sink"]
 
@@ -84,8 +88,7 @@ async def _answered(context: Any, text: str) -> str:
     handed = slot.handoffs.get(call.name)
     wrong = handed.read(call.arguments, hosted.run.snapshot)[1] if handed and call.stop_reason is None else ()
     if wrong:
-        hosted.run.note("handoff", ok=False, tool=call.name, error=wrong[0].code, reason=wrong[0].message)
-        return refusal_text(wrong, tool=call.name)
+        return _sent_back(hosted.run, call, wrong).text
     if isinstance(plan, Finding) or plan.contract is hosted.run.guard.pager:
         return (await hosted.acall(call)).text
 
@@ -94,6 +97,23 @@ async def _answered(context: Any, text: str) -> str:
 
     told = (await hosted.acall(call, missing)).text
     return f"{plan.contract.name} is not among your tools now. There are: {', '.join(slot.tools) or 'none'}.\n{told}"
+
+
+def _sent_back(run: Run, call: ToolCall, wrong: tuple[Finding, ...]) -> Outcome:
+    """Refuse a handoff, which has no contract, so that it counts like any call that is refused."""
+    outcome = Outcome(
+        status="refused",
+        call_id=call.id,
+        tool=call.name,
+        text=refusal_text(wrong, tool=call.name),
+        findings=wrong,
+        stop_reason="invalid_arguments",
+        message=wrong[0].message,
+    )
+    said = digest(str(call.arguments).encode("utf-8", "surrogatepass"))
+    run.rounds.note(outcome, said, None, run.snapshot.kinds, run.snapshot.policy.loop)
+    run.note("handoff", ok=False, tool=call.name, error=wrong[0].code, reason=outcome.message)
+    return run.progress.ended(outcome, call)
 
 
 sink = FunctionTool(SINK, "", {"type": "object", "properties": {}}, _answered, strict_json_schema=False)
