@@ -279,6 +279,23 @@ async def test_a_preview_is_no_value(shop):
     assert "x" * 30 in more.content[0].text
 
 
+@pytest.mark.parametrize("kind", [int, dict])
+async def test_a_result_that_was_not_kept_is_no_value(kind):
+    """A write with a secret result is answered by a text alone, as an error: a program must not take null for it."""
+
+    def issue(order: str) -> kind:
+        """Issue a code."""
+        return kind([("code", 42)]) if kind is dict else 42
+
+    fields = {"issue": {"secret": True, "output_schema": {"type": "integer" if kind is int else "object"}}}
+    async with Client(guarded(issue, fields=fields, run_id="r")) as client:
+        first = await client.call_tool("issue", {"order": "A1"})
+        again = await client.call_tool("issue", {"order": "A1"}, raise_on_error=False)
+    assert not first.is_error
+    assert again.is_error
+    assert "its result was not kept" in again.content[0].text
+
+
 async def test_other_blocks_pass_unread():
     """A picture reaches the client as it is."""
 
