@@ -557,6 +557,23 @@ async def test_a_first_result_that_ends_the_run_is_the_plain_value_and_a_failure
     assert (result.final_output, log) == ("refunded A1", ["A1"])
 
 
+async def test_a_first_result_that_was_not_kept_is_no_null():
+    """A repeated write with a secret result ends the run with that sentence, not with nothing."""
+
+    @function_tool
+    async def issue(order: str) -> dict:
+        """Issue a code."""
+        return {"code": 42}
+
+    guard = pokayoke.Guard(contracts([issue], fields={"issue": {"secret": True}}))
+    runner, ended = GuardedRunner(guard), []
+    for _ in range(2):
+        agent = agent_of([[ask("issue", '{"order": "A1"}')]], [issue], tool_use_behavior="stop_on_first_tool")
+        ended.append((await runner.run(agent, "Go.", run_config=QUIET, run_id="r")).final_output)
+    assert ended[0] == str({"code": 42})
+    assert "its result was not kept" in ended[1]
+
+
 async def test_a_result_that_was_too_long_can_be_read_on():
     """The tool that pages is offered from then on, and answered by the guard."""
 

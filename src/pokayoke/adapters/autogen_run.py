@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters.hosted import Hosted, written
+from pokayoke.adapters.hosted import Hosted, plain, written
 from pokayoke.adapters.known import Known
 from pokayoke.core.call import Outcome, ToolCall
 
@@ -85,6 +84,5 @@ class Conversation:
         if outcome is None:
             return str(result.content)
         if outcome.ok:
-            value = outcome.value
-            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            return plain(outcome)
         return f"{outcome.tool} did not succeed: {outcome.stop_reason}."

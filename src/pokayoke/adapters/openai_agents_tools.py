@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-from pokayoke.adapters.hosted import Hosted, written
+from pokayoke.adapters.hosted import Hosted, plain, written
 from pokayoke.adapters.openai_agents_run import Slot, as_heard, current, slot_in_use
 from pokayoke.core.admission import Approval
 from pokayoke.core.call import Outcome, ToolCall
@@ -235,7 +235,7 @@ def _value(output: Any) -> Any:
     outcome = getattr(output, "outcome", None)
     if not isinstance(outcome, Outcome) or not outcome.ok or (outcome.value is None and outcome.content):
         return output
-    return outcome.value
+    return plain(outcome) if outcome.value is None and outcome.status == "replayed" else outcome.value
 
 
 # -- approvals ----------------------------------------------------------------------------------------
