@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import pokayoke
 from pokayoke import ToolCall, read_arguments
-from pokayoke.adapters.hosted import Asked, Described, Hosted, Runs, contracts, stand_in, written
+from pokayoke.adapters.hosted import Asked, Described, Hosted, Runs, contracts, plain, stand_in, written
 from pokayoke.core.steps import NotBegun
 from pokayoke.errors import UsageError
 
@@ -81,6 +81,31 @@ def test_a_tool_that_asks_for_another_try_did_nothing_and_counts():
         assert (outcome.status, outcome.effect, outcome.attempts) == ("failed", "none", 1)
         final = hosted.before().final
         assert final == (number == 1)
+
+
+@pytest.mark.parametrize(("blame", "counts"), [("model", True), ("policy", True), ("host", False)])
+def test_what_a_framework_does_not_begin_counts_unless_it_is_the_hosts_doing(blame, counts):
+    """A model that goes on sending what the framework's own rules turn away loses its tools."""
+    hosted = Hosted(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])).run("r"))
+
+    def turned_away(arguments):
+        raise NotBegun("not like this", blame=blame)
+
+    for number in range(2):
+        outcome = hosted.call(pokayoke.ToolCall(f"call_{number}", "put", {"key": f"a{number}"}), turned_away)
+        assert (outcome.status, outcome.effect) == ("failed", "none")
+        final = hosted.before().final
+    assert final is counts
+
+
+@pytest.mark.parametrize(("value", "read"), [("paid", "paid"), ({"id": 1}, '{"id": 1}'), (None, "null")])
+def test_what_a_user_reads_is_the_value_or_that_it_was_not_kept(value, read):
+    """Where no model reads a result, `null` never stands for one that is gone."""
+    made = contracts([Described("pay", "Pay.", KEY)], fields={"pay": {"secret": True}})
+    run = pokayoke.Guard(made).run("r")
+    first, again = (run.call(ToolCall("c", "pay", {"key": "a"}), invoke=lambda _: value) for _ in range(2))
+    assert plain(first) == read
+    assert "its result was not kept" in plain(again)
 
 
 def test_several_loops_of_one_run_are_told_apart_and_share_its_ledger():

@@ -449,6 +449,41 @@ async def test_failures_of_middleware_reach_the_caller(tools, done, after):
     assert bool(done) is after
 
 
+class Rewriting(FunctionMiddleware):
+    """Changes arguments: in place, or as a whole."""
+
+    def __init__(self, whole, **changes):
+        self.whole, self.changes = whole, changes
+
+    async def process(self, context, call_next):
+        if self.whole:
+            context.arguments = {**context.arguments, **self.changes}
+        else:
+            context.arguments.update(self.changes)
+        await call_next()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(
+    ("text", "changes", "ran"),
+    [
+        (REFUND, {"amount": 7.5}, [("refund", "A1", 7.5)]),
+        (REFUND, {"amount": "much"}, []),
+        (REFUND, {"more": 1}, []),
+        (REFUND, {"order_id": "A1"}, [("refund", "A1", 5)]),
+        ('{"order_id": "A1"}', {"amount": 3}, [("refund", "A1", 3)]),
+        ('{"order_id": "A1", "amount": 5, "more": 1}', {}, []),
+    ],
+)
+async def test_what_middleware_in_front_of_the_guard_makes_of_arguments_counts(tools, done, whole, text, changes, ran):
+    """Its change is checked like any other arguments, and it reaches the tool."""
+    client = Scripted([("c", "refund", text)], "Done.")
+    guard = pokayoke.Guard(contracts(tools, reads=["get_order"]))
+    agent = Agent(client, tools=tools, middleware=[Rewriting(whole, **changes), *middleware(guard)])
+    await agent.run("Refund.")
+    assert done == ran
+
+
 async def test_a_tool_that_waits_for_a_person_is_called_again(done):
     """Its exception goes through with what it asks, and the claim is free for the second call."""
     asked = []

@@ -15,6 +15,7 @@ from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken, FunctionCall
+from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_core.models import AssistantMessage, CreateResult, ModelInfo, RequestUsage, SystemMessage
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.openai import OpenAIChatCompletionClient
@@ -72,9 +73,9 @@ def guard_of(tools, config=None, store=None):
     return pokayoke.Guard(contracts(tools, reads=reads, fields=fields), config=config, store=store)
 
 
-def agent_of(guard, client, tools, run_id=None, name="shop", **options):
+def agent_of(guard, client, tools, run_id=None, name="shop", model_context=None, **options):
     """A guarded agent."""
-    parts = guarded(guard, client, tools, run_id=run_id)
+    parts = guarded(guard, client, tools, run_id=run_id, model_context=model_context)
     return AssistantAgent(name, **{**parts, "max_tool_iterations": 10, **options})
 
 
@@ -296,6 +297,21 @@ async def test_agents_of_a_team_hand_over_and_a_cut_message_hands_nobody_over():
     assert await play("length") == ("TextMessage", 2)
 
 
+@pytest.mark.parametrize(("run_id", "times"), [(None, 2), ("thread-1", 1)])
+async def test_an_agent_that_was_reset_begins_a_new_run(run_id, times):
+    """What a conversation did is no answer to the next one, unless both have the user's own id."""
+    log = []
+    tools = made(log)
+    client = Client(*[asks(REFUND), "Done."] * 2)
+    context = BufferedChatCompletionContext(20)
+    agent = agent_of(guard_of(tools), client, tools, run_id=run_id, model_context=context)
+    await said(agent)
+    await agent.on_reset(CancellationToken())
+    assert not await context.get_messages()
+    await said(agent)
+    assert len(log) == times
+
+
 async def test_conversations_side_by_side_do_not_mix():
     """Ten agents over one guard, with equal ids and arguments: each refunds once, and no stuck one stops another."""
     log = []
@@ -335,11 +351,11 @@ async def test_a_cancelled_token_cancels_the_run():
 # -- streams ----------------------------------------------------------------------------------------------
 
 
-async def streamed(turns, tools):
-    """The last word of a streamed run at AutoGen's own client, and its pieces."""
+async def streamed(turns, tools, **options):
+    """The last word of a streamed run at AutoGen's own client, its pieces, and what the model was asked."""
     with ModelServer(turns) as server:
         client = OpenAIChatCompletionClient(model="m", base_url=f"{server.url}/v1", api_key="k", model_info=INFO)
-        agent = agent_of(guard_of(tools), client, tools, model_client_stream=True)
+        agent = agent_of(guard_of(tools), client, tools, model_client_stream=True, **options)
         items = [item async for item in agent.run_stream(task="Refund A1.")]
         await client.close()
         pieces = [item.content for item in items if isinstance(item, ModelClientStreamingChunkEvent)]
@@ -366,6 +382,30 @@ async def test_a_stream_that_breaks_off_runs_none_of_its_calls():
     answers = [one["content"] for one in server.bodies[-1]["messages"] if one["role"] == "tool"]
     assert not log
     assert "cut" in answers[0]
+
+
+class Closing(BaseModel):
+    """A typed last word."""
+
+    said: str
+
+
+@pytest.mark.parametrize(
+    ("turn", "told"),
+    [
+        (Turn(calls=(("call_1", *REFUND),), breaks=7), "cut"),
+        (Turn(calls=(("call_1", *REFUND),), stop="length"), "cut"),
+        (Turn(calls=(("call_1", "refund", '{"order": }'),)), "nothing stands where"),
+    ],
+)
+async def test_a_typed_stream_is_heard_too(turn, told):
+    """Where the answer has a type, the SDK parses by itself and raises; the guard answers the calls instead."""
+    log = []
+    tools = [FunctionTool(tool, tool.__doc__, strict=True) for tool in made(log)]
+    last, _, server = await streamed([turn, Turn('{"said": "Done."}')], tools, output_content_type=Closing)
+    answers = [one["content"] for one in server.bodies[-1]["messages"] if one["role"] == "tool"]
+    assert (last, log) == (Closing(said="Done."), [])
+    assert told in answers[0]
 
 
 # -- building, restarting ---------------------------------------------------------------------------------

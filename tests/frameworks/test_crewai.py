@@ -675,6 +675,23 @@ CHILD = """
 """
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_forked_processes_do_not_mark_different_calls_alike():
+    """A history may go from one worker to another, which must not take a mark in it for one of its own."""
+    code = """
+        import os
+        from pokayoke.adapters.crewai_calls import _token
+        child = os.fork()
+        print(_token(), flush=True)
+        if child:
+            os.waitpid(child, 0)
+    """
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    )
+    assert len({*ran.stdout.split()}) == 2, ran.stdout
+
+
 @pytest.mark.timeout(180)
 def test_a_process_killed_in_mid_write_does_not_write_twice(tmp_path):
     """Another process with the same run id leaves it at one effect, and the model is told that it may exist."""

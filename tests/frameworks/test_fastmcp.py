@@ -197,17 +197,21 @@ async def test_who_calls_is_who_the_token_says(shop):
 
 async def test_no_key_reaches_what_another_caller_has_done(shop):
     """A client without users of its own cannot write a user's name into its key and get that user's result."""
-    tokens = {"ann": {"client_id": "app", "sub": "ann", "scopes": []}, "app": {"client_id": "app", "scopes": []}}
+    tokens = {
+        "ann": {"client_id": "app", "sub": "ann", "scopes": []},
+        "app": {"client_id": "app", "scopes": []},
+        "slash": {"client_id": "app/ann", "scopes": []},
+    }
     server = FastMCP("shop", auth=StaticTokenVerifier(tokens))
     server.tool(shop.functions(["refund"])[0])
     guard_server(server, pokayoke.Guard(contracts(server)))
     texts = []
     async with host.over_http(server) as url:
-        for token, key in (("ann", "k"), ("app", "ann/k")):
+        for token, key in (("ann", "k"), ("app", "ann/k"), ("slash", "k")):
             async with Client(url, auth=token) as client:
                 texts.append((await client.call_tool("refund", REFUND, meta={"idempotencyKey": key})).content[0].text)
     assert not any("already" in text for text in texts)
-    assert len(shop.happened()) == 2
+    assert len(shop.happened()) == 3
 
 
 async def test_a_durable_ledger_wants_to_know_what_belongs_together(shop, tmp_path):
@@ -273,6 +277,23 @@ async def test_a_preview_is_no_value(shop):
     assert rows.is_error
     assert 'handle="out-2"' in rows.content[0].text
     assert "x" * 30 in more.content[0].text
+
+
+@pytest.mark.parametrize("kind", [int, dict])
+async def test_a_result_that_was_not_kept_is_no_value(kind):
+    """A write with a secret result is answered by a text alone, as an error: a program must not take null for it."""
+
+    def issue(order: str) -> kind:
+        """Issue a code."""
+        return kind([("code", 42)]) if kind is dict else 42
+
+    fields = {"issue": {"secret": True, "output_schema": {"type": "integer" if kind is int else "object"}}}
+    async with Client(guarded(issue, fields=fields, run_id="r")) as client:
+        first = await client.call_tool("issue", {"order": "A1"})
+        again = await client.call_tool("issue", {"order": "A1"}, raise_on_error=False)
+    assert not first.is_error
+    assert again.is_error
+    assert "its result was not kept" in again.content[0].text
 
 
 async def test_other_blocks_pass_unread():

@@ -16,6 +16,7 @@ from agents import (
     Agent,
     FunctionTool,
     GuardrailFunctionOutput,
+    Handoff,
     InputGuardrail,
     InputGuardrailTripwireTriggered,
     MaxTurnsExceeded,
@@ -26,17 +27,22 @@ from agents import (
     Runner,
     RunState,
     SQLiteSession,
+    ToolExecutionConfig,
     ToolGuardrailFunctionOutput,
+    ToolOutputFileContent,
+    ToolOutputImage,
+    ToolOutputText,
     Usage,
     UserError,
     function_tool,
     handoff,
+    tool_input_guardrail,
     tool_namespace,
     tool_output_guardrail,
 )
 from agents.mcp import MCPServer
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
-from mcp.types import CallToolResult, TextContent
+from mcp.types import CallToolResult, ImageContent, TextContent
 from mcp.types import Tool as Listed
 from model_server import ModelServer, Turn
 from openai import AsyncOpenAI
@@ -270,6 +276,69 @@ async def test_agents_that_are_handed_over_to_are_guarded_too():
     assert result.last_agent.name == "cashier"
 
 
+async def test_an_agent_that_a_handoff_makes_belongs_to_the_run():
+    """Its question is asked in the run that began, and answered there: nothing is left to wait."""
+    log = []
+    tools = made(log)
+
+    async def over(_context, _text):
+        return agent_of(SCRIPT, tools, name="cashier")
+
+    by_hand = Handoff("to_cashier", "Hand over.", {}, over, "cashier")
+    guard = guard_of(tools, ASKING)
+    runner, agent = GuardedRunner(guard), agent_of([[ask("to_cashier")]], tools, handoffs=[by_hand])
+    state = (await runner.run(agent, "Refund A1.", run_config=QUIET)).to_state()
+    state.approve(state.get_interruptions()[0])
+    result = await runner.run(agent, state, run_config=QUIET)
+    assert (result.final_output, log) == ("Done.", ["A1"])
+    assert [known.status for known in guard.approvals.list(waiting=False)] == ["approved"]
+
+
+class Reason(BaseModel):
+    """What a handoff is told."""
+
+    reason: str
+    urgent: bool = False
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{'reason': 'late',}", "late"),
+        ('{"reason": "late", "urgent": "true", "more": 1}', "late"),
+        ('{"reason": ', "ends between a key and its value"),
+        ("{}", "Add `reason`"),
+        ("", "there is no text"),
+    ],
+)
+async def test_arguments_of_a_handoff_are_mended_where_that_is_no_guess_and_sent_back_otherwise(text, told):
+    """The run does not end over them: the model reads what is wrong, under the name that it wrote."""
+    heard = []
+    tools = made([])
+    other = agent_of([[assistant_message("The cashier.")]], [], name="cashier")
+    over = handoff(other, on_handoff=lambda _context, given: heard.append(given.reason), input_type=Reason)
+    model = ScriptedModel([[ask("transfer_to_cashier", text)], [assistant_message("Done.")]])
+    runner = GuardedRunner(guard_of(tools))
+    result = await runner.run(agent_of(model, tools, handoffs=[over]), "Refund A1.", run_config=QUIET)
+    if heard:
+        assert (heard, result.final_output) == ([told], "The cashier.")
+        return
+    assert result.final_output == "Done."
+    call, answer = model.calls[1].input[-2:]
+    assert (call["name"], call["call_id"]) == ("transfer_to_cashier", answer["call_id"])
+    assert told in answer["output"]
+
+
+async def test_a_model_that_cannot_hand_over_loses_its_tools():
+    """Arguments that a handoff cannot take count like those of any call: the run ends with an honest answer."""
+    tools = made([])
+    over = handoff(agent_of([], [], name="cashier"), on_handoff=lambda _context, _given: None, input_type=Reason)
+    model = ScriptedModel([[ask("transfer_to_cashier", "{}")]] * 3)
+    result = await GuardedRunner(guard_of(tools)).run(agent_of(model, tools, handoffs=[over]), "Go.", run_config=QUIET)
+    assert "could not finish" in result.final_output
+    assert not model.calls[-1].handoffs
+
+
 async def test_a_guarded_agent_as_a_tool_has_a_run_of_its_own_and_can_be_interrupted(monkeypatch):
     """The inner agent asks for approval, the outer run is interrupted, and after the yes both end; it runs once."""
     ended, close = set(), Run.close
@@ -347,6 +416,78 @@ async def test_a_guardrail_of_a_tools_output_judges_what_the_tool_returned():
     assert [one.guardrail.get_name() for one in result.tool_output_guardrail_results] == ["no_secrets"] * 2
 
 
+@pytest.mark.parametrize("config", [None, ASKING])
+@pytest.mark.parametrize("early", [False, True])
+async def test_what_a_guardrail_of_a_tools_input_turns_away_is_known_to_the_run(config, early):
+    """The model reads the guardrail's words, the user that it was not done, and no question is left behind."""
+
+    @tool_input_guardrail
+    def never(data):
+        return ToolGuardrailFunctionOutput.reject_content("not today")
+
+    log = []
+    tools = made(log, tool_input_guardrails=[never])
+    guard, model = guard_of(tools, config), ScriptedModel(SCRIPT)
+    runner, agent = GuardedRunner(guard), agent_of(model, tools)
+    options = replace(QUIET, tool_execution=ToolExecutionConfig(pre_approval_tool_input_guardrails=early))
+    result = await runner.run(agent, "Refund A1.", run_config=options)
+    if result.interruptions:
+        state = result.to_state()
+        state.approve(state.get_interruptions()[0])
+        result = await runner.run(agent, state, run_config=options)
+    assert result.final_output.startswith("Done.\n\n[Not done: refund (")
+    assert model.calls[1].input[-1]["output"] == "not today"
+    assert not log
+    assert [known.status for known in guard.approvals.list(waiting=False)] == (["denied"] if config else [])
+
+
+PICTURE = "data:image/png;base64,aGk="
+NAMED = {"file_data": "aGk=", "filename": "a.pdf"}
+
+
+@pytest.mark.parametrize(
+    ("result", "sent"),
+    [
+        (ToolOutputImage(image_url=PICTURE, detail="low"), {"image_url": PICTURE, "detail": "low"}),
+        ([ToolOutputText(text="see"), ToolOutputImage(file_id="f1")], {"file_id": "f1"}),
+        ({"type": "file", **NAMED}, NAMED),
+        (ToolOutputFileContent(**NAMED), NAMED),
+        (ImageContent(type="image", data="aGk=", mimeType="image/png"), {"image_url": PICTURE}),
+    ],
+)
+async def test_pictures_and_files_of_a_tool_reach_the_model_as_such(result, sent):
+    """What the SDK would send as a picture or a file, it still does, beside the text of the guard."""
+
+    @function_tool
+    def show() -> object:
+        """Show it."""
+        return [result] if isinstance(result, ImageContent) else result
+
+    model = ScriptedModel([[ask("show")], [assistant_message("Done.")]])
+    await GuardedRunner(pokayoke.Guard(contracts([show], reads=["show"]))).run(
+        agent_of(model, [show]), "Go.", run_config=QUIET
+    )
+    text, block = model.calls[1].input[-1]["output"]
+    assert ("see" in text["text"], text["type"]) == (isinstance(result, list), "input_text")
+    assert {key: value for key, value in block.items() if key != "type"} == sent
+    assert block["type"] == ("input_file" if sent is NAMED else "input_image")
+
+
+async def test_what_looks_like_a_picture_is_data_where_a_schema_says_so():
+    """A tool with an output schema returns data, whatever its fields are called."""
+
+    @function_tool
+    def show() -> dict:
+        """Show it."""
+        return {"type": "image", "image_url": PICTURE}
+
+    shape = {"type": "object", "properties": {"image_url": {"type": "string"}}, "required": ["image_url"]}
+    guard = pokayoke.Guard(contracts([show], reads=["show"], fields={"show": {"output_schema": shape}}))
+    model = ScriptedModel([[ask("show")], [assistant_message("Done.")]])
+    await GuardedRunner(guard).run(agent_of(model, [show]), "Go.", run_config=QUIET)
+    assert PICTURE in model.calls[1].input[-1]["output"]
+
+
 async def test_the_limit_of_turns_ends_the_run():
     """MaxTurnsExceeded goes through."""
     tools = made([])
@@ -414,6 +555,23 @@ async def test_a_first_result_that_ends_the_run_is_the_plain_value_and_a_failure
     agent = agent_of(replies, tools, tool_use_behavior="stop_on_first_tool")
     result = await GuardedRunner(guard_of(tools)).run(agent, "Refund A1.", run_config=QUIET)
     assert (result.final_output, log) == ("refunded A1", ["A1"])
+
+
+async def test_a_first_result_that_was_not_kept_is_no_null():
+    """A repeated write with a secret result ends the run with that sentence, not with nothing."""
+
+    @function_tool
+    async def issue(order: str) -> dict:
+        """Issue a code."""
+        return {"code": 42}
+
+    guard = pokayoke.Guard(contracts([issue], fields={"issue": {"secret": True}}))
+    runner, ended = GuardedRunner(guard), []
+    for _ in range(2):
+        agent = agent_of([[ask("issue", '{"order": "A1"}')]], [issue], tool_use_behavior="stop_on_first_tool")
+        ended.append((await runner.run(agent, "Go.", run_config=QUIET, run_id="r")).final_output)
+    assert ended[0] == str({"code": 42})
+    assert "its result was not kept" in ended[1]
 
 
 async def test_a_result_that_was_too_long_can_be_read_on():

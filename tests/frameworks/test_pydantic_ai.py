@@ -181,7 +181,7 @@ async def test_a_tool_that_the_agent_does_not_have_now_is_answered():
     hidden = Tool(shop.refund, prepare=lambda ctx, tool_def: None)
     script = Script([REFUND, call("find", "c2", order="A1")], "Done.")
     agent, _ = guarded([shop.find, hidden], script)
-    assert (await agent.run("go")).output == "Done."
+    assert (await agent.run("go")).output == "Done.\n\n[Not done: refund (tool_failure).]"
     assert shop.done == [("find", "A1")]
     assert len(script.answers) == 2
 
@@ -200,7 +200,7 @@ async def test_a_history_with_open_calls_is_gone_on_from():
         script = Script("Done.")
         agent, _ = guarded([shop.find, shop.refund], script)
         asked = ModelRequest([UserPromptPart("go")])
-        assert (await agent.run(message_history=[asked, response])).output == "Done."
+        assert (await agent.run(message_history=[asked, response])).output.startswith("Done.")
         assert shop.done == done
         assert len(script.answers) == len(response.parts)
 
@@ -249,6 +249,28 @@ async def test_tools_get_their_context_and_their_types():
     agent, _ = guarded([order], script, reads=(), deps_type=str)
     await agent.run("go", deps="ada")
     assert seen == [("ada", date(2026, 11, 21), [Line(sku="a", count=2)])]
+
+
+@pytest.mark.parametrize(("system", "sent"), [("openai", (False, None)), ("fallback:bedrock,openai", (True, "none"))])
+async def test_the_last_request_forbids_calls_in_the_way_its_provider_takes(system, sent):
+    """Bedrock refuses a history with calls without tools; it gets them and may call none, and what it calls is struck."""
+    shop, seen = Shop(), []
+
+    class Model(FunctionModel):
+        @property
+        def system(self):
+            return system
+
+    def said(messages, info):
+        seen.append((bool(info.function_tools), (info.model_settings or {}).get("tool_choice")))
+        return ModelResponse([call("nothing", f"c{len(messages)}")])
+
+    guard = pokayoke.Guard(contracts([shop.refund]))
+    agent = Agent(Model(said), tools=[shop.refund], capabilities=[Guarded(guard)])
+    result = await agent.run("go")
+    assert "could not finish" in result.output
+    assert seen[-1] == sent
+    assert all(one == (True, None) for one in seen[:-1])
 
 
 async def test_runs_side_by_side_do_not_mix():
@@ -306,7 +328,7 @@ async def test_a_denial_is_passed_on():
     (asked,) = guard.approvals.list()
     answers = DeferredToolResults(approvals={"c1": ToolDenied("Not this customer.")})
     result = await agent.run(message_history=waiting.all_messages(), deferred_tool_results=answers)
-    assert result.output == "Not done."
+    assert result.output == "Not done.\n\n[Not done: refund (approval_denied).]"
     assert shop.done == []
     assert guard.approvals.get(asked.id).status == "denied"
     assert script.answers[0] == "Not this customer."
@@ -341,7 +363,7 @@ async def test_without_deferred_requests_the_model_is_told_and_the_run_goes_on()
     shop = Shop()
     script = Script([REFUND], "It waits for an approval.")
     agent, guard = guarded([shop.refund], script, reads=(), config=ASKS)
-    assert (await agent.run("go")).output == "It waits for an approval."
+    assert (await agent.run("go")).output == "It waits for an approval.\n\n[Not done: refund (awaiting_approval).]"
     assert shop.done == []
     assert len(guard.approvals.list()) == 1
     guard.approvals.approve(guard.approvals.list()[0].id, by="ada")
@@ -562,7 +584,7 @@ async def test_a_tool_elsewhere_that_a_person_has_to_approve_waits():
         capabilities=[Guarded(guard)],
         output_type=[str, DeferredToolRequests],
     )
-    assert (await agent.run("go", conversation_id="a")).output == "It waits."
+    assert (await agent.run("go", conversation_id="a")).output.startswith("It waits.")
     guard.approvals.approve(guard.approvals.list()[0].id, by="ada")
     with agent.override(model=Script([call("ship")]).model):
         assert (await agent.run("go", conversation_id="a")).output.calls
@@ -637,12 +659,30 @@ async def test_a_user_who_speaks_in_the_history_begins_a_turn():
         assert script.offered[-1] == shown
 
 
-async def test_what_was_not_done_is_said_beside_the_last_words_of_a_stuck_model():
-    """Its text claims a refund that was refused twice; the user reads both."""
+@pytest.mark.parametrize("times", [1, 2])
+async def test_what_was_not_done_is_said_beside_the_last_words(times):
+    """A text that claims a refund that was refused, once or until the tools went: the user reads both."""
     shop = Shop()
-    script = Script([call("refund", order="A1")], [call("refund", "c2", order="A1")], "Refunded.")
+    script = Script(*([call("refund", f"c{number}", order="A1")] for number in range(times)), "Refunded.")
     agent, _ = guarded([shop.refund], script, reads=())
-    assert "Not done: refund" in (await agent.run("go")).output
+    assert (await agent.run("go")).output == "Refunded.\n\n[Not done: refund (invalid_arguments).]"
+
+
+async def test_what_a_tool_elsewhere_has_put_right_is_not_said_to_be_undone():
+    """Its first call was refused; the second ran where the guard does not see it, and its result says so."""
+    schema = {"type": "object", "properties": {"order": {"type": "string"}}, "required": ["order"]}
+    tool = ToolDefinition(name="ship", parameters_json_schema=schema)
+    script = Script([call("ship")], [call("ship", "c2", order="A1")], "Shipped.")
+    agent = Agent(
+        script.model,
+        toolsets=[ExternalToolset([tool])],
+        capabilities=[Guarded(pokayoke.Guard(contracts([tool])))],
+        output_type=[str, DeferredToolRequests],
+    )
+    waiting = await agent.run("go", conversation_id="a")
+    answers = DeferredToolResults(calls={"c2": "shipped"})
+    result = await agent.run(message_history=waiting.all_messages(), deferred_tool_results=answers)
+    assert result.output == "Shipped."
 
 
 async def test_a_repaired_call_stands_in_the_history_as_it_was_meant():
@@ -796,7 +836,7 @@ def test_a_process_killed_in_mid_write_leaves_a_doubt_and_one_effect(nursery, tm
     assert nursery.run(tmp_path, "human", dies=True) == (-9, None)
     assert len(effects(tmp_path)) == 1
     _, after = nursery.run(tmp_path, "human", again=True)
-    assert after["output"] == "Done."
+    assert after["output"] == "Done.\n\n[Not done: pay (in_doubt).]"
     assert after["ledger"] == [["in_doubt", 1]]
     assert len(after["answers"]) == 2
     assert all("not known" in answer for answer in after["answers"])
@@ -838,7 +878,7 @@ def test_a_person_answers_in_another_process(nursery, tmp_path, answer, happens)
     assert nursery.run(tmp_path, "human", config=asks)[1]["output"] == ["c0"]
     assert effects(tmp_path) == []
     _, after = nursery.run(tmp_path, "human", config=asks, answers={"c0": answer}, again=True)
-    assert after["output"] == "Done."
+    assert after["output"] == ("Done." if answer else "Done.\n\n[Not done: pay (approval_denied).]")
     assert len(effects(tmp_path)) == happens
 
 
@@ -847,7 +887,7 @@ def test_without_an_id_a_durable_ledger_refuses_to_write(nursery, tmp_path):
     _, after = nursery.run(tmp_path, "human", conversation=None)
     assert effects(tmp_path) == []
     assert after["ledger"] == []
-    assert after["output"] == "Done."
+    assert after["output"] == "Done.\n\n[Not done: pay (tool_failure).]"
 
 
 async def test_a_run_id_names_a_run_that_has_no_conversation(tmp_path):
@@ -902,7 +942,7 @@ async def test_a_stream_that_breaks_off_runs_nothing():
         async with client, agent.run_stream_events("go") as events:
             said = [event.result.output async for event in events if isinstance(event, AgentRunResultEvent)]
     assert shop.done == []
-    assert said == ["Not done."]
+    assert said == ["Not done.\n\n[Not done: refund (invalid_arguments).]"]
 
 
 SERVER = """

@@ -182,6 +182,16 @@ def test_marked_fields_and_secret_tools_are_not_written_down():
     assert "canary-3" not in written
 
 
+def test_a_picture_is_not_kept_and_a_repetition_says_so():
+    """The ledger keeps no pictures: a second call of the same write reads that its result is gone, not `null`."""
+    picture = [{"type": "image", "data": "aGk=", "mimeType": "image/png"}]
+    guard = Guard([Contract.from_schema("draw", {"type": "object"}, handler=lambda: picture)])
+    first, again = (guard.run("r").call(call("draw", {})) for _ in range(2))
+    assert (first.status, first.content) == ("ok", tuple(picture))
+    assert (again.status, again.value, again.content) == ("replayed", None, ())
+    assert "its result was not kept" in again.text
+
+
 def test_a_secret_write_is_answered_without_its_value_the_second_time():
     """What is never kept cannot be replayed: the repetition says that it was done."""
     run = Guard([write(lambda: {"token": "t"}, secret=True)]).run("r")

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +27,9 @@ except ImportError as error:
     raise MissingExtraError("agent-framework-core", "agent-framework") from error
 
 from pokayoke.adapters import hosted as host
-from pokayoke.adapters.agent_framework_replies import Loop, Reply, contents_of, given, ours, said_by_user
+from pokayoke.adapters.agent_framework_replies import Loop, Reply, as_it_comes, contents_of, given, ours, said_by_user
 from pokayoke.adapters.agent_framework_tools import Invocation, Placeholder, contracts, result_of
+from pokayoke.adapters.known import Known
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.errors import StoreError
 
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["calls", "contracts", "message", "middleware"]
 
-_KEPT = 1_000
 _APPROVAL = "pokayoke_approval"
 
 CallNext = Callable[[], Awaitable[None]]
@@ -49,6 +47,8 @@ Who = Callable[[Any], Mapping[str, Any]]
 
 def middleware(guard: Guard, *, who: Who | None = None, approver: str = "agent_framework") -> list[Any]:
     """Return what to install: `Agent(..., middleware=middleware(guard))`, before other middleware.
+
+    What stands in front of it may change arguments, and the guard judges those. What stands behind it is not judged.
 
     Args:
         guard: the guard; its contracts are those of the agent's tools, see `contracts`.
@@ -80,9 +80,8 @@ class _Shared:
         self.guard, self.approver = guard, approver
         self._who = who
         self._runs = host.Runs(guard)
-        self._loops: OrderedDict[int, Loop] = OrderedDict()
-        self._heard: OrderedDict[str, tuple[host.Hosted, ToolCall]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._loops: Known[int, Loop] = Known()
+        self._heard: Known[str, tuple[host.Hosted, ToolCall]] = Known()
 
     def run(self, session: Any, ident: str | None = None) -> host.Hosted:
         """Return the run of a session, or one that nobody will know again."""
@@ -107,31 +106,24 @@ class _Shared:
     def _begin(self, loop: Loop, messages: Iterable[Any]) -> None:
         for text in said_by_user(messages):
             loop.hosted.run.user(text)
-        with self._lock:
-            self._loops[id(loop.tools)] = loop
-            while len(self._loops) > _KEPT:
-                self._loops.popitem(last=False)
+        self._loops.put(id(loop.tools), loop)
 
     def end(self, loop: Loop) -> None:
         """Forget a loop that has its last answer."""
-        with self._lock:
-            self._loops.pop(id(loop.tools), None)
+        self._loops.pop(id(loop.tools))
         if loop.ident is not None:
             self._runs.close(loop.ident)
         self.guard.trace.flush()
 
     def keep(self, occurrence: str, hosted: host.Hosted, call: ToolCall) -> None:
         """Remember what the model wrote until the framework runs it: it validates and drops before any hook."""
-        with self._lock:
-            self._heard[occurrence] = (hosted, call)
-            while len(self._heard) > _KEPT:
-                self._heard.popitem(last=False)
+        self._heard.put(occurrence, (hosted, call))
 
     def taken(self, context: FunctionInvocationContext) -> tuple[host.Hosted, ToolCall]:
         """Return the call behind an invocation, and its run."""
-        found = self._heard.pop(context.metadata.get("function_call_occurrence_id", ""), None)
+        found = self._heard.pop(context.metadata.get("function_call_occurrence_id", ""))
         if found is not None:
-            return found
+            return found[0], as_it_comes(found[1], context)
         # A call of an earlier process, which somebody approved: all that is left is the framework's history.
         approval = context.metadata.get("approval_response")
         arguments = context.arguments if approval is None else given(approval.function_call)

@@ -9,19 +9,33 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_framework import ChatResponse, ChatResponseUpdate, Content, FunctionTool, Message, ResponseStream
+import msgspec
+from agent_framework import (
+    ChatResponse,
+    ChatResponseUpdate,
+    Content,
+    FunctionInvocationContext,
+    FunctionTool,
+    Message,
+    ResponseStream,
+    _tools,
+)
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from pokayoke.adapters import hosted as host
 from pokayoke.adapters.agent_framework_tools import Placeholder
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.names import wire_name
+from pokayoke.core.names import history_name
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
 
 Keep = Callable[[str, host.Hosted, ToolCall], None]
 
+# How the framework itself sees that arguments were changed since it read them; public nowhere.
+_PREPARED = "_prepared_function_arguments"
+_token_of = getattr(_tools, "_argument_comparison_token", None)
 _OFFERS = frozenset({"tools", "tool_choice", "allow_multiple_tool_calls"})
 
 
@@ -180,7 +194,7 @@ def _meant(run: Run, name: str, names: Collection[str]) -> str:
     plan = run.snapshot.find(name)
     if not isinstance(plan, Finding) and plan.contract.name in names:
         return plan.contract.name
-    return wire_name(name, "openai") or "unnamed"
+    return history_name(name)
 
 
 def _readable(call: ToolCall) -> Any:
@@ -193,6 +207,26 @@ def _readable(call: ToolCall) -> Any:
             if isinstance(parsed, dict) and host.written(None, call.name, parsed).arguments is parsed:
                 return text
     return host.stand_in(call)
+
+
+def as_it_comes(call: ToolCall, context: FunctionInvocationContext) -> ToolCall:
+    """Return the call with what middleware in front of the guard has made of its arguments.
+
+    Args:
+        call: as the model wrote it; the framework's own reading drops what it does not know, and changes types.
+        context: the framework's, of this call.
+    """
+    arguments, prepared = context.arguments, context.metadata.get(_PREPARED)
+    if prepared is not None:
+        changed = _token_of is not None and _token_of(arguments) != prepared.token
+    else:  # the framework could not take them, and shows middleware what they parse to
+        shown = _readable(call)
+        changed = arguments != (json.loads(shown) if isinstance(shown, str) else shown)
+    if not changed:
+        return call
+    with contextlib.suppress(PydanticSerializationError):  # what is no JSON is the guard's to refuse
+        arguments = to_jsonable_python(arguments)
+    return msgspec.structs.replace(call, arguments=arguments)
 
 
 def given(content: Any) -> str | dict[str, Any]:

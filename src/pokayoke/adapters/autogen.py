@@ -16,6 +16,7 @@ from pokayoke.core.contract import Contract
 from pokayoke.errors import MissingExtraError, UsageError
 
 try:
+    from autogen_core.model_context import UnboundedChatCompletionContext
     from autogen_core.models import FunctionExecutionResult
     from autogen_core.tools import BaseTool, FunctionTool, Workbench
 except ImportError as error:
@@ -59,16 +60,21 @@ def contracts(
     return engine.contracts(described, reads=reads, destructive=destructive, fields=fields)
 
 
-def guarded(guard: Guard, client: Any, tools: Any, *, run_id: str | None = None, **who: Any) -> dict[str, Any]:
-    """Return what an `AssistantAgent` has to be given: a model client, a workbench, and how results are summed up.
+def guarded(
+    guard: Guard, client: Any, tools: Any, *, run_id: str | None = None, model_context: Any = None, **who: Any
+) -> dict[str, Any]:
+    """Return what an `AssistantAgent` has to be given: model client and context, workbench, and how results are told.
 
-    They belong to one agent, and to the conversation it has: call this once for each agent.
+    They belong to one agent, and to the conversation it has: call this once for each agent. An agent that is reset
+    begins another one.
 
     Args:
         guard: a guard with the contracts of the tools.
         client: the model client.
         tools: functions and tools as for `AssistantAgent`, a workbench, or several workbenches.
-        run_id: id of the conversation, under which writes are remembered. Without one, a restart knows nothing.
+        run_id: id of the conversation, under which writes are remembered. Without one, neither a restart nor an agent
+            that was reset knows anything.
+        model_context: where the agent keeps its messages; None keeps all of them, as AutoGen does.
         who: session, tenant and principal, as for `Guard.run`.
 
     Raises:
@@ -84,6 +90,7 @@ def guarded(guard: Guard, client: Any, tools: Any, *, run_id: str | None = None,
             raise UsageError(f"{tool.name} has no contract: give its tool to contracts(), and those to the guard")
     return {
         "model_client": GuardedClient(client, conversation),
+        "model_context": _watched(model_context, conversation),
         "workbench": GuardedWorkbench(own, benches, conversation),
         "tool_call_summary_formatter": conversation.summary,
     }
@@ -101,6 +108,19 @@ def message(outcome: Outcome) -> Any:
     return FunctionExecutionResult(
         content=outcome.text, name=outcome.tool, call_id=outcome.call_id, is_error=not outcome.ok
     )
+
+
+def _watched(context: Any, conversation: Conversation) -> Any:
+    """The context, which is what AutoGen clears when it resets an agent; of that, it tells nobody else."""
+    context = UnboundedChatCompletionContext() if context is None else context
+    clear = context.clear
+
+    async def cleared() -> None:
+        await clear()
+        conversation.renew()
+
+    context.clear = cleared
+    return context
 
 
 def _tool(one: Any) -> Any:

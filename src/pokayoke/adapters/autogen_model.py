@@ -16,7 +16,7 @@ from pokayoke.adapters.hosted import Asked, Hosted, stand_in
 from pokayoke.adapters.listening import STOPS, listened, overheard, worst
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.names import wire_name
+from pokayoke.core.names import history_name
 from pokayoke.errors import MissingExtraError, UsageError
 
 try:
@@ -255,7 +255,7 @@ def _restored(call: Any) -> Any:
         kept = json.loads(call.arguments)[SINK]
     except (ValueError, KeyError, TypeError):
         return call
-    name = wire_name((kept.get("name") or "").strip() or "unnamed", "openai")
+    name = history_name(kept.get("name") or "")
     text = kept.get("arguments")
     text = json.dumps(text) if isinstance(text, dict) else text
     return FunctionCall(id=call.id, name=name, arguments=text if _is_object(text) else call.arguments)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters.hosted import Hosted, written
+from pokayoke.adapters.hosted import Hosted, plain, written
+from pokayoke.adapters.known import Known
 from pokayoke.core.call import Outcome, ToolCall
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ __all__ = ["SINK", "Conversation"]
 
 SINK = "unread_tool_call"
 """The tool that answers calls of tools an agent does not have. It is listed only while there is such a call."""
-_KEPT = 1_000
 
 
 class Conversation:
@@ -41,7 +39,7 @@ class Conversation:
         self._named = (run_id, who)
         self._hosted: Hosted | None = None
         self._heard: dict[str, ToolCall] = {}
-        self._ended: OrderedDict[str, Outcome] = OrderedDict()
+        self._ended: Known[str, Outcome] = Known()
 
     def opened(self, taken: Iterable[str] = ()) -> Hosted:
         """Return the run, opened if need be; `taken` are the call ids that its history has by then."""
@@ -49,6 +47,13 @@ class Conversation:
             run_id, who = self._named
             self._hosted = Hosted(self.guard.run(run_id, **who), taken=taken)
         return self._hosted
+
+    def renew(self) -> None:
+        """End the run: the next request begins another conversation."""
+        hosted, self._hosted = self._hosted, None
+        self._heard.clear()
+        if hosted is not None:
+            hosted.run.close()
 
     @property
     def pages(self) -> bool:
@@ -65,9 +70,7 @@ class Conversation:
 
     def ended(self, outcome: Outcome) -> Outcome:
         """Keep what became of a call, for the summary."""
-        self._ended[outcome.call_id] = outcome
-        while len(self._ended) > _KEPT:
-            self._ended.popitem(last=False)
+        self._ended.put(outcome.call_id, outcome)
         return outcome
 
     def summary(self, call: Any, result: Any) -> str:
@@ -81,6 +84,5 @@ class Conversation:
         if outcome is None:
             return str(result.content)
         if outcome.ok:
-            value = outcome.value
-            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            return plain(outcome)
         return f"{outcome.tool} did not succeed: {outcome.stop_reason}."

@@ -29,8 +29,9 @@ except ImportError as error:
     raise MissingExtraError("crewai", "crewai") from error
 
 from pokayoke.adapters import hosted as host
-from pokayoke.adapters.crewai_calls import Heard, Known, Record, Turn, asked_of, in_text
+from pokayoke.adapters.crewai_calls import Heard, Record, Turn, asked_of, in_text
 from pokayoke.adapters.crewai_tools import GuardedTool, bare, contracts, name_of
+from pokayoke.adapters.known import Known
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.canonical import digest
 from pokayoke.core.ident import kept_id

@@ -9,54 +9,22 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import threading
-import uuid
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from crewai.agents.constants import ACTION_INPUT_REGEX, FINAL_ANSWER_ACTION
 
 from pokayoke.adapters import hosted as host
 from pokayoke.adapters.crewai_tools import NOBODY, TOKEN, name_of
+from pokayoke.adapters.known import Known
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.definitions import definitions
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.names import wire_name
+from pokayoke.core.names import history_name
+from pokayoke.runtime.forks import process_token
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-_KEPT = 1_000
-# A history of another process may hold tokens, too.
-_PROCESS, _counter = f"{uuid.uuid4().hex}-", itertools.count()
+_counter = itertools.count()
 _TOKENS = re.compile(rf'"{TOKEN}": "([0-9a-f]+-[0-9a-f]+)"')
-
-
-class Known(Generic[K, V]):
-    """The latest things of a kind, by their keys. Thread-safe."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._kept: OrderedDict[K, V] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def put(self, key: K, value: V) -> None:
-        """Keep one; the oldest goes."""
-        with self._lock:
-            self._kept[key] = value
-            self._kept.move_to_end(key)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-
-    def get(self, key: K) -> V | None:
-        """Return one, or None."""
-        return self._kept.get(key)
-
-    def pop(self, key: K) -> V | None:
-        """Return one and forget it."""
-        with self._lock:
-            return self._kept.pop(key, None)
 
 
 class Record:
@@ -166,7 +134,7 @@ class Turn:
             stand_in = host.stand_in(call)
             kept, sent = json.dumps(stand_in), json.dumps({**stand_in, TOKEN: token})
         self._heard.put(token, Heard(self._hosted, call, stand_in))
-        self._record.restored.put(token, {"name": wire_name(call.name, "openai") or "unnamed", "arguments": kept})
+        self._record.restored.put(token, {"name": history_name(call.name), "arguments": kept})
         return _openai(call.id, name, sent)
 
     def _target(self, call: ToolCall) -> str | None:
@@ -228,7 +196,8 @@ def _openai(ident: str, name: str, arguments: str) -> dict[str, Any]:
 
 
 def _token() -> str:
-    return f"{_PROCESS}{next(_counter):x}"
+    # A history of another process may hold tokens, too.
+    return f"{process_token()}-{next(_counter):x}"
 
 
 def _object(text: str) -> dict[str, Any] | None:

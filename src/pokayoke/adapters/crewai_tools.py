@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from traceback import walk_tb
 from typing import Any
@@ -107,8 +106,7 @@ class GuardedTool(BaseTool):
         hosted, call = self._taken(given.pop(TOKEN, None), name_of(self.name), given)
         outcome = hosted.call(call, self._invoke(hosted, call))
         if outcome.ok and self.result_as_answer:  # no model reads it
-            value = outcome.value
-            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            return host.plain(outcome)
         if outcome.ok or outcome.status == "degraded":
             return outcome.text
         return ToolFailure(message=outcome.text, reason=_reason(outcome))

@@ -87,8 +87,7 @@ class GuardMiddleware(Middleware):
         self.guard, self._run_id, self._unguarded = guard, run_id, frozenset(unguarded)
         self._runs = Runs(guard, through=(_Passed,))
         self._process = f"process/{uuid.uuid4()}"
-        self._paging = paging
-        self._wrapped: dict[str, bool] = {}
+        self._paging, self._wrapped = paging, dict[str, bool]()
 
     async def on_list_tools(self, context: Any, call_next: Any) -> Any:
         """List what has a contract, and the guard's own tool."""
@@ -159,7 +158,7 @@ class GuardMiddleware(Middleware):
     async def _answer(self, outcome: Outcome, context: Any, result: Any) -> Any:
         """What the client gets: the text for a model, and the value for a program."""
         content = [TextContent(type="text", text=outcome.text), *outcome.content]
-        if _failed(outcome):
+        if _failed(outcome) or (outcome.status == "replayed" and self._lost(outcome)):
             return ToolResult(content=content, is_error=True)
         if result is not None and result.structured_content is not None:  # what stands beside it was not read
             content += [block for block in result.content if not isinstance(block, TextContent)]
@@ -175,6 +174,12 @@ class GuardMiddleware(Middleware):
         if wrapped:
             meta["fastmcp"] = {"wrap_result": True}
         return ToolResult(content=content, structured_content=structured, meta=meta or None)
+
+    def _lost(self, outcome: Outcome) -> bool:
+        """Whether a program expects a value that a repeated call does not have any more."""
+        plan = self.guard.snapshot.find(outcome.tool)
+        promised = None if isinstance(plan, Finding) else plan.contract.output
+        return outcome.value is None and promised is not None and not promised.accepts(None)
 
     async def _wraps(self, name: str, context: Any, result: Any) -> bool:
         """Whether FastMCP puts this tool's values into an object, since MCP knows no others."""
@@ -239,7 +244,8 @@ def _principal() -> dict[str, Any] | None:
     if token is None:
         return None
     subject = (token.claims or {}).get("sub")
-    ident = f"{token.client_id}/{subject}" if subject else str(token.client_id)
+    # A client's own name may hold a slash, and must not read as that of another one's user.
+    ident = "/".join(quote(str(part), safe="@:") for part in (token.client_id, subject or None) if part is not None)
     return {"id": ident, "roles": tuple(token.scopes or ())}
 
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import copy
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
 from pokayoke.adapters.hosted import Asked, Described, Hosted, Runs, stand_in, written
 from pokayoke.adapters.hosted import contracts as hosted_contracts
+from pokayoke.adapters.known import Known
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract import Contract
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.names import wire_name
+from pokayoke.core.names import history_name
 from pokayoke.errors import MissingExtraError, UsageError
 
 try:
@@ -168,8 +168,8 @@ class GuardPlugin(BasePlugin):
         for one, call in zip(asked, heard, strict=True):
             plan = hosted.run.snapshot.find(call.name)
             one.id, one.args = call.id, stand_in(call)
-            one.name = _shown(call.name) if isinstance(plan, Finding) else plan.contract.name
-            _keep(hosted, call)
+            one.name = history_name(call.name) if isinstance(plan, Finding) else plan.contract.name
+            _kept(hosted).put(call.id, call)
         if is_cut(cut):  # every call is answered with that reason, and the run goes on
             llm_response.error_code = llm_response.error_message = None
         return None
@@ -180,7 +180,7 @@ class GuardPlugin(BasePlugin):
         """Answer what must not run; send the rest on to the tool, where the guard waits for it."""
         hosted = self._run_of(tool_context)
         ident = tool_context.function_call_id or ""
-        call = _kept(hosted).pop(ident, None) or written(ident, tool.name, tool_args)
+        call = _kept(hosted).pop(ident) or written(ident, tool.name, tool_args)
         plan = hosted.run.snapshot.find(call.name)
         nested = (tool_context.session.id, f"{hosted.run.id}/{tool.name}") if isinstance(tool, AgentTool) else None
         _outer.set(nested)
@@ -285,17 +285,10 @@ def _asked(reply: Any) -> Iterator[Any]:
             yield part.function_call
 
 
-def _kept(hosted: Hosted) -> OrderedDict[str, ToolCall]:
+def _kept(hosted: Hosted) -> Known[str, ToolCall]:
     """What the model wrote, by call id, until the tool's turn. Only the trace would miss it: see `stand_in`."""
-    kept: OrderedDict[str, ToolCall] = hosted.notes.setdefault("calls", OrderedDict())
+    kept: Known[str, ToolCall] = hosted.notes.setdefault("calls", Known(_KEPT_CALLS))
     return kept
-
-
-def _keep(hosted: Hosted, call: ToolCall) -> None:
-    kept = _kept(hosted)
-    kept[call.id] = call
-    while len(kept) > _KEPT_CALLS:
-        kept.popitem(last=False)
 
 
 def _ended(hosted: Hosted, context: Any, reply: Any, *, called: bool) -> Any:
@@ -368,11 +361,6 @@ def _schema(tool: Any) -> Mapping[str, Any]:
     if declared is not None and declared.parameters is not None:
         return cast("Mapping[str, Any]", declared.parameters.json_schema.model_dump(mode="json", exclude_none=True))
     return {"type": "object", "properties": {}}
-
-
-def _shown(name: str) -> str:
-    """A name as every provider takes it back in a history."""
-    return wire_name(name.strip() or "unnamed", "openai")
 
 
 def _text(text: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import sys
 import threading
 from collections import OrderedDict
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pokayoke.runtime.guard import Guard
     from pokayoke.runtime.run import Run
 
-__all__ = ["Asked", "Described", "Hosted", "Request", "Runs", "contracts", "stand_in", "written"]
+__all__ = ["Asked", "Described", "Hosted", "Request", "Runs", "contracts", "plain", "stand_in", "written"]
 
 _KEPT_RUNS = 1_000
 _KEPT_IDS = 100_000
@@ -283,6 +284,14 @@ class _Steering:
     def go_on(self) -> None:
         if self._raised is not None:
             raise self._raised
+
+
+def plain(outcome: Outcome) -> str:
+    """Return what the user reads of a call that ended ok, where no model does: its value, or that it was not kept."""
+    value = outcome.value
+    if value is None and outcome.status == "replayed":
+        return outcome.message
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def stand_in(call: ToolCall, *, name: bool = False) -> dict[str, Any]:

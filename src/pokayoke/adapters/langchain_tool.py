@@ -7,7 +7,6 @@ run through a view of itself that keeps both as they were, and says whether the 
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, cast
@@ -19,6 +18,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import Command
 
+from pokayoke.adapters.hosted import plain
 from pokayoke.adapters.langchain_views import view
 from pokayoke.core.call import Outcome
 from pokayoke.core.contract import Contract
@@ -272,7 +272,7 @@ def message_of(outcome: Outcome, call: Any, made: Any = None, *, direct: bool = 
     status = "success" if outcome.ok else "error"
     if made is None or not outcome.ok:
         if direct and outcome.ok:
-            content = outcome.value if isinstance(outcome.value, str) else json.dumps(outcome.value, ensure_ascii=False)
+            content = plain(outcome)
         return ToolMessage(content, name=call["name"], tool_call_id=call["id"], status=status)
     known = _terminator(made, call["id"])
     if known is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any
 
 from pokayoke.core.intake.reading import is_cut
@@ -109,6 +110,10 @@ class _Completions(Around):
                 raise
         return reply if stops is None else _heard(reply, stops)
 
+    def stream(self, **asked: Any) -> Any:
+        opening, stops = self._inner.stream(**asked), STOPS.get()
+        return opening if stops is None else _Typed(opening, stops)
+
 
 class _Responses(Around):
     async def create(self, **asked: Any) -> Any:
@@ -118,6 +123,26 @@ class _Responses(Around):
             stops.append(getattr(reply.incomplete_details, "reason", None) or _BROKEN)
             reply.status = "completed"  # a framework would raise; the guard answers the calls instead
         return reply
+
+
+class _Typed:
+    """The SDK's typed stream, as its chunks alone: it would raise at a reply that was cut, and at a call's bad JSON."""
+
+    def __init__(self, opening: Any, stops: list[Any]) -> None:
+        self._opening, self._stops = opening, stops
+
+    async def __aenter__(self) -> AsyncGenerator[Any]:
+        opened = await self._opening.__aenter__()
+        return _events(_Chunks(opened._raw_stream, self._stops))  # noqa: SLF001 - public nowhere
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._opening.__aexit__(*exc)
+
+
+async def _events(chunks: _Chunks) -> AsyncGenerator[Any]:
+    async for chunk in chunks:
+        if chunk.object == "chat.completion.chunk":  # Azure sends others between them
+            yield SimpleNamespace(type="chunk", chunk=chunk)
 
 
 class _Chunks(Around):

@@ -28,7 +28,8 @@ except ImportError as error:
     raise MissingExtraError("openai-agents", "openai-agents") from error
 
 from pokayoke.adapters.openai_agents_model import GuardedModel, GuardedProvider
-from pokayoke.adapters.openai_agents_run import Slot, current
+from pokayoke.adapters.openai_agents_run import Slot, current, slot_in_use
+from pokayoke.adapters.openai_agents_sink import loosened
 from pokayoke.adapters.openai_agents_tools import ListenedServer, finals, guarded_tool, waits
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def contracts(
     for tool in tools:
         if isinstance(tool, FunctionTool):
             name = tool.qualified_name
-            found = Described(name, tool.description, _loosened(tool)), tool.timeout_seconds
+            found = Described(name, tool.description, loosened(tool.params_json_schema)), tool.timeout_seconds
             if known.setdefault(name, found) != found:
                 raise UsageError(f"two tools are called {name}, and they differ: give one another name_override")
     more: dict[str, Mapping[str, Any]] = dict(fields or {})
@@ -218,7 +219,7 @@ class GuardedRunner:
             raise UsageError(f"{name} has no contract: give its tool to contracts(), and those to the guard")
         if inner is not None and getattr(type(inner), "guarded_by", None) is None and _acts(inner):
             raise UsageError(f"the agent behind {name} is not guarded: make it by runner.guarded(agent).as_tool(...)")
-        return guarded_tool(tool, asks=plan.asks)
+        return guarded_tool(tool, asks=plan.asks, typed=plan.contract.output is not None)
 
     def _handoff(self, one: Any, done: dict[int, Any]) -> Any:
         if not isinstance(one, Handoff):
@@ -229,7 +230,7 @@ class GuardedRunner:
 
         async def invoke(context: Any, text: str) -> Any:
             agent = await original(context, text)
-            return known if agent is target and known is not None else self.guarded(agent)
+            return known if agent is target and known is not None else self._of_run(agent, slot_in_use())
 
         clone.on_invoke_handoff = invoke
         if known is not None:
@@ -251,10 +252,7 @@ class GuardedRunner:
             who["session"] = session
         ident = run_id or session or options.get("conversation_id") or config.group_id
         slot = self._slot(ident, who, given)
-        clones: dict[int, Any] = {}
-        guarded = self._guarded(agent, clones)
-        for clone in clones.values():
-            clone.__dict__[_SLOT] = slot  # the state of an interrupted run holds its agents, and nothing else of it
+        guarded = self._of_run(agent, slot)
         if isinstance(given, RunState):
             for item in given.get_interruptions():
                 if _status(given, item) is False:
@@ -267,6 +265,14 @@ class GuardedRunner:
             raise
         finally:
             current.reset(token)
+
+    def _of_run(self, agent: Any, slot: Slot) -> Any:
+        """The agent, guarded, for one run: the state of an interrupted one holds its agents, and nothing else of it."""
+        clones: dict[int, Any] = {}
+        guarded = self._guarded(agent, clones)
+        for clone in clones.values():
+            clone.__dict__[_SLOT] = slot
+        return guarded
 
     def _known(self, state: Any) -> Slot | None:
         """The run of a state of this process."""
@@ -323,12 +329,3 @@ def _text(content: Any) -> str:
         return content
     parts = content if isinstance(content, list) else []
     return "\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text"))
-
-
-def _loosened(tool: Any) -> dict[str, Any]:
-    """The schema without what strict mode adds for the provider: a parameter with a default is none too many."""
-    schema = dict(tool.params_json_schema)
-    shown = schema.get("properties", {})
-    if "required" in schema:
-        schema["required"] = [name for name in schema["required"] if "default" not in shown.get(name, {})]
-    return schema

@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 
 from pokayoke.adapters.hosted import Asked, Hosted, stand_in
 from pokayoke.adapters.listening import STOPS, listened, overheard, worst
-from pokayoke.adapters.openai_agents_run import SINK, WRAPPED, as_heard, slot_in_use
+from pokayoke.adapters.openai_agents_run import SINK, slot_in_use
+from pokayoke.adapters.openai_agents_sink import Handed, as_written, is_object, offer, sink
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.names import wire_name
-from pokayoke.core.steps import NotBegun
 from pokayoke.errors import MissingExtraError
 
 try:
@@ -53,7 +52,7 @@ class _Turn(NamedTuple):
     hosted: Hosted
     arguments: tuple[Any, ...]
     tools: dict[str, Any]
-    handoffs: frozenset[str]
+    handoffs: dict[str, Handed]
     plain: bool
     listed: list[Any]
 
@@ -188,7 +187,7 @@ def _turn(  # noqa: PLR0917 - the framework's own arguments, in its order
     slot, history = slot_in_use(), given if isinstance(given, list) else []
     hosted = slot.before(history)
     if history and slot.sank:
-        given = _as_written(history)
+        given = as_written(history)
         slot.sank = given is not history
     request = hosted.before()
     if request.instruction:
@@ -200,53 +199,12 @@ def _turn(  # noqa: PLR0917 - the framework's own arguments, in its order
     if request.final:
         offered, settings = [], replace(settings, tool_choice=None, parallel_tool_calls=None)
     elif hosted.run.progress.keeps_texts and (pager := hosted.run.guard.pager).name not in names:
-        offered = [*tools, _offer(pager)]
+        offered = [*tools, offer(pager)]
+    slot.handoffs = {handoff.tool_name: Handed(handoff) for handoff in handoffs}
     plain = schema is None or schema.is_plain_text()
     shown = [] if request.final else handoffs
     arguments = (system, given, settings, offered, schema, shown, tracing)
-    return _Turn(hosted, arguments, names, frozenset(handoff.tool_name for handoff in handoffs), plain, tools)
-
-
-def _offer(contract: Any) -> Any:
-    """The definition of a tool that the guard itself answers."""
-    schema = dict(contract.input_schema)
-    return FunctionTool(contract.name, contract.description, schema, _answered, strict_json_schema=False)
-
-
-async def _answered(context: Any, text: str) -> str:
-    """Answer a call that no tool of the agent can take. The guard's own tools are known to it alone."""
-    slot = slot_in_use()
-    hosted, call = slot.hosted, as_heard(context.tool_call_id, SINK, text)
-    plan = hosted.run.snapshot.find(call.name)
-    if isinstance(plan, Finding) or plan.contract is hosted.run.guard.pager:
-        return (await hosted.acall(call)).text
-
-    def missing(_arguments: dict[str, Any]) -> Any:
-        raise NotBegun("it is not among the tools of the agent now", blame="model")
-
-    told = (await hosted.acall(call, missing)).text
-    return f"{plan.contract.name} is not among your tools now. There are: {', '.join(slot.tools) or 'none'}.\n{told}"
-
-
-_SINK = FunctionTool(SINK, "", {"type": "object", "properties": {}}, _answered, strict_json_schema=False)
-
-
-def _as_written(items: list[Any]) -> list[Any]:
-    """The history with the names that the model wrote, where its calls had to be led to the tool that answers them."""
-    if not any(item.get("name") == SINK for item in items):
-        return items
-    return [_restored(item) if item.get("name") == SINK and "arguments" in item else item for item in items]
-
-
-def _restored(item: Any) -> Any:
-    try:
-        kept = json.loads(item["arguments"])[SINK]
-    except (ValueError, KeyError, TypeError):
-        return item
-    name = wire_name((kept.get("name") or "").strip() or "unnamed", "openai")
-    text = kept.get("arguments")
-    text = json.dumps(text) if isinstance(text, dict) else text
-    return {**item, "name": name, "arguments": text if _is_object(text) else item["arguments"]}
+    return _Turn(hosted, arguments, names, slot.handoffs, plain, tools)
 
 
 # -- what was said ------------------------------------------------------------------------------------
@@ -264,7 +222,7 @@ def _judged(turn: _Turn, output: list[Any], stop: Any) -> list[Any]:
     for at, call in zip(places, heard, strict=False):
         items[at] = _standing(items[at], call, turn)
     if any(item.type == "function_call" and item.name == SINK for item in items):
-        turn.listed.append(_SINK)
+        turn.listed.append(sink)
         slot_in_use().sank = True
     if all(item.type in _SAID for item in items):
         _last_word(turn, items)
@@ -272,10 +230,17 @@ def _judged(turn: _Turn, output: list[Any], stop: Any) -> list[Any]:
 
 
 def _is_ours(item: Any, turn: _Turn, *, cut: bool) -> bool:
-    """Whether a call is for the guard. Handoffs and tools of other kinds are the SDK's, except of a cut message."""
+    """Whether a call is for the guard. Handoffs and tools of other kinds are the SDK's, except of a cut message.
+
+    The SDK would end the run over a handoff whose arguments it cannot take.
+    """
     if item.type != "function_call":
         return cut and item.type in _OTHER_CALLS
-    return cut or item.name not in turn.handoffs
+    handed = turn.handoffs.get(item.name)
+    if cut or handed is None:
+        return True
+    item.arguments, wrong = handed.read(item.arguments, turn.hosted.run.snapshot)
+    return bool(wrong)
 
 
 def _asked(item: Any) -> Asked:
@@ -294,7 +259,7 @@ def _name(item: Any) -> str:
 def _standing(item: Any, call: ToolCall, turn: _Turn) -> Any:
     """The item for the SDK: one that it can parse, of a tool that it has."""
     name, known = call.name, call.name in turn.tools
-    if item.type == "function_call" and known and not is_cut(call.stop_reason) and _is_object(call.arguments):
+    if item.type == "function_call" and known and not is_cut(call.stop_reason) and is_object(call.arguments):
         if item.call_id != call.id:
             item.call_id = call.id
         return item
@@ -305,18 +270,11 @@ def _standing(item: Any, call: ToolCall, turn: _Turn) -> Any:
     text = json.dumps(stand_in(call, name=not known), ensure_ascii=False)
     # Without the id of the item: a server that keeps items would go on with its own copy.
     ident = _NO_ID if getattr(item, "id", None) == _NO_ID else None
-    tool = turn.tools.get(name, _SINK)
+    tool = turn.tools.get(name, sink)
     space = item.namespace if known and item.type == "function_call" else tool._tool_namespace  # noqa: SLF001 - public nowhere
     return ResponseFunctionToolCall(
         id=ident, call_id=call.id, name=tool.name, namespace=space, arguments=text, type="function_call"
     )
-
-
-def _is_object(text: Any) -> bool:
-    try:
-        return isinstance(text, str) and not text.startswith(WRAPPED) and isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _last_word(turn: _Turn, items: list[Any]) -> None:

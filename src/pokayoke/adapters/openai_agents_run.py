@@ -35,15 +35,17 @@ class Slot:
 
     Attributes:
         tools: names of the function tools that the agent has now.
+        handoffs: those that it has now, by the names of their tools.
         sank: True if the history may hold a call that was led to `SINK`.
     """
 
-    __slots__ = ("_said", "durable", "ident", "runs", "sank", "tools", "who")
+    __slots__ = ("_said", "durable", "handoffs", "ident", "runs", "sank", "tools", "who")
 
     def __init__(self, runs: Runs, ident: str, *, durable: bool, who: dict[str, Any], said: Iterable[str] = ()) -> None:
         """Open nothing yet."""
         self.runs, self.ident, self.durable, self.who = runs, ident, durable, who
         self.tools: list[str] = []
+        self.handoffs: dict[str, Any] = {}
         self.sank = True
         self._said = list(said)
 

@@ -10,16 +10,18 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-from pokayoke.adapters.hosted import Hosted, written
+from pokayoke.adapters.hosted import Hosted, plain, written
 from pokayoke.adapters.openai_agents_run import Slot, as_heard, current, slot_in_use
 from pokayoke.core.admission import Approval
 from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.media import carried
 from pokayoke.core.steps import NotBegun
 from pokayoke.errors import MissingExtraError
 
 try:
     from agents import (
         InputGuardrailTripwireTriggered,
+        ItemHelpers,
         OutputGuardrailTripwireTriggered,
         ToolInputGuardrailTripwireTriggered,
         ToolOutputGuardrailTripwireTriggered,
@@ -44,12 +46,13 @@ _TRIPWIRES = (
 _RESULTS: ContextVar[list[Any] | None] = ContextVar("pokayoke_openai_agents_mcp", default=None)
 
 
-def guarded_tool(tool: Any, *, asks: bool) -> Any:
+def guarded_tool(tool: Any, *, asks: bool, typed: bool) -> Any:
     """Return a function tool whose calls go through the guard.
 
     Args:
         tool: the tool.
         asks: True if the guard may want to ask a person first.
+        typed: True if a schema says what it returns, so that what looks like a picture is data.
     """
     # The SDK would turn an exception into a result, with its text; the guard has to see it as what it is.
     bare, name = copy.copy(tool), tool.qualified_name
@@ -59,7 +62,7 @@ def guarded_tool(tool: Any, *, asks: bool) -> Any:
         slot = slot_in_use()
         call = as_heard(context.tool_call_id, name, text)
         inside = slot.inside(call.id)
-        run = _Running(bare, context, inside)
+        run = _Running(bare, context, inside, typed=typed)
         try:
             outcome = await slot.hosted.acall(call, run)
             if outcome.status == "pending" and context.is_tool_approved(name, call.id):
@@ -76,6 +79,7 @@ def guarded_tool(tool: Any, *, asks: bool) -> Any:
     guarded = copy.copy(tool)
     guarded.on_invoke_tool = invoke
     guarded.timeout_seconds = None  # the contract's counts, and a call that is over time is recorded
+    guarded.tool_input_guardrails = [_told(one, name) for one in tool.tool_input_guardrails or ()]
     guarded.tool_output_guardrails = [_of_values(one) for one in tool.tool_output_guardrails or ()]
     if asks:
         guarded.needs_approval = _asking(name, tool.needs_approval)
@@ -110,8 +114,8 @@ class ListenedServer:
 class _Running:
     """Runs the tool, with the arguments that the guard lets through."""
 
-    def __init__(self, bare: Any, context: Any, inside: Slot) -> None:
-        self._bare, self._context, self._inside = bare, context, inside
+    def __init__(self, bare: Any, context: Any, inside: Slot, *, typed: bool) -> None:
+        self._bare, self._context, self._inside, self._typed = bare, context, inside, typed
         self.steering: Exception | None = None
         self.interrupted, self.nested = False, None
 
@@ -137,7 +141,9 @@ class _Running:
         if bare._is_agent_tool and self._waits():  # noqa: SLF001 - public nowhere
             self.interrupted, self.nested = True, result
             raise NotBegun("an agent waits for a person")
-        return seen[-1] if seen else result
+        if seen:
+            return seen[-1]
+        return result if self._typed else _parts(result)
 
     def _waits(self) -> bool:
         """Whether the agent behind the tool was interrupted: it is resumed by the same call, and has not ended."""
@@ -159,10 +165,19 @@ class _Blocks(list[Any]):
     outcome: Outcome
 
 
+def _parts(result: Any) -> Any:
+    """The SDK's own texts, pictures and files, as blocks that the guard knows; any other result as it is."""
+    found = None if isinstance(result, str) else ItemHelpers._convert_tool_output_as_structured(result)  # noqa: SLF001 - as above
+    if found is None:
+        return result
+    return [{**part, "type": "text"} if part["type"] == "input_text" else part for part in found]
+
+
 def _shown(outcome: Outcome) -> Any:
-    """What the model reads: text, and blocks that are none."""
-    blocks = [{"type": "text", "text": outcome.text}, *outcome.content]
-    told = _Blocks(blocks) if outcome.content else Told(outcome.text)
+    """What the model reads: text, and the pictures and files that the SDK takes beside it."""
+    media = [block for one in outcome.content if (block := carried(one, "responses")) is not None]
+    own = [{**block, "type": block["type"].removeprefix("input_")} for block in media]
+    told = _Blocks([{"type": "text", "text": outcome.text}, *own]) if own else Told(outcome.text)
     told.outcome = outcome
     return told
 
@@ -187,6 +202,28 @@ def finals(behaviour: Any) -> Any:
     return final
 
 
+def _told(guardrail: Any, name: str) -> Any:
+    """The guardrail, whose no to a call the run gets to know; nobody else is asked about that call any more."""
+
+    async def run(data: Any) -> Any:
+        output = await guardrail.run(data)
+        if output.behavior["type"] == "reject_content":
+            hosted, call = slot_in_use().hosted, as_heard(data.context.tool_call_id, name, data.context.tool_arguments)
+            outcome = await hosted.acall(call, _rejected)
+            if outcome.status == "pending":
+                hosted.run.guard.approvals.deny(str(outcome.approval), by=guardrail.get_name())
+                await hosted.acall(call, _rejected)
+        return output
+
+    other = copy.copy(guardrail)
+    other.run = run
+    return other
+
+
+def _rejected(_arguments: dict[str, Any]) -> Any:
+    raise NotBegun("a guardrail of the tool's input has rejected it", blame="policy")
+
+
 def _of_values(guardrail: Any) -> Any:
     """The guardrail, shown what the tool has returned instead of what the model reads."""
     other = copy.copy(guardrail)
@@ -196,7 +233,9 @@ def _of_values(guardrail: Any) -> Any:
 
 def _value(output: Any) -> Any:
     outcome = getattr(output, "outcome", None)
-    return outcome.value if isinstance(outcome, Outcome) and outcome.ok else output
+    if not isinstance(outcome, Outcome) or not outcome.ok or (outcome.value is None and outcome.content):
+        return output
+    return plain(outcome) if outcome.value is None and outcome.status == "replayed" else outcome.value
 
 
 # -- approvals ----------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from pokayoke.adapters.pydantic_ai_messages import (
     asked,
     call_ids,
     calls,
+    ended_well,
     fresh_id,
     holds,
     is_fresh,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Guarded", "calls", "contracts", "definitions", "message"]
 
+_BEDROCK = "bedrock"
 Who = Callable[[RunContext[Any]], Mapping[str, Any]]
 
 
@@ -181,9 +183,12 @@ class _GuardedRun(Guarded):
         self._streaming, self._stream = request_context.streaming, None
         changed: dict[str, Any] = {}
         if request.final:
-            changed["model_request_parameters"] = replace(parameters, function_tools=[], native_tools=[])
             settings = dict(request_context.model_settings or {})
             settings.pop("tool_choice", None)  # it may demand a tool that is gone
+            gone: list[ToolDefinition] = []
+            if _BEDROCK in request_context.model.system:  # it refuses a history with calls if it is sent no tools
+                gone, settings["tool_choice"] = parameters.function_tools, "none"
+            changed["model_request_parameters"] = replace(parameters, function_tools=gone, native_tools=[])
             changed["model_settings"] = settings or None
         elif offered is not None:
             changed["model_request_parameters"] = replace(parameters, function_tools=offered)
@@ -211,10 +216,8 @@ class _GuardedRun(Guarded):
         parameters = request_context.model_request_parameters
         outputs = {tool.name for tool in parameters.output_tools}
         parts = [part for part in response.parts if isinstance(part, ToolCallPart) and part.tool_name not in outputs]
-        if self._hosted.final:
-            return self._last_word(response, parts, parameters)
-        if not parts:
-            return self._not_silent(response, parameters)
+        if self._hosted.final or not parts:
+            return self._last_word(ctx, response, parts, parameters)
         self._silent = 0
         heard = self._hosted.heard(map(asked, parts), self._end_of(response))
         self._heard.update((call.id, call) for call in heard)
@@ -228,23 +231,22 @@ class _GuardedRun(Guarded):
         return response
 
     def _last_word(
-        self, response: ModelResponse, parts: list[ToolCallPart], parameters: ModelRequestParameters
+        self, ctx: RunContext[Any], response: ModelResponse, parts: list[ToolCallPart], terms: ModelRequestParameters
     ) -> ModelResponse:
         """Strike the calls of a reply that was to have none, and verify its text if it is the answer."""
-        struck = set(map(id, parts))
+        text, struck = said(response), set(map(id, parts))
+        if not self._hosted.final:
+            self._silent = self._silent + 1 if is_silent(response) else 0
+            if self._silent == 1 or not (self._silent or text.strip()):
+                return response  # the framework asks again by itself, or there is an answer that is no text
         kept = [part for part in response.parts if id(part) not in struck]
-        if plain_text(parameters) and not any(isinstance(part, ToolCallPart) for part in kept):
-            text = said(response)
+        if plain_text(terms) and not any(isinstance(part, ToolCallPart) for part in kept):
+            unmet = self._hosted.run.progress.unmet
+            for tool in [key for key, (name, _) in unmet.items() if key == name and ended_well(ctx.messages, name)]:
+                del unmet[tool]  # it was put right by a call that ran elsewhere
             if (word := self._hosted.last_word(text or None)) != text:
                 return replace(response, parts=reworded(kept, word))
         return replace(response, parts=kept) if parts else response
-
-    def _not_silent(self, response: ModelResponse, parameters: ModelRequestParameters) -> ModelResponse:
-        """Answer for a model that says nothing a second time; once, the framework asks again by itself."""
-        self._silent = self._silent + 1 if is_silent(response) else 0
-        if self._silent < 2 or not plain_text(parameters):  # noqa: PLR2004 - a second time
-            return response
-        return replace(response, parts=reworded(response.parts, self._hosted.last_word(None)))
 
     def _let_in(self, ctx: RunContext[Any], parts: list[ToolCallPart]) -> list[str]:
         """Return the names by which the framework shall know the calls.

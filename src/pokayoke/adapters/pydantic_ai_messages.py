@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -81,6 +81,13 @@ def plain_text(parameters: ModelRequestParameters) -> bool:
 def said(response: ModelResponse) -> str:
     """Return the text of a reply."""
     return "".join(part.content for part in response.parts if isinstance(part, TextPart))
+
+
+def ended_well(messages: Sequence[ModelMessage], tool: str) -> bool:
+    """Return whether the latest result of a tool in a history is one."""
+    found = (part for one in reversed(messages) for part in reversed(one.parts))
+    results = (part for part in found if isinstance(part, (ToolReturnPart, RetryPromptPart)) and part.tool_name == tool)
+    return next((isinstance(one, ToolReturnPart) and one.outcome == "success" for one in results), False)
 
 
 def prompt_text(prompt: Any) -> str:

@@ -69,7 +69,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(
         "invalid_arguments",
         "sent arguments that do not fit",
-        statuses=("refused",),
+        statuses=("refused", "failed"),  # the second by a framework's own rules, before the tool began
         blames=("model",),
         reason="invalid_arguments",
     ),
@@ -79,7 +79,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         codes=("latched", "kill_switch", "writes_off"),
         streak=False,  # it follows from an invalid output, which was counted, and goes when a valid one comes
     ),
-    Kind("refusal", "asked for what is not permitted now", statuses=("refused",), blames=("policy", "tool")),
+    Kind("refusal", "asked for what is not permitted now", statuses=("refused", "failed"), blames=("policy", "tool")),
 )
 """The kinds every guard knows, the first that fits counts. What is the host's or another caller's doing fits none."""
 

@@ -120,7 +120,7 @@ def found_effect(
     if checked.findings or checked.failure is not None:
         reason = event.reason_of(checked.findings[0]) if checked.findings else "the target reports a failure"
         return msgspec.structs.replace(done, output_ok=False, failure=reason)
-    return msgspec.structs.replace(done, output=None if plan.contract.secret else _bytes(checked))
+    return msgspec.structs.replace(done, output=_kept(plan, checked))
 
 
 def _check(plan: Plan, arguments: dict[str, Any], value: Any) -> Generator[Step, Any, Checked]:
@@ -188,11 +188,16 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
 
 def _recorded(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome | None]:
     """Tell the ledger of a valid write. Returns how the call ended if the ledger says otherwise."""
-    output = None if entered.plan.contract.secret else _bytes(checked)
-    lost = yield from _settle(entered, scene, "completed", output=output)
+    lost = yield from _settle(entered, scene, "completed", output=_kept(entered.plan, checked))
     if isinstance(lost, Record):
         return (yield from _overtaken(entered, scene, lost, ran))
     return None if lost is None else (yield from _unrecorded(entered, scene, lost, checked, ran))
+
+
+def _kept(plan: Plan, checked: Checked) -> bytes | None:
+    """What the ledger keeps of an output: no secret, and of pictures and files nothing."""
+    wordless = checked.value is None and bool(checked.content)
+    return None if plan.contract.secret or wordless else _bytes(checked)
 
 
 def _whose(scene: Scene) -> str | None:
