@@ -67,10 +67,21 @@ PYTHON_WORDS = frozenset({"True", "False", "None"})
 NOT_FINITE = frozenset({"NaN", "nan", "Infinity", "inf", "Inf", "-Infinity", "-inf", "-NaN", "-nan"})
 
 LEFT_OUT = re.compile(
-    r"\.\.|…|\b(?:omitted|truncated|remaining|etc|elided|snip|and so on|rest of|the rest|same as|others?)\b",
+    r"\.\.|…|\b(?:omitted|truncated|remaining|etc|elided|snip|skipped|and so on|rest of|the (?:rest|same)|same as|others?"
+    r"|unchanged|(?:as|see|like) (?:before|above)|previous(?:ly)?|existing|keep|repeat(?:s|ed)?|(?:and|\d+) more"
+    r"|usw|weitere|wie oben|omitid[oa]s?|restantes?|resto|omis|ausgelassen)\b"
+    r"|\A\s*+(?:more\b|\+ ?\d|(?:\(?same\)?|[x×] ?\d++|\d++ ?[x×])\s*+\Z)|省略|其余|其他|同上|以下同|等等",
     re.IGNORECASE,
 ).search
 """A comment that stands for something left out."""
+STAND_IN = re.compile(
+    r"\b(?:TODO|FIXME|TBD|placeholder|dummy|replace (?:this|with|by|me|it)|fill (?:this )?in|to be (?:filled|determined|replaced))\b"
+    r"|占位|待定|待填|替换",
+    re.IGNORECASE,
+).search
+"""A comment that says that the value beside it is none."""
+OTHERWISE = re.compile(r"\A\W*+(?:or|alternatively|oder|ou|o|或者?)\b", re.IGNORECASE).match
+"""A comment that offers another value."""
 SWALLOWED = re.compile(
     r"[\"'`]\s*:|[{}\[\]]|[,\"'”’]\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
 ).search

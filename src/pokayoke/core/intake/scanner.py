@@ -162,9 +162,11 @@ class Scanner:
             return
         if p.LEFT_OUT(comment):
             raise Refusal("ellipsis", position)
+        if p.STAND_IN(comment):
+            raise Refusal("bare_reference", position)
         if not block and comment.lstrip()[:1] in _OPERAND_STARTS:
             before = self.text[max(0, position - _NEAR) : position].rstrip()
             if before[-1:].isdigit():  # 5 // 2 is a division
                 raise Refusal("expression", position)
-        if comment.count('"') % 2 or (p.SWALLOWED_BLOCK if block else p.SWALLOWED)(comment):
+        if p.OTHERWISE(comment) or comment.count('"') % 2 or (p.SWALLOWED_BLOCK if block else p.SWALLOWED)(comment):
             raise Refusal("comment_holds_data", position)
