@@ -10,7 +10,7 @@ from pokayoke.core.intake.evidence import declared_by, may_lack_member, mistaken
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Grade, Reading, SchemaLike, refused
-from pokayoke.core.intake.wrapping import find_object, unwrap_after
+from pokayoke.core.intake.wrapping import find_object, is_named, unwrap_after
 from pokayoke.core.schema import Schema, compile_schema
 from pokayoke.core.strict import StrictError, dump_compact, parse
 
@@ -74,6 +74,8 @@ class Grading:
             if isinstance(value, str) and not reader.unclosed and not text[end:].strip():
                 return self.decoded(value)
             raise Refusal("not_an_object", start)
+        if is_named(text[:start], names):
+            raise Refusal("trailing_text", start)
         dump: bytes | None = None
         if not opened and (found := self.strict_inside(text, start)):
             value, dump, end = found
@@ -119,7 +121,7 @@ class Grading:
             name, reason, position = "extra_closer", "extra_closer", surplus
         else:
             name, reason, position = "closed_by_schema", "missing_closer", len(reader.text)
-            if _OPEN_QUOTE(reader.text):
+            if _OPEN_QUOTE(reader.text) or _ends_closed(reader.text.rstrip()):
                 raise Refusal("cut_in_string", position)
         schema = self.schema()
         if schema is not None and reader.repairs.keys() <= _OUTSIDE:
@@ -149,6 +151,12 @@ class Grading:
         if schema is not None and schema.is_valid({}):
             return _known("lossless", {}, ("empty_text",))
         return refused("empty_arguments", 0)
+
+
+def _ends_closed(text: str) -> bool:
+    """Return whether the last string has a closing bracket too many: one that changed places with the quote."""
+    inside = text[:-1].rpartition('"')[2]
+    return text.endswith('"') and any(inside.count(pair[1]) > inside.count(pair[0]) for pair in ("{}", "[]"))
 
 
 def _known(
