@@ -23,6 +23,8 @@ _COMMAS = frozenset({"missing_comma", "trailing_comma"})
 """Repairs that a lost member can look like."""
 _OPEN_QUOTE = re.compile(r"[\s({}\[\],:]\"\s*\Z").search
 """A last quote that may open a quoted phrase inside a string, or changed places with a bracket."""
+_ESCAPED = re.compile(r"\s*+\{\s*+\\\"").match
+_EMPTY_FIRST = re.compile(r"\s*+\{\s*+\}\s*+(?=\{)").match
 _SURROGATE = re.compile("[\ud800-\udfff]").search
 
 
@@ -56,6 +58,8 @@ class Grading:
             return refused("lone_surrogate", found.start())
         if not text.strip(" \t\r\n\ufeff"):
             return self.empty()
+        if (known := self.repackaged(text)) is not None:
+            return known
         reader = Reader(text, max_depth=self.max_depth)
         try:
             return self.document(reader)
@@ -63,6 +67,20 @@ class Grading:
             return suggest(text, refusal, self.schema(), max_depth=self.max_depth)
         except RecursionError:
             return refused("too_deep")
+
+    def repackaged(self, text: str) -> Reading | None:
+        """Read strict JSON that a server damaged as a whole: escaped once too often, or sent behind an empty object."""
+        if _ESCAPED(text):
+            found = self.decoded(f'"{text.strip()}"')
+            return found if found.value is not None else None
+        empty = _EMPTY_FIRST(text)
+        if empty is None or (schema := self.schema()) is None or schema.is_valid({}):
+            return None  # the empty object may be a call of its own
+        try:
+            value, dump = parse(text[empty.end() :], max_depth=self.max_depth, sort=True, equal_duplicates=False)
+        except StrictError:
+            return None
+        return _known("lossless", value, ("empty_prefix",), canonical=dump)
 
     def document(self, reader: Reader) -> Reading:
         """Find the object, read it, and judge what stands around it."""
