@@ -103,7 +103,11 @@ NEEDLESS_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*+\\['_$]").search
 MEANT_ESCAPE = re.compile(r"\\\\|(?<!\\)\\\$(?![0-9])|[:/^|\[]\\_").search
 """A string in which a needless backslash may be meant: beside a real one, at the end of a line, before the
 name of a variable, in a path."""
-SWALLOWED_BLOCK = re.compile(r"[\"'`]\s*:").search
+SWALLOWED_BLOCK = re.compile(r"[\"'`]\s*:|,\s*\Z").search
+"""A comment between two members that may have swallowed one."""
+LITERAL = re.compile(r"\s*+(?:\"[^\"]*+\"|'[^']*+'|-?[0-9.]++|true|false|null)\s*+").fullmatch
+STRAY_BREAK = re.compile(r"\n[,:;]").search
+"""A line of a string that begins with a sign no line begins with."""
 
 
 class Refusal(Exception):  # noqa: N818 - the reader's only way out, never seen outside intake

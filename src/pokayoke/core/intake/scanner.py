@@ -63,6 +63,8 @@ class Scanner:
             inside = self.text[begin + 1 : end]
             if p.SLIPPED(inside):
                 raise Refusal("lost_quote", end)  # it slipped behind the end of its line
+            if p.STRAY_BREAK(inside):
+                raise Refusal("control_character", begin)
             if p.ELIDED(inside):
                 raise Refusal("ellipsis", begin)
             if p.RESUMED(inside):
@@ -172,9 +174,10 @@ class Scanner:
             raise Refusal("ellipsis", position)
         if p.STAND_IN(comment):
             raise Refusal("bare_reference", position)
-        if not block and comment.lstrip()[:1] in _OPERAND_STARTS:
-            before = self.text[max(0, position - _NEAR) : position].rstrip()
-            if before[-1:].isdigit():  # 5 // 2 is a division
-                raise Refusal("expression", position)
+        before = self.text[max(0, position - _NEAR) : position].rstrip()[-1:]
+        if not block and comment.lstrip()[:1] in _OPERAND_STARTS and before.isdigit():  # 5 // 2 is a division
+            raise Refusal("expression", position)
+        if block and before in ("[", ",") and p.LITERAL(comment):  # where an item would stand
+            raise Refusal("comment_holds_data", position)
         if p.OTHERWISE(comment) or comment.count('"') % 2 or (p.SWALLOWED_BLOCK if block else p.SWALLOWED)(comment):
             raise Refusal("comment_holds_data", position)

@@ -30,6 +30,7 @@ _MEMBER = re.compile(
 """A line that reads like a member: a name, a sign, a value."""
 _LABELLED = re.compile(r"^[ \t]*(?:[-*][ \t]+)?([\"'`]?)([\w.$-]+)\1[ \t]*[:=]", re.MULTILINE).finditer
 """Lines that begin with a name and a sign, whatever follows."""
+_GLUED = re.compile(r"\.\w").match
 _NEAR, _HEADING = 200, 2
 _OPEN_ENDS = tuple(",([{\"'=\\")
 
@@ -148,7 +149,8 @@ def unwrap_after(reader: Reader, end: int, names: frozenset[str]) -> int | None:
             raise Refusal("ellipsis", end)
         if _holds_member(stripped, names):
             raise Refusal("trailing_text", end)
-        if text[end] not in ".;!<`" and "\n" not in text[after:end]:  # goes on in the same line
+        goes_on = text[end] not in ".;!<`" or _GLUED(text, end)
+        if goes_on and "\n" not in text[after:end]:  # in the same line
             raise Refusal("trailing_text", end)
         reader.repair("prose")
         return None
