@@ -389,7 +389,7 @@ def test_a_schema_that_is_none_is_no_failure_inside(schema):
         ("", False, "lossy", "empty_arguments", None),
         ('{"b": "x",}', FLAT, "ambiguous", "lost_member", None),
         ('{"b": "x"\n "c": 1}', FLAT, "ambiguous", "lost_member", None),
-        ('{"a": 1,}', FLAT, "edited", "trailing_comma", {"a": 1}),
+        ('{"a": 1,}', FLAT, "lossless", "trailing_comma", {"a": 1}),
         ('{"a": 1, "b": "x",}', FLAT, "lossless", "trailing_comma", AB),
         ('{"in": {"x": 1,}}', NESTED, "lossless", "trailing_comma", {"in": {"x": 1}}),
         ('{"in": {"y": 1,}, "a": 1}', NESTED, "lossless", "trailing_comma", {"in": {"y": 1}, "a": 1}),

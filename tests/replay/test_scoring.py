@@ -77,7 +77,7 @@ ROWS = [
     # arguments, truth, what becomes of the call
     (json.dumps(GOOD), GOOD, "ran_right"),
     ('{"sku": "S1", "amount": "2"}', GOOD, "ran_right fixed fixed_right"),
-    ("{'sku': 'S1', 'amount': 2}", GOOD, "ran_right"),
+    ('{"sku": "S1", "amount": 2,}', GOOD, "ran_right"),
     ('{"sku": "S1", "amount": 3}', GOOD, "ran_wrong"),
     ('{"sku": "S1", "amount": "3"}', GOOD, "ran_wrong fixed"),
     ('{"sku": "S1", "amount": 2}', None, "ran_wrong"),

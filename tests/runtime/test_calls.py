@@ -173,7 +173,7 @@ def test_names_and_ids_of_a_text_like_kind_are_their_text():
 
 def test_lossless_repairs_and_equivalent_corrections_run_a_write(world, driver):
     """Provable readings pass without a question, and both kinds of change are on record."""
-    outcome = driver.call(world.guard().run("r"), call(arguments="{'user': 'u1', 'amount': \"2\"}"))
+    outcome = driver.call(world.guard().run("r"), call(arguments="{'user': 'u1', 'amount': \"2\",}"))
     assert (outcome.status, world.effects) == ("ok", [{"user": "u1", "amount": 2}])
     assert outcome.repairs
     assert [(c.at, c.before, c.after, c.kind) for c in outcome.corrections] == [("/amount", "2", 2, "equivalent")]

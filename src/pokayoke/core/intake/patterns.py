@@ -41,7 +41,6 @@ CHUNK = {
 CLOSING = {'"': '"', "'": "'", "“": "”", "‘": "’"}
 
 NEXT_PAIR = re.compile(rf'[ \t\r]*+\n[ \t\n\r]*+"{_PLAIN}"[ \t\n\r]*+:').match
-LAST_CLOSERS = re.compile(r"[\s}\]]*+\Z").match
 AFTER_VALUE = re.compile(rf"[ \t\n\r{_ODD_SPACES}]*+(?:[,}}\])#]|\Z|//|/\*)").match
 FIRST_LINE = re.compile(r"[ \t\r]*+\n([ \t]*+)").match
 QUOTE_AHEAD = re.compile(r'[^"{}\[\],:\n]*+"').match

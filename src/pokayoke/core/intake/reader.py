@@ -143,8 +143,7 @@ class Reader(Scanner):
         """Accept a comma before a closing brace, unless the layout shows that a member stood there.
 
         With one member per line the brace is on the next line, further left than the members. A member
-        that was lost leaves its indentation behind, or takes the line break with it. At the end of the text
-        the message may have been cut behind the comma, and somebody else closed it.
+        that was lost leaves its indentation behind, or takes the line break with it.
         """
         text = self.text
         layout, gap = p.FIRST_LINE(text, opened), text[comma:closer]
@@ -152,8 +151,6 @@ class Reader(Scanner):
             indent = len(gap) - gap.rfind("\n") - 1
             if gap.count("\n") != 1 or (indent and indent >= len(layout[1])):
                 raise Refusal("misplaced_comma", closer)
-            self.uneven.append(members)
-        elif p.LAST_CLOSERS(text, closer):
             self.uneven.append(members)
         self.repair("trailing_comma")
 
