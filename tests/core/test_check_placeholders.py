@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.check import placeholders
-from pokayoke.core.placeholders import find_placeholders, is_placeholder, may_hold_placeholder
+from pokayoke.core.placeholders import find_placeholders, is_placeholder, lost_backslash, may_hold_placeholder
 from pokayoke.core.schema import compile_schema
 
 STAND_INS = [
@@ -28,6 +28,40 @@ REAL = [
     "<" + "x" * 90 + "_id>",
     "insertion", "change", "<user_id}", "{user_id>", "replacement",
 ]  # fmt: skip
+
+
+LOST = [
+    r"\bword\b",
+    r"a \beta",
+    r"x \frac{a}{b}",
+    r"C:\reports\files",
+    r"$\rho$",
+    r"\theta",
+    r"a \times b",
+    r"C:\new\temp",
+    r"d:\temp",
+]
+KEPT = [
+    r"\\bword",
+    r"a\fChapter",
+    r"one\rtwo",
+    r"a\r\nb",
+    r"x\tb",
+    r"A:\ntext",
+    r"C:\nsome text",
+    r"\then",
+    r"C:\\new",
+    r"\\frac",
+]
+
+
+@pytest.mark.parametrize(("written", "lost"), [*((text, True) for text in LOST), *((text, False) for text in KEPT)])
+def test_a_backslash_written_once_is_found(written, lost):
+    """A text whose backslash became a control character is a finding of its own; what people do send is none."""
+    value = orjson.loads(b'{"a":"' + written.encode() + b'"}')
+    assert lost_backslash(value["a"]) is lost
+    assert [finding.code for finding in placeholders(value)] == ["lost_backslash"] * lost
+    assert may_hold_placeholder(orjson.dumps(value)) or not lost
 
 
 @pytest.mark.parametrize("text", STAND_INS)

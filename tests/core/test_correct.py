@@ -410,6 +410,20 @@ def test_alike_with_other_results():
     assert prepare({"v": ["1", "1.0"]}, one(node), kinds=WRITE).findings
 
 
+def test_values_in_each_others_place():
+    """Two fields that would fit with each other's value are left alone: exchanged or misspelt, nobody knows."""
+    schema = {
+        "type": "object",
+        "properties": {"place": STRING, "items": STRINGS, "n": INTEGER, "l": {"properties": {"m": INTEGER}}},
+    }
+    swapped = {"place": ["fries"], "items": "Joe's"}
+    found = prepare(swapped, contract(schema), kinds=READ)
+    assert (found.value, found.corrections) == (swapped, ())
+    assert [finding.at for finding in found.findings] == ["/place", "/items"]
+    alone = prepare({"place": "Joe's", "items": "fries", "n": "2", "l": {"m": "3"}}, contract(schema), kinds=WRITE)
+    assert alone.value == {"place": "Joe's", "items": ["fries"], "n": 2, "l": {"m": 3}}
+
+
 def test_large_values_end_soon():
     """A large value that cannot be corrected costs a bounded number of validations."""
     rows = [{"n": "1-2", "note": "x" * 200} for _ in range(500)]

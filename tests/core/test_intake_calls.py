@@ -49,6 +49,13 @@ WHOLE = [
     ('[TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{"b": "x"}', [F, G], ""),
     ('<function=f>{"a": 1}</function><function="g">{"b": "x"}</function> ok', [F, G], "ok"),
     ('<function=f>{"a": 1}<function=g>{"b": "x"}', [F, G], ""),
+    ('[TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{"a": 1}', [F], ""),
+    (('<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>'
+     '<|tool_call_begin|>g<|tool_call_argument_begin|>{"b": "x"}<|tool_call_end|><|tool_calls_section_end|>'), [F, G], ""),
+    (('<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a": 1}<｜tool▁call▁end｜>'
+     '<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{"b": "x"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'), [F, G], ""),
+    ("Call: `f(a=1)`", [F], "Call:"),
+    ("You could say `f(a=1)` instead.", [], "You could say `f(a=1)` instead."),
     ('<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>', [F], "commentary"),
     ('Thought: I must.\nAction: f\nAction Input: {"a": 1}\nObservation: it worked', [F], "Thought: I must.\nObservation: it worked"),
     ("f(a=1)", [F], ""),
@@ -108,6 +115,15 @@ BROKEN = [
     ('{"name": "f", "arguments": {"a": 1}, "b": 2}', [("f", "unknown_envelope")]),
     ('{"function": {"name": "f", "arguments": {}}, "b": 2}', [("f", "unknown_envelope")]),
     ('{"name": "f", "arguments": [1]}', [("f", "not_an_object")]),
+    (
+        '<function_calls>\n<invoke name="f">\n<parameter name="a">1</parameter>\n</invoke>\n</function_calls>',
+        [("f", "no_object")],
+    ),
+    (
+        '<｜DSML｜invoke name="f">\n<｜DSML｜parameter name="a">{"a": 1}</｜DSML｜parameter>\n</｜DSML｜invoke>',
+        [("f", "trailing_text")],
+    ),
+    ("<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>", [("f", "no_object")]),
     ('{"name": "f", "arguments": ""}', [("f", "empty_arguments")]),
     ('{"name": "f", "arguments": null}', [("f", "empty_arguments")]),
     ('{"name": "f", "arguments": "{\\"a\\": 1"}', [("f", "cut_in_number")]),
@@ -183,6 +199,10 @@ def test_in_the_middle_of_a_text_only_tools_are_called():
     assert seen(read_calls(text)) == [F, ("print", {"a": 1})]
     assert seen(read_calls("g(b='x')", tools=["f"])) == [G]
     assert seen(read_calls("see\n[f(a=1), g(b='x')]", tools=["f"])) == [F, G]
+    for mention in ("I would not call `f(a=1)` yet.", "Use `f(a=1)`"):
+        assert read_calls(mention, tools=["f"]).calls == ()
+    for call in ("Now:`f(a=1)`", "`f(a=1)`", "Now\n`f(a=1)`"):
+        assert len(read_calls(call, tools=["f"]).calls) == 1
 
 
 def test_a_name_without_arguments_is_a_call_only_of_a_known_tool():

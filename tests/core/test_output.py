@@ -227,6 +227,10 @@ def test_what_cannot_be_read_is_refused(raw, expected, why):
         ({"user_id": "u", "errors": [{"m": 1}]}, "error_in_success", "/errors"),
         ({"user_id": "u", "ok": False}, "error_in_success", "/ok"),
         ({"user_id": "u", "success": False}, "error_in_success", "/success"),
+        ({"user_id": "u", "success": "false"}, "error_in_success", "/success"),
+        ({"user_id": "u", "OK": False}, "error_in_success", "/OK"),
+        ({"user_id": "u", "Error": "timeout"}, "error_in_success", "/Error"),
+        ({"user_id": "u", "isError": True}, "error_in_success", "/isError"),
         ({"user_id": "u", "error": 404}, "error_in_success", "/error"),
         ({"user_id": "u", "error": {"message": "no"}}, "error_in_success", "/error"),
     ],
@@ -248,6 +252,7 @@ def test_data_is_held_to_its_contract(raw, expected, at, form):
         {"user_id": "u", "error": "none", "errors": {}},
         {"user_id": "u", "error": " No error ", "ok": True},
         {"user_id": "u", "error": 0},
+        {"user_id": "u", "success": 0, "is_error": False, "has_error": "x"},
         {"user_id": "u", "note": "no error: <b>bold</b> <html> is a tag"},
         {"user_id": "u", "nested": {"error": "of a line item", "ok": False}},
         {"user_id": "<htmlx>", "note": "<header>x</header> <bodyguard>"},
@@ -257,6 +262,35 @@ def test_data_is_held_to_its_contract(raw, expected, at, form):
 def test_words_that_only_look_like_errors_pass(raw):
     """Empty error slots, nested fields and fragments of markup are no findings."""
     assert code(judge(raw)) is None
+
+
+OPTIONAL = {"type": "object", "properties": {"temp": {"type": "number"}, "unit": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        (OPTIONAL, {"message": "Rate limit exceeded"}, "unlike_schema"),
+        (OPTIONAL, {"fehler": "Kein Zugriff"}, "unlike_schema"),
+        (OPTIONAL, {"result": {"temp": 3}}, "unlike_schema"),
+        (OPTIONAL, {"temp": 3, "message": "x"}, None),
+        (OPTIONAL, {}, None),
+        ({"type": "object"}, {"message": "x"}, None),
+        ({**OPTIONAL, "required": ["temp"]}, {"message": "x"}, "missing_field"),
+        ({**OPTIONAL, "additionalProperties": True}, {"message": "x"}, None),
+        ({**OPTIONAL, "additionalProperties": {"type": "string"}}, {"Paris": "id-1"}, None),
+    ],
+)
+def test_an_answer_that_holds_no_promised_field_is_another_answer(schema, value, expected):
+    """Where every field is optional, an object with only other fields is no data, in whatever words it says why."""
+    for raw in (value, json.dumps(value)):
+        assert code(judge(raw, schema)) == expected
+
+
+def test_a_field_that_the_schema_names_is_data():
+    """`is_error` is a failure only where nobody promised that field."""
+    schema = {"type": "object", "properties": {"is_error": {"type": "boolean"}}}
+    assert code(judge({"is_error": True}, schema)) is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.call import Blame, Finding
-from pokayoke.core.placeholders import find_placeholders
+from pokayoke.core.placeholders import find_placeholders, lost_backslash
 from pokayoke.core.places import Facts, Node, Path, facts_at, item_facts, join, remembered, split, spoken
 from pokayoke.core.schema import Problem, Schema
 
@@ -35,6 +35,7 @@ CODES: dict[str, str] = {
     "too_many_fields": "the object has more fields than allowed",
     "not_json": "the value is no JSON value (or is nested too deeply)",
     "schema_mismatch": "the value breaks the schema in another way, such as fitting no branch of a union",
+    "lost_backslash": "a control character stands in a text where a backslash was meant, such as in \\\\frac",
     "placeholder": "a text stands where a value should be, such as <user_id> or TODO",
 }
 
@@ -111,30 +112,31 @@ def check(value: Any, schema: Schema, *, root: str = "arguments") -> tuple[Findi
 
 
 def placeholders(value: Any, schema: Schema | None = None, *, root: str = "arguments") -> tuple[Finding, ...]:
-    """Return a finding for every text that only stands where a value should be; see `core/placeholders.py`.
+    """Return a finding for every text that only stands where a value should be, or lost a backslash.
+
+    See `core/placeholders.py`.
 
     Args:
         value: a JSON value.
         schema: texts the schema itself names (enum, const, default, examples) are values there.
         root: what the whole value is called in hints.
     """
-    found: list[Finding] = []
-    for path, text in find_placeholders(value, schema):
-        name = spoken(path, root)
-        shown = _json(text)
-        found.append(
-            Finding(
-                code="placeholder",
-                at=join(path),
-                message=f"{join(path) or root}: {shown} is a placeholder, expected a value",
-                hint=_clip(
-                    f"`{name}` is {shown}, which only stands for a value. Send the value itself; "
-                    "if you do not know it, look it up or ask the user."
-                ),
-                data={"got": text},
-            )
+    return tuple(_placeholder(path, text, root) for path, text in find_placeholders(value, schema))
+
+
+def _placeholder(path: Path, text: str, root: str) -> Finding:
+    name, shown = spoken(path, root), _json(text)
+    if lost_backslash(text):
+        code, seen, wanted_there = "lost_backslash", "holds a control character", "a backslash"
+        hint = f"`{name}` is {shown}: a backslash was read as part of an escape. Write each backslash twice (\\\\)."
+    else:
+        code, seen, wanted_there = "placeholder", "is a placeholder", "a value"
+        hint = (
+            f"`{name}` is {shown}, which only stands for a value. Send the value itself; "
+            "if you do not know it, look it up or ask the user."
         )
-    return tuple(found)
+    message = f"{join(path) or root}: {shown} {seen}, expected {wanted_there}"
+    return Finding(code=code, at=join(path), message=message, hint=_clip(hint), data={"got": text})
 
 
 def issues_of(value: Any, schema: Schema, *, parsed: bool = False) -> tuple[Issue, ...]:

@@ -7,6 +7,7 @@ that a rule does not understand are judged by the validator alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -38,6 +39,8 @@ _ROOT = "arguments"
 _MAX_SHOWN = 120
 _MAX_UNKNOWN = 64
 """Most unknown names of one object that are compared with the fields it may have."""
+_MAX_SWAPPED = 6
+"""Most issues of which each pair is looked at as an exchange."""
 _NAMES = frozenset({"name", "tool", "function", "tool_name"})
 
 
@@ -97,12 +100,15 @@ class Work:
     def run(self) -> None:
         """Correct until nothing is wrong, nothing moves, or a bound is reached."""
         self._unwrap()
+        swapped = self._swapped()
         for _ in range(MAX_ROUNDS):
             before = len(self.corrections)
             for group in self._alike():
                 self._settle_together(group)
             found = self.issues
             for issue in found:
+                if issue.key in swapped:
+                    continue
                 if len(self.corrections) < MAX_CORRECTIONS and (self.issues is found or self._still(issue)):
                     self._settle(issue)
             if not self.issues or len(self.corrections) == before:
@@ -141,6 +147,18 @@ class Work:
         if "equivalent" in self._kinds:
             self.corrections.append(Correction("", "envelope", whole, held))
             self.value, self.issues = held, issues_of(held, self._schema)
+
+    def _swapped(self) -> set[tuple[Path, str]]:
+        """Return the issues of fields that would be in order with each other's value: which one is meant is unknown."""
+        alone = [issue for issue in self.issues if issue.code in _SPELLED and issue.path]
+        found: set[tuple[Path, str]] = set()
+        for one, other in combinations(alone[:_MAX_SWAPPED], 2):
+            if one.path[:-1] == other.path[:-1] and one.path != other.path:
+                first, second = look_up(self.value, one.path), look_up(self.value, other.path)
+                left = self._left(replaced(replaced(self.value, one.path, second), other.path, first))
+                if left is not None and not {one.path, other.path} & {issue.path for issue in left}:
+                    found |= {one.key, other.key}
+        return found
 
     def _settle(self, issue: Issue) -> None:
         """Take the one step that settles an issue, hold it if its class is not allowed, or leave it."""

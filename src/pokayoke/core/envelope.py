@@ -7,6 +7,8 @@ undeclared one inside a success is an output that must not be used (seed 001).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -19,12 +21,16 @@ from pokayoke.core.terms import Envelope
 
 CODES: dict[str, str] = {
     "error_in_success": "the answer says success on the outside and carries an error inside",
+    "unlike_schema": "the answer holds none of the fields that its schema names, but others",
     "envelope_broken": "the answer is not wrapped as its contract declares",
 }
 
-_FLAGS = ("ok", "success")
-_ERRORS = ("error", "errors")
-_SLOTS = frozenset((*_FLAGS, *_ERRORS))
+_FLAGS = ("ok", "success", "OK", "Ok", "Success")
+_ERRORS = ("error", "errors", "Error", "Errors")
+_FAILED = ("isError", "is_error", "hasError", "has_error")
+_SLOTS = frozenset((*_FLAGS, *_ERRORS, *_FAILED))
+# With these a schema says more about the fields there may be than `properties` does.
+_FREE = frozenset(("additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"))
 _MESSAGES = ("/error", "/errors", "/message", "/detail", "/reason")
 # Words with which tools fill an error slot when there is no error.
 _NOTHING = {"", "none", "null", "no", "no error", "no errors", "ok", "success", "n/a"}
@@ -73,22 +79,51 @@ def undeclared_error(
 ) -> Finding | None:
     """Look for a failure that nobody declared, in the top-level fields of an answer.
 
-    Only these count: `ok` or `success` that is false, and `error` or `errors` with something in
-    it. A field that the envelope names is not looked at; nor is an error field that the schema
-    requires to be a number, an array or an object: then it is a measurement or a list that is
-    always there (a fit's `error`, a linter's `errors`), not a slot for a failure.
+    Only these count: `ok` or `success` that is false, `error` or `errors` with something in it, and an
+    `is_error` that the schema does not name and that is true. A field that the envelope names is not
+    looked at; nor is an error field that the schema requires to be a number, an array or an object: then
+    it is a measurement or a list that is always there (a fit's `error`, a linter's `errors`), not a slot
+    for a failure. In whatever words a failure is told: an answer without any field that its schema names
+    is none.
     """
-    if not is_object(value) or _SLOTS.isdisjoint(value):
+    if not is_object(value):
+        return None
+    if (envelope is None or envelope.data is None) and (found := _unlike(value, schema)) is not None:
+        return found
+    if _SLOTS.isdisjoint(value):
         return None
     known = () if envelope is None else (envelope.ok, envelope.error)
     for name in _FLAGS:
-        if value.get(name) is False and f"/{name}" not in known:
+        flag = value.get(name)
+        if (flag is False or flag in ("false", "False")) and f"/{name}" not in known:
             return _found(name, f"{name} is false")
+    for name in _FAILED:
+        if value.get(name) is True and f"/{name}" not in known and name not in properties_of(schema):
+            return _found(name, f"{name} is true")
     for name in _ERRORS:
         filled = name in value and _is_filled(value[name])
         if filled and f"/{name}" not in known and not _is_data(schema, name):
             return _found(name, f"{name} holds {words(value[name], limit=200)!r}")
     return None
+
+
+def _unlike(value: dict[str, Any], schema: dict[str, Any] | bool) -> Finding | None:
+    """Return what is wrong with an object of which the schema names no field: it allows that, but nobody meant it."""
+    fields = properties_of(schema)
+    if not fields or not value or not fields.keys().isdisjoint(value) or not is_object(schema):
+        return None
+    if schema.get("required") or not _FREE.isdisjoint(schema):
+        return None
+    return Finding(
+        code="unlike_schema",
+        blame="tool",
+        message=f"output: none of the fields its schema names ({_some(fields)}) is there, got {_some(value)}",
+        data={"reason": "unlike_schema"},
+    )
+
+
+def _some(names: Iterable[str]) -> str:
+    return ", ".join(name[:40] for name in islice(names, 5))
 
 
 def words(value: Any, *, limit: int = 2_000) -> str:

@@ -34,9 +34,9 @@ _SEQUENCES = {
     0xC2: rb"\xc2[\x80-\x9f\xad]",
     0xCD: rb"\xcd\x8f",
     0xD8: rb"\xd8\x9c",
-    0xE1: rb"\xe1(?:\x85[\x9f\xa0]|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])",
-    0xE2: rb"\xe2(?:\x80[\x8b-\x8f\xa8-\xae]|\x81[\xa0-\xaf])",
-    0xE3: rb"\xe3\x85\xa4",
+    0xE1: rb"\xe1(?:\x85[\x9f\xa0]|\x90\xb8|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])",
+    0xE2: rb"\xe2(?:\x80[\x8b-\x8f\xa8-\xae\xb9]|\x81[\xa0-\xaf]|\x8c\xa9|\x9d\xae|\x9f\xa8)",
+    0xE3: rb"\xe3(?:\x80\x88|\x85\xa4)",
     0xED: rb"\xed[\xa0-\xbf]",  # half a character: no encoding holds it
     0xEF: rb"\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb0-\xbb]|\xb9\xa4|\xbc\x9c)",
     0xF0: rb"\xf0(?:\x9b\xb2[\xa0-\xa3]|\x9d\x85[\xb3-\xba])",
@@ -59,15 +59,20 @@ _NAMES = (
 )
 # Slashes and blanks (one of them a letter of Braille), also as JSON or this module writes them. Possessive: a long
 # run must not be split in every way.
-_FILL = r"(?:[\s\u2800/]|\\[nrtbf]|\\u(?!003c|ff1c|fe64)[0-9a-f]{4})*+"
-# `<` (also full-width or small) before a bar, a second `<`, or the name of a role or tool tag, in any namespace.
-_TAG = rf"(?i)[<\uff1c\ufe64](?=[|\uff5c]|</?sys>>|{_FILL}(?:[\w.-]++:)?(?:{_NAMES})(?![a-z0-9_-]))"
-_BRACKETS = rf"\[(?=/?(?:{'|'.join(_MARKS)})\])"
+_FILL = r"(?:[\s\u2800/]|\\[nrtbf]|\\u(?!003c|ff1c|fe64|1438|2039|2329|276e|27e8|3008)[0-9a-f]{4})*+"
+# `<` (also full-width or small) before a bar, a second `<`, or the name of a role or tool tag, in any namespace. What
+# only looks like it stands in grammars and formulas too (‹function›): there our own delimiter alone is meant.
+_TAG = (
+    rf"(?i)[<\uff1c\ufe64](?=[|\uff5c]|</?sys>>|{_FILL}(?:[\w.-]++:)?(?:{_NAMES})(?![a-z0-9_-]))"
+    rf"|[\u1438\u2039\u2329\u276e\u27e8\u3008](?={_FILL}tool_outputs?(?![a-z0-9_-]))"
+)
+_BRACKETS = rf"\[(?= ?/? ?(?:{'|'.join(_MARKS)}) ?\])"
 _BRACKET_BYTES = re.compile(_BRACKETS.encode())
 # A turn of a plain-text transcript: a role alone at the start of a paragraph, or a prompt's heading. Each
-# pattern begins with a literal line break, so that a clean text is skipped at memory speed.
+# pattern begins with a literal line break, so that a clean text is skipped at memory speed. In small letters,
+# `user:` and `system:` begin paragraphs of settings and of classes; the others do not.
 _BLANKS = r"[ \t\r\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]*"
-_ROLE = _BLANKS + r"(?:Human|HUMAN|Assistant|ASSISTANT|System|SYSTEM|User|USER)(?P<mark>:)"
+_ROLE = _BLANKS + r"(?:[Hh]uman|HUMAN|[Aa]ssistant|ASSISTANT|System|SYSTEM|User|USER)(?P<mark>:)"
 _TITLE = _BLANKS + r"(?P<mark>#)##? ?(?:Instruction|Response|System|User|Assistant|Human)s?:"
 _TURN, _FIRST_TURN = r"\n" + _BLANKS + r"\n" + _ROLE, re.compile(_ROLE)
 _HEADING = r"\n" + _TITLE
@@ -103,7 +108,8 @@ _OPENS, _DELETE = b"<\x7f"
 @functools.cache
 def _marked_in_brackets() -> Callable[[str], bool]:
     """Compile once, and not while importing. Literals only: they are searched all at once."""
-    return matcher("|".join(rf"\[{slash}{name}\]" for name in _MARKS for slash in ("", "/")))
+    forms = (r"\[%s\]", r"\[%s ", r"\[ %s", r"\[/%s\]", r"\[/%s ", r"\[/ %s", r"\[ /%s", r"\[ / %s")
+    return matcher("|".join(form % name for name in _MARKS for form in forms))
 
 
 def _neutralised(text: str, data: bytes, *, json: bool) -> str:

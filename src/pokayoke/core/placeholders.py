@@ -1,10 +1,14 @@
-"""Texts that stand where a value should be: `<user_id>`, `{{name}}`, `...`, `TODO`.
+r"""Texts that stand where a value should be: `<user_id>`, `{{name}}`, `...`, `TODO`, and texts that lost a backslash.
 
 Only a string that is nothing but the placeholder counts. A text that contains one is content: a
 letter with `{{name}}` in it, a file with `# TODO`, HTML. Left alone on purpose, because people and
 benchmarks use them as values: `N/A`, `none`, `unknown`, `placeholder`, `YOUR_API_KEY` without
 `_HERE`, `$HOME`, `$AAPL`, HTML tags, and whatever the schema itself names (enum, const, default,
 examples). Fields whose name says that they hold a pattern or a template may hold these texts too.
+
+Valid JSON reads `"\bword\b"`, `"\frac"` and `"\rho"` as control characters: the backslash should have been
+written twice. Nobody sends a backspace; a form feed, a carriage return and a tab count only where they leave
+the rest of a name behind, or a drive before them.
 """
 
 from __future__ import annotations
@@ -27,6 +31,10 @@ _PREFILTER = re.compile(
     rb"|P(?:UT|ut)[ _-]|put[ _-]|A(?:DD|dd)[_-]|add[_-])"
 )
 """Finds every JSON text that may hold a placeholder, and few others: one pass, about 1 µs per KB."""
+
+_LOST = "\b|\f(?=[a-z])|(?<![\\w.,;!?)])\r(?=[a-z])|\t(?=heta|imes|ext\\{)|\\A[C-Ec-e]:[\t\n]\\w[^ ]*\\Z"
+_LOST_AS_JSON = rb'\\(?:b|[fr][a-z]|t(?:heta|imes|ext\{)|(?<="[C-Ec-e]:\\)[nt]\w)'
+_BACKSLASH = 92
 
 # Only asked where the prefilter hit.
 _WORDS = (
@@ -61,12 +69,19 @@ _PATTERN_FIELDS = frozenset(
 
 
 def may_hold_placeholder(canonical: bytes) -> bool:
-    """Return False if a JSON text (compact, as dumped) cannot hold a placeholder; True means: look."""
-    return _PREFILTER.search(canonical) is not None
+    """Return False if a JSON text (compact, as dumped) can hold neither of the two; True means: look."""
+    return _PREFILTER.search(canonical) is not None or (
+        _BACKSLASH in canonical and rare(_LOST_AS_JSON).search(canonical) is not None
+    )
+
+
+def lost_backslash(text: str) -> bool:
+    """Return whether a text holds a control character that was meant to be a backslash and a letter."""
+    return rare(_LOST).search(text) is not None
 
 
 def find_placeholders(value: Any, schema: Schema | None = None) -> list[tuple[Path, str]]:
-    """Return the path and text of every placeholder in a JSON value, in order.
+    """Return the path and text of every placeholder in a JSON value, and of texts that lost a backslash, in order.
 
     Args:
         value: a JSON value.
@@ -77,7 +92,7 @@ def find_placeholders(value: Any, schema: Schema | None = None) -> list[tuple[Pa
     while stack:
         path, field, item = stack.pop()
         if isinstance(item, str):
-            if is_placeholder(item, field) and not (schema and _named(schema, path, item)):
+            if (is_placeholder(item, field) or lost_backslash(item)) and not (schema and _named(schema, path, item)):
                 found.append((path, item))
         elif isinstance(item, dict):
             stack.extend(((*path, key), key, child) for key, child in reversed(cast(dict[str, Any], item).items()))

@@ -50,6 +50,10 @@ _SPOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 
 _QUOTES = frozenset("'`´“”„‘’＂″")
+_AFTER_STRING = frozenset(",:]} \t\r\n")
+_SEPARATORS = frozenset(";:,")
+_PAIRS = ("()", "[]", "{}", "<>")
+_BRACKETS = frozenset("".join(_PAIRS))
 
 
 def suggest(
@@ -102,8 +106,8 @@ def suggest(
 def _insertions(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the text with one sign inserted, at every place where it could make the text parse.
 
-    True beside it says that a quote was inserted next to another kind of quote: then that one was
-    meant, and the string would hold a sign too many.
+    True beside it says that a quote was inserted next to a sign that may be that quote misspelt: then
+    that one was meant, and the string would hold a sign too many.
 
     A sign after the place where the strict parser stops cannot help, so no later one is tried.
     """
@@ -117,5 +121,17 @@ def _insertions(text: str) -> Iterator[tuple[str, bool]]:
             at = spot.start()
             if at > last:
                 break
-            stray = sign == '"' and not _QUOTES.isdisjoint(text[max(0, at - 1) : at + 1])
+            stray = sign == '"' and _is_stray(text, at)
             yield text[:at] + sign + text[at:], stray
+
+
+def _is_stray(text: str, at: int) -> bool:
+    """Return whether a quote before `at` would stand beside another quote, or bracket off half of a pair."""
+    if not _QUOTES.isdisjoint(text[max(0, at - 1) : at + 1]) or text[at : at + 1] == "\\" or text[:at].endswith('\\"'):
+        return True
+    closes = text[at : at + 1] in _AFTER_STRING
+    inside = text[text.rfind('"', 0, at) + 1 : at] if closes else text[at:].partition('"')[0]
+    edge = inside[-1:] if closes else inside[:1]
+    return edge in _SEPARATORS or (
+        edge in _BRACKETS and any(inside.count(pair[0]) != inside.count(pair[1]) for pair in _PAIRS)
+    )

@@ -10,7 +10,7 @@ from pokayoke.core.intake.evidence import declared_by, may_lack_member, mistaken
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Grade, Reading, SchemaLike, refused
-from pokayoke.core.intake.wrapping import find_object, unwrap_after
+from pokayoke.core.intake.wrapping import find_object, is_named, unwrap_after
 from pokayoke.core.schema import Schema, compile_schema
 from pokayoke.core.strict import StrictError, dump_compact, parse
 
@@ -23,6 +23,8 @@ _COMMAS = frozenset({"missing_comma", "trailing_comma"})
 """Repairs that a lost member can look like."""
 _OPEN_QUOTE = re.compile(r"[\s({}\[\],:]\"\s*\Z").search
 """A last quote that may open a quoted phrase inside a string, or changed places with a bracket."""
+_ESCAPED = re.compile(r"\s*+\{\s*+\\\"").match
+_EMPTY_FIRST = re.compile(r"\s*+\{\s*+\}\s*+(?=\{)").match
 _SURROGATE = re.compile("[\ud800-\udfff]").search
 
 
@@ -56,6 +58,8 @@ class Grading:
             return refused("lone_surrogate", found.start())
         if not text.strip(" \t\r\n\ufeff"):
             return self.empty()
+        if (known := self.repackaged(text)) is not None:
+            return known
         reader = Reader(text, max_depth=self.max_depth)
         try:
             return self.document(reader)
@@ -63,6 +67,20 @@ class Grading:
             return suggest(text, refusal, self.schema(), max_depth=self.max_depth)
         except RecursionError:
             return refused("too_deep")
+
+    def repackaged(self, text: str) -> Reading | None:
+        """Read strict JSON that a server damaged as a whole: escaped once too often, or sent behind an empty object."""
+        if _ESCAPED(text):
+            found = self.decoded(f'"{text.strip()}"')
+            return found if found.value is not None else None
+        empty = _EMPTY_FIRST(text)
+        if empty is None or (schema := self.schema()) is None or schema.is_valid({}):
+            return None  # the empty object may be a call of its own
+        try:
+            value, dump = parse(text[empty.end() :], max_depth=self.max_depth, sort=True, equal_duplicates=False)
+        except StrictError:
+            return None
+        return _known("lossless", value, ("empty_prefix",), canonical=dump)
 
     def document(self, reader: Reader) -> Reading:
         """Find the object, read it, and judge what stands around it."""
@@ -74,6 +92,8 @@ class Grading:
             if isinstance(value, str) and not reader.unclosed and not text[end:].strip():
                 return self.decoded(value)
             raise Refusal("not_an_object", start)
+        if is_named(text[:start], names):
+            raise Refusal("trailing_text", start)
         dump: bytes | None = None
         if not opened and (found := self.strict_inside(text, start)):
             value, dump, end = found
@@ -119,7 +139,7 @@ class Grading:
             name, reason, position = "extra_closer", "extra_closer", surplus
         else:
             name, reason, position = "closed_by_schema", "missing_closer", len(reader.text)
-            if _OPEN_QUOTE(reader.text):
+            if _OPEN_QUOTE(reader.text) or _ends_closed(reader.text.rstrip()):
                 raise Refusal("cut_in_string", position)
         schema = self.schema()
         if schema is not None and reader.repairs.keys() <= _OUTSIDE:
@@ -149,6 +169,12 @@ class Grading:
         if schema is not None and schema.is_valid({}):
             return _known("lossless", {}, ("empty_text",))
         return refused("empty_arguments", 0)
+
+
+def _ends_closed(text: str) -> bool:
+    """Return whether the last string has a closing bracket too many: one that changed places with the quote."""
+    inside = text[:-1].rpartition('"')[2]
+    return text.endswith('"') and any(inside.count(pair[1]) > inside.count(pair[0]) for pair in ("{}", "[]"))
 
 
 def _known(

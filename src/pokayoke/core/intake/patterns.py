@@ -67,10 +67,21 @@ PYTHON_WORDS = frozenset({"True", "False", "None"})
 NOT_FINITE = frozenset({"NaN", "nan", "Infinity", "inf", "Inf", "-Infinity", "-inf", "-NaN", "-nan"})
 
 LEFT_OUT = re.compile(
-    r"\.\.|…|\b(?:omitted|truncated|remaining|etc|elided|snip|and so on|rest of|the rest|same as|others?)\b",
+    r"\.\.|…|\b(?:omitted|truncated|remaining|etc|elided|snip|skipped|and so on|rest of|the (?:rest|same)|same as"
+    r"|others?|unchanged|(?:as|see|like) (?:before|above)|previous(?:ly)?|existing|keep|repeat(?:s|ed)?"
+    r"|(?:and|\d+) more|usw|weitere|wie oben|omitid[oa]s?|restantes?|resto|omis|ausgelassen)\b"
+    r"|\A\s*+(?:(?:more|plus)\b|\+ ?\d|(?:\(?same\)?|[x×] ?\d++|\d++ ?[x×])\s*+\Z)|省略|其余|其他|同上|以下同|等等",
     re.IGNORECASE,
 ).search
 """A comment that stands for something left out."""
+STAND_IN = re.compile(
+    r"\b(?:TODO|FIXME|TBD|placeholder|dummy|replace (?:this|with|by|me|it)|fill (?:this )?in"
+    r"|to be (?:filled|determined|replaced))\b|占位|待定|待填|替换",
+    re.IGNORECASE,
+).search
+"""A comment that says that the value beside it is none."""
+OTHERWISE = re.compile(r"\A\W*+(?:or|alternatively|oder|ou|o|或者?)\b", re.IGNORECASE).match
+"""A comment that offers another value."""
 SWALLOWED = re.compile(
     r"[\"'`]\s*:|[{}\[\]]|[,\"'”’]\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
 ).search
@@ -78,7 +89,24 @@ SWALLOWED = re.compile(
 a value alone."""
 SLIPPED = re.compile(r"\A[^\n]*\n[ \t]*\Z|[,:\[\]{}][ \t]*\n[ \t]+\Z").search
 """A string whose quote stood before a line end, or before the sign and the indentation around one."""
-SWALLOWED_BLOCK = re.compile(r"[\"'`]\s*:").search
+ELIDED = re.compile(
+    r"\n[ \t]*+(?:(?://|#|/\*)[ \t]*+)?"
+    r"(?:\.{3}|…|[\[(<][^\n\])>]{0,40}(?:\.{3}|…|truncated|omitted)[^\n\])>]{0,40}[\])>])"
+    r"[ \t]*+(?:\*/)?[ \t]*+\n",
+    re.IGNORECASE,
+).search
+"""A line of a string that stands for other lines."""
+RESUMED = re.compile(r"\n```[ \t]*+\n\s*+```\w").search
+"""A string in which a fence ends and the next one begins: the message was cut there and went on."""
+NEEDLESS_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*+\\['_$]").search
+MEANT_ESCAPE = re.compile(r"\\\\|(?<!\\)\\\$(?![0-9])|[:/^|\[]\\_").search
+"""A string in which a needless backslash may be meant: beside a real one, at the end of a line, before the
+name of a variable, in a path."""
+SWALLOWED_BLOCK = re.compile(r"[\"'`]\s*:|,\s*\Z").search
+"""A comment between two members that may have swallowed one."""
+LITERAL = re.compile(r"\s*+(?:\"[^\"]*+\"|'[^']*+'|-?[0-9.]++|true|false|null)\s*+").fullmatch
+STRAY_BREAK = re.compile(r"\n[,:;]").search
+"""A line of a string that begins with a sign no line begins with."""
 
 
 class Refusal(Exception):  # noqa: N818 - the reader's only way out, never seen outside intake

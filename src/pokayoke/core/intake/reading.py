@@ -23,6 +23,7 @@ REPAIRS: dict[str, str] = {
     "code_fence": "a code fence around the object was taken off",
     "comment": "comments between the values were skipped",
     "double_encoded": "the object was written as a JSON string",
+    "empty_prefix": "an empty object before the arguments was skipped: the schema does not admit it",
     "empty_text": "an empty text was read as an empty object: the schema requires no property",
     "equal_duplicate": "a key that repeats with an equal value was read once",
     "extra_closer": "one closing brace too many was skipped: the schema has no place it could belong to",

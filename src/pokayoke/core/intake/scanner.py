@@ -49,7 +49,7 @@ class Scanner:
             if sign == "\\":
                 piece, position = self._escape(position + 1, quote)
             elif sign == quote and self._closes(position + 1, key=key):
-                self._doubts(begin, position)
+                self._doubts(begin, position, key=key)
                 return "".join(parts), position + 1
             elif sign == quote:
                 piece, position = self._inner(position, quote, key=key)
@@ -57,13 +57,23 @@ class Scanner:
                 piece, position = self._control(sign, position, key=key)
             parts.append(piece)
 
-    def _doubts(self, begin: int, end: int) -> None:
-        """Refuse a string that shows a misplaced quote although it closes."""
-        text = self.text
-        if "raw_control_character" in self.repairs and p.SLIPPED(text[begin + 1 : end]):
-            raise Refusal("lost_quote", end)  # it slipped behind the end of its line
-        if "extra_escape" in self.repairs and text.count('\\"', begin, end) % 2 and "\\'" in text[begin:end]:
-            raise Refusal("bad_escape", begin)  # one of a pair of escaped quotes is of another kind
+    def _doubts(self, begin: int, end: int, *, key: bool) -> None:
+        """Refuse a string that shows a misplaced quote, a gap or an escape that was meant, although it closes."""
+        if "raw_control_character" in self.repairs:
+            inside = self.text[begin + 1 : end]
+            if p.SLIPPED(inside):
+                raise Refusal("lost_quote", end)  # it slipped behind the end of its line
+            if p.STRAY_BREAK(inside):
+                raise Refusal("control_character", begin)
+            if p.ELIDED(inside):
+                raise Refusal("ellipsis", begin)
+            if p.RESUMED(inside):
+                raise Refusal("cut_in_string", begin)
+        if "extra_escape" in self.repairs and p.NEEDLESS_ESCAPE(inside := self.text[begin + 1 : end]):
+            # One of a pair of escaped quotes is of another kind, the quotes round a key are lost, or it is meant.
+            odd = "\\'" in inside and (key or inside.count('\\"') % 2)
+            if odd or p.MEANT_ESCAPE(inside):
+                raise Refusal("bad_escape", begin)
 
     def _closes(self, position: int, *, key: bool) -> bool:
         """Return whether the quote before `position` ends its string: only if a structural sign follows."""
@@ -162,9 +172,12 @@ class Scanner:
             return
         if p.LEFT_OUT(comment):
             raise Refusal("ellipsis", position)
-        if not block and comment.lstrip()[:1] in _OPERAND_STARTS:
-            before = self.text[max(0, position - _NEAR) : position].rstrip()
-            if before[-1:].isdigit():  # 5 // 2 is a division
-                raise Refusal("expression", position)
-        if comment.count('"') % 2 or (p.SWALLOWED_BLOCK if block else p.SWALLOWED)(comment):
+        if p.STAND_IN(comment):
+            raise Refusal("bare_reference", position)
+        before = self.text[max(0, position - _NEAR) : position].rstrip()[-1:]
+        if not block and comment.lstrip()[:1] in _OPERAND_STARTS and before.isdigit():  # 5 // 2 is a division
+            raise Refusal("expression", position)
+        if block and before in ("[", ",") and p.LITERAL(comment):  # where an item would stand
+            raise Refusal("comment_holds_data", position)
+        if p.OTHERWISE(comment) or comment.count('"') % 2 or (p.SWALLOWED_BLOCK if block else p.SWALLOWED)(comment):
             raise Refusal("comment_holds_data", position)

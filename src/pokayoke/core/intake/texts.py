@@ -23,7 +23,11 @@ _NAME = r"[A-Za-z_][\w.-]{0,127}"
 # A name that stands before an object of arguments.
 _HEADER = re.compile(
     rf"<function=[\"']?({_NAME})[\"']?>"
-    rf"|\[TOOL_CALLS\]\s*({_NAME})\s*(?:\[ARGS\])?(?=\s*\{{)"
+    rf"|\[TOOL_CALLS\]\s*({_NAME})\s*(?:\[CALL_ID\]\s*\w{{1,64}}\s*)?(?:\[ARGS\])?(?=\s*\{{)"
+    rf"|<\|tool_call_begin\|>\s*(?:functions\.)?({_NAME})(?::\d{{1,6}})?\s*<\|tool_call_argument_begin\|>"
+    rf"|<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?({_NAME})(?=<｜tool▁sep｜>|\s*```)"
+    rf"|<(?:[\w.｜-]{{1,40}}[:｜])?invoke name=[\"']({_NAME})[\"']\s*>"
+    rf"|<tool_call>\s*({_NAME})\s*(?=<arg_key>)"
     rf"|to=(?:functions\.)?({_NAME})[^{{\n]{{0,80}}<\|message\|>"
     rf"|(?:^|\n)[ \t]*Action:[ \t]*({_NAME})[ \t]*\n[ \t]*Action Input:"
 )
@@ -32,7 +36,10 @@ _ASIDE = (
     r"|tool_(?:response|results?|output)|function_(?:response|results?)"
 )
 """Tags around what is no call: thoughts, lists of tools, answers of tools."""
-_HEADER_END = re.compile(r"</function>|<\|call\|>|<\|end\|>|\nObservation:")
+_HEADER_END = re.compile(
+    r"</function>|<\|call\|>|<\|end\|>|<\|tool_call_end\|>|<｜tool▁call▁end｜>|</tool_call>|</(?:[\w.｜-]{1,40}[:｜])?invoke>"
+    r"|\nObservation:"
+)
 _CALL = re.compile(rf"({_NAME})\(")
 _START = re.compile(
     rf"(?P<header>{_HEADER.pattern.replace('(' + _NAME + ')', _NAME)})"
@@ -50,6 +57,9 @@ _QUOTE = re.compile(r"\\.|[\"']", re.DOTALL)
 _MISQUOTED = frozenset(
     {"cut_in_escape", "cut_in_key", "cut_in_string", "inner_quote", "line_break_in_key", "lost_quote"}
 )
+_QUOTED_IN_LINE = re.compile(r"[^\s`>\]:：][ \t]*`\Z").search
+"""The words before a call that a sentence mentions as code; a colon announces one."""
+_NEAR = 200
 _BETWEEN = " \t\r\n,;"
 """What separates calls."""
 
@@ -248,8 +258,10 @@ class _Finder:
         """Read `name(key=value)`, or a list of such calls; return where to go on.
 
         In the middle of a text only names of tools are calls; without a list of tools, only what
-        the text begins with.
+        the text begins with. A call that a sentence mentions is none.
         """
+        if not listed and _QUOTED_IN_LINE(self.text[max(0, start - _NEAR) : start]):
+            return opened
         self.leading = self.leading and not strip_markup(self.text[:start])[0]
         leading = listed or self.leading
         found, end, name, refusal = self._python_calls(start, listed=listed)

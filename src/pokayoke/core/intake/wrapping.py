@@ -14,8 +14,11 @@ from pokayoke.core.intake.reader import Reader
 _TAG = re.compile(
     r"</?[A-Za-z_][\w:.-]{0,60}(?:[ =][\w:.\"'=/ -]{0,80})?>|<[|｜][\w▁:. /-]{1,60}[|｜]>|\[/?[A-Z][A-Z_]{2,30}\]"
 )
-_PARAMETER = re.compile(r"<(?:param|parameter|argument)(?:\s*=|\s+name\b)|<arg_(?:key|value)\b", re.IGNORECASE).search
+_PARAMETER = re.compile(
+    r"<(?:[\w.｜-]{1,40}[:｜])?(?:param|parameter|argument)(?:\s*=|\s+name\b)|<arg_(?:key|value)\b", re.IGNORECASE
+).search
 """A tag around one argument: what it holds is not the whole."""
+_NAME = re.compile(r"[A-Za-z_$][\w.$-]*+")
 _FENCE = re.compile(r"`{3,}[A-Za-z0-9_+-]{0,20}|\A`(?!`)|(?<!`)`\Z")
 _SIGNS = re.compile(r"[{}\[\]]")
 _KEYED = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:""").match
@@ -27,6 +30,8 @@ _MEMBER = re.compile(
 """A line that reads like a member: a name, a sign, a value."""
 _LABELLED = re.compile(r"^[ \t]*(?:[-*][ \t]+)?([\"'`]?)([\w.$-]+)\1[ \t]*[:=]", re.MULTILINE).finditer
 """Lines that begin with a name and a sign, whatever follows."""
+_GLUED = re.compile(r"\.\w").match
+_NEAR, _HEADING = 200, 2
 _OPEN_ENDS = tuple(",([{\"'=\\")
 
 
@@ -64,6 +69,17 @@ def find_object(reader: Reader, names: frozenset[str]) -> tuple[int, bool]:
         raise Refusal("trailing_text", bracket)
     _judge_before(reader, stripped, brace, names)
     return brace, False
+
+
+def is_named(before: str, names: frozenset[str]) -> bool:
+    """Return whether the line before an object is a heading or a tag with the name of one argument.
+
+    Args:
+        before: all that stands before the object, also what was read as a comment.
+        names: the declared arguments.
+    """
+    words = _NAME.findall(before[-_NEAR:].rstrip().rpartition("\n")[2])
+    return 0 < len(words) <= _HEADING and not names.isdisjoint(words)
 
 
 def _quotes_balance(text: str, start: int, brace: int) -> bool:
@@ -133,7 +149,8 @@ def unwrap_after(reader: Reader, end: int, names: frozenset[str]) -> int | None:
             raise Refusal("ellipsis", end)
         if _holds_member(stripped, names):
             raise Refusal("trailing_text", end)
-        if text[end] not in ".;!<`" and "\n" not in text[after:end]:  # goes on in the same line
+        goes_on = text[end] not in ".;!<`" or _GLUED(text, end)
+        if goes_on and "\n" not in text[after:end]:  # in the same line
             raise Refusal("trailing_text", end)
         reader.repair("prose")
         return None
