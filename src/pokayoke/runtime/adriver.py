@@ -26,6 +26,7 @@ from pokayoke.core.steps import (
     Observe,
     Raised,
     Reaction,
+    Recall,
     Returned,
     Settle,
     Step,
@@ -36,6 +37,7 @@ from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import aask
 from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, is_unfinished, spread, unheard
 from pokayoke.runtime.workers import Late, react
+from pokayoke.stores.acts import recalling
 
 T = TypeVar("T")
 _WITHDRAWN: Final = "the caller was cancelled before the tool began"
@@ -73,6 +75,13 @@ class AsyncWorld(World):
             return self._claimed(request, await self._guard.store.aadmit(request))
         except Exception as error:  # noqa: BLE001 - as in `admit`
             return Answer("refuse", store_unavailable(request.tool, type(error).__name__))
+
+    async def arecall(self, step: Recall) -> Record | Finding | None:
+        """`recall` without blocking the event loop."""
+        try:
+            return await self._guard.store.arun(recalling(step.key))
+        except Exception as error:  # noqa: BLE001 - as in `admit`
+            return store_unavailable(step.tool, type(error).__name__)
 
     async def _withdrawn(self, tool: str, claim: Claim, asking: Awaitable[Answer]) -> None:
         """Give back a claim whose caller was cancelled while it waited for it: its tool has not begun."""
@@ -200,6 +209,7 @@ class AsyncWorld(World):
 _AWAIT: dict[type, Callable[[AsyncWorld, Any], Awaitable[Any]]] = {
     Compute: AsyncWorld.acompute,
     Admit: AsyncWorld.aadmit,
+    Recall: AsyncWorld.arecall,
     Ask: AsyncWorld.aask,
     Invoke: AsyncWorld.ainvoke,
     Wait: AsyncWorld.await_,

@@ -120,6 +120,11 @@ def settling(settlement: Settlement) -> Act[Settled]:
     return Act("settle", Need(record=settlement.key), decided)
 
 
+def recalling(key: str) -> Act[Record | None]:
+    """Read a record, as an act that may be awaited."""
+    return Act("record", Need(record=key), lambda books: (NOTHING, books.record))
+
+
 def changing(run_id: str, change: RunChange) -> Act[tuple[RunState, RunState]]:
     """Change a run's state by a pure function."""
 
