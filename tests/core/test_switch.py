@@ -1,5 +1,6 @@
 """The kill switch: what trips it, what closes it, what it stops; and how fast, over simulated faults."""
 
+import itertools
 import random
 import statistics
 
@@ -394,6 +395,16 @@ def test_what_an_open_switch_stops(switches, tool, effect, sources, stopped):
     if finding is not None:
         assert (finding.code, finding.blame) == ("kill_switch", "policy")
         assert 0 < len(finding.hint) < 600
+
+
+@pytest.mark.parametrize(
+    ("scopes", "named"), [(("a", "pay", EVERYTHING), EVERYTHING), (("a", "pay", "b"), "pay"), (("b", "!", "a"), "!")]
+)
+def test_of_several_open_switches_one_is_named(scopes, named):
+    """That of everything, then the tool's own, then the first by name: in whatever order a store holds them."""
+    for order in itertools.permutations(scopes):
+        finding = switched_off(tuple(Switch(scope, "open") for scope in order), "pay", "write", None)
+        assert finding.data["scope"] == named
 
 
 def test_the_model_is_told_what_is_off():

@@ -242,20 +242,24 @@ def switched_off(
 ) -> Finding | None:
     """Say which open switch stops a call, or None if none does. Reads go on.
 
+    Of several, the one for everything is named, then the tool's own, then the first by name.
+
     Args:
-        switches: those that are not closed.
+        switches: in any order; closed ones stop nothing.
         tool: the tool's name.
         effect: what it does.
         sources: tools whose output a write declares to build on; None means all.
     """
     if effect == "read":
         return None
-    for switch in switches:
-        if switch.mode == "closed":
-            continue
-        if switch.scope in (EVERYTHING, tool) or sources is None or switch.scope in sources:
-            return _stopped(switch, tool)
-    return None
+    found = [switch for switch in switches if switch.mode != "closed" and _concerns(switch.scope, tool, sources)]
+    if not found:
+        return None
+    return _stopped(min(found, key=lambda one: (one.scope != EVERYTHING, one.scope != tool, one.scope)), tool)
+
+
+def _concerns(scope: str, tool: str, sources: tuple[str, ...] | None) -> bool:
+    return sources is None or scope in (EVERYTHING, tool) or scope in sources
 
 
 def _stopped(switch: Switch, tool: str) -> Finding:
