@@ -16,7 +16,7 @@ from pokayoke.core import admission
 from pokayoke.core.admission import Approval, Held, Request, Used
 from pokayoke.core.ledger import Answer, Decision, Record, Settled, Settlement, decide, settle
 from pokayoke.core.state import RunState
-from pokayoke.core.switch import Board, Rate, Seen, Switch, count, flipped
+from pokayoke.core.switch import Board, Seen, Switch, count, flipped
 from pokayoke.errors import StoreError
 from pokayoke.stores.nouns import Entry, Flip, RunChange
 
@@ -211,9 +211,9 @@ def flipping(flip: Flip) -> Act[Switch]:
         known = books.board.switches.get(flip.scope)
         if known is not None and (known.by, known.since, known.mode) == (flip.by, flip.now, flip.mode):
             return NOTHING, known  # our own flip, whose receipt was lost
-        after = flipped(books.board, flip.scope, flip.mode, by=flip.by, reason=flip.reason, now=flip.now)
-        rates: dict[str, Rate] = {flip.scope: Rate(flip.scope)} if flip.scope in books.board.rates else {}
-        return Changes(board=Board(rates, {flip.scope: after}), entries=(_told(after),)), after
+        board = flipped(books.board, flip.scope, flip.mode, by=flip.by, reason=flip.reason, now=flip.now)
+        after = board.switches[flip.scope]
+        return Changes(board=board, entries=(_told(after),)), after
 
     return Act("flip", Need(board="all"), decided)
 
