@@ -7,7 +7,7 @@ An act may be carried out again after a connection was lost: it then recognises 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -81,6 +81,17 @@ class Act(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 NOTHING = Changes()
+
+
+def only(found: Sequence[T], approval_id: str) -> T | None:
+    """Return the one question that an id names, or None.
+
+    Raises:
+        StoreError: it names several, and which of them is meant nobody can say.
+    """
+    if len(found) > 1:
+        raise StoreError(f"approval {approval_id!r} names {len(found)} questions: none of them can be meant by it")
+    return found[0] if found else None
 
 
 def admitting(request: Request) -> Act[Answer]:
