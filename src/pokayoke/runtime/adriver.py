@@ -133,13 +133,13 @@ class AsyncWorld(World):
         await self._guard.clock.asleep(spread(step))
 
     async def asettle(self, step: Settle) -> Finding | Record | None:
-        """`settle`, shielded: a cancelled caller must not leave a finished effect unrecorded."""
+        """`settle`, shielded: neither a cancelled caller nor an ended loop leaves a finished effect unrecorded."""
         store = self._guard.store
         if not store.waits:
             # Nothing is awaited, so nothing can be cancelled, and a task of its own would be for nothing.
             with contextlib.suppress(Exception):  # then it is reported again, with patience
                 return self._settled(step, store.settle(self._report(step)))
-        return await asyncio.shield(_kept(self._reported(step)))
+        return await asyncio.shield(_kept(self._reported(step), lambda: self.settle(step)))
 
     async def _reported(self, step: Settle) -> Finding | Record | None:
         for pause in (*SETTLE_AGAIN, None):
@@ -235,11 +235,22 @@ async def adrive(walk: Generator[Step, Any, T], world: AsyncWorld) -> T:
         return ended
 
 
-def _kept(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Begin what has to end even if its caller is cancelled; the event loop itself would not hold on to it."""
+def _kept(work: Coroutine[Any, Any, T], otherwise: Callable[[], object] | None = None) -> asyncio.Task[T]:
+    """Begin what has to end even if its caller is cancelled; the event loop itself would not hold on to it.
+
+    Args:
+        work: what is to be done.
+        otherwise: does it without a loop, if the loop ends first and cancels all that it has.
+    """
+
+    def ended(task: asyncio.Task[T]) -> None:
+        _going_on.discard(task)
+        if task.cancelled() and otherwise is not None:
+            otherwise()
+
     task = asyncio.ensure_future(work)
     _going_on.add(task)
-    task.add_done_callback(_going_on.discard)
+    task.add_done_callback(ended)
     return task
 
 
