@@ -198,7 +198,7 @@ class AsyncWorld(World):
         try:
             await asyncio.wait({done}, timeout=limit)
         except asyncio.CancelledError:
-            self._guard.workers.give_up(job, late)
+            self._guard.workers.desert(job, late)
             raise
         if job.reaction is None and self._guard.workers.give_up(job, late):
             return TimedOut(limit)
