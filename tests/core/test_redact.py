@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pokayoke.core import secret
 from pokayoke.core.card import is_card
-from pokayoke.core.redact import FAILED, FAILED_JSON, Redactor, secret_fields
+from pokayoke.core.redact import FAILED, FAILED_JSON, Redactor
 from pokayoke.core.secret import HIDDEN, NameRules, Pattern, Seen
 from pokayoke.errors import PolicyError
 
@@ -507,21 +507,6 @@ def test_marks_are_remembered_up_to_a_bound(monkeypatch):
     """A new set of marks beyond the bound still works."""
     monkeypatch.setattr("pokayoke.core.redact._REMEMBERED_MARKS", 1)
     assert redacted({"zebra": 1}, Redactor(), marks=("zebra",)) == {"zebra": HIDDEN}
-
-
-def test_a_schema_says_which_fields_are_secret():
-    """writeOnly, format password and x-secret mark a property, at any depth; nothing else does."""
-    schema = {
-        "properties": {
-            "a": {"writeOnly": True},
-            "b": {"format": "password"},
-            "c": {"items": [{"properties": {"d": {"x-secret": True}, "e": True}}]},
-            "f": {"format": "email", "writeOnly": False},
-        },
-        "$defs": {"g": {"properties": []}},
-    }
-    assert secret_fields(schema) == ("a", "b", "d")
-    assert secret_fields(True) == ()
 
 
 def test_only_digits_make_a_card():

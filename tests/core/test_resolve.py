@@ -7,8 +7,8 @@ from pokayoke.core import resolve
 from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
-from pokayoke.core.ledger import Answer, Claim, Record
-from pokayoke.core.steps import Admit, Gone, Look, Returned, Settle
+from pokayoke.core.ledger import Answer, Claim, Record, compensation_key
+from pokayoke.core.steps import Admit, Gone, Look, Recall, Returned, Settle
 
 WISH = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 40.0)
 RECORD = Record("k", "h", "executing", 1, "c0", 105.0, "pay", "pay@1", "r", 95.0, owner="them")
@@ -137,3 +137,37 @@ def test_a_second_execution_that_is_not_admitted_is_not_executed():
     with pytest.raises(StopIteration) as end:
         walk.send(Answer("execute", None, record))
     assert end.value.value == (Answer("execute", None, record), None)
+
+
+UNREAD = Finding(code="store_unavailable")
+
+
+@pytest.mark.parametrize(
+    ("undoing", "said"),
+    [
+        (None, None),
+        (UNREAD, "store_unavailable"),
+        ({"state": "completed"}, "was undone"),
+        ({"state": "executing"}, "may be undone"),
+        ({"state": "resolving"}, "may be undone"),
+        ({"state": "in_doubt"}, "may be undone"),
+        ({"state": "failed_retriable"}, None),
+        ({"state": "failed_final"}, None),
+        ({"state": "completed", "claimed_at": 95.0}, "was undone"),
+        # It undid what an earlier attempt had left behind; this effect came after it.
+        ({"state": "completed", "claimed_at": 90.0}, None),
+    ],
+)
+def test_whether_an_effect_stands(undoing, said):
+    """It does unless an undoing that was claimed after it is completed or open; what cannot be read is told."""
+    walk = resolve.standing(RECORD)
+    assert next(walk) == Recall(compensation_key("k"), "pay")
+    if isinstance(undoing, dict):
+        undoing = msgspec.structs.replace(RECORD, **{"claimed_at": 96.0, "compensates": "k"} | undoing)
+    with pytest.raises(StopIteration) as end:
+        walk.send(undoing)
+    told = end.value.value
+    assert (told is None) == (said is None)
+    if said is not None:
+        assert said in f"{told.code} {told.message} {told.hint}"
+        assert told is UNREAD or (told.code, told.data["key"]) == ("compensated", "k")

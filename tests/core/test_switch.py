@@ -1,5 +1,6 @@
 """The kill switch: what trips it, what closes it, what it stops; and how fast, over simulated faults."""
 
+import itertools
 import random
 import statistics
 
@@ -107,7 +108,7 @@ def test_valid_outputs_change_the_rate_only():
 def test_an_output_from_before_the_flip_says_nothing_about_after_it():
     """A call that began before the last flip of its tool's switch is not counted, in either direction."""
     closed = flipped(Board(), "crm", "closed", by="ann", reason="repaired", now=100.0)
-    board = Board(switches={"crm": closed})
+    board = merged(Board(), closed)
     changes = count(board, [Seen("crm", BAD, 99.9)] * 5, 101.0)
     assert (changes.rates, changes.switches) == ({}, {})
     assert mode(merged(board, count(board, [Seen("crm", BAD, 100.0)] * 3, 101.0))) == "open"
@@ -172,14 +173,21 @@ def test_what_trips_the_switch_of_everything(outputs, trips):
 
 
 def test_everything_looks_at_what_came_after_its_own_last_flip():
-    """Closed by a person, it begins anew, and old outputs do not trip it again."""
+    """Closed by a person, it begins anew: old outputs do not trip it again, and as many as ever of the new ones do."""
     outputs = PAIR * 6 + SEVEN
     board = both(outputs)
     closed = flipped(board, EVERYTHING, "closed", by="ann", reason="ok", now=1_019.5)
-    board = merged(board, Board(switches={EVERYTHING: closed}))
+    board = merged(board, closed)
     assert mode(both([("d", BAD)], board=board, start=1_019.0), EVERYTHING) == "closed"
-    old = both([("d", BAD)], board=both(outputs), start=1_019.0 + 900)
-    assert mode(old, EVERYTHING) == "never flipped"
+    assert mode(both(PAIR * 6 + EIGHT, board=board, start=1_020.0), EVERYTHING) == "open"
+
+
+@pytest.mark.parametrize(("now", "trips"), [(1_899.9, True), (1_900.0, False)])
+def test_everything_looks_at_the_last_quarter_of_an_hour(now, trips):
+    """Outputs of other tools that are older do not trip it."""
+    rates = {tool: Rate(tool, ((1_000.0, GOOD),) * 6 + ((1_000.0, BAD),) * 4) for tool in "ab"}
+    changes = count(Board(rates), [Seen("c", BAD, now)], now)
+    assert (EVERYTHING in changes.switches) is trips
 
 
 def test_an_open_switch_of_everything_is_not_tripped_again():
@@ -191,13 +199,14 @@ def test_an_open_switch_of_everything_is_not_tripped_again():
     assert both(again, board=board, start=1_100.0).switches[EVERYTHING] == before
 
 
-@pytest.mark.parametrize(("since", "trips"), [(1_000.9, True), (1_001.0, False)])
-def test_an_output_of_the_second_of_the_flip_belongs_to_before(since, trips):
-    """What was counted in the very second in which everything was closed does not count against it."""
-    closed = Switch(EVERYTHING, "closed", 1, since)
-    assert mode(both(PAIR * 6 + EIGHT, board=Board(switches={EVERYTHING: closed})), EVERYTHING) == (
-        "open" if trips else "closed"
-    )
+@pytest.mark.parametrize("ahead", [-3_600.0, 0.0, 3_600.0])
+def test_the_clock_of_who_closes_everything_does_not_matter(ahead):
+    """What came before the flip is forgotten, and what comes after it counts, by whatever clock it was flipped."""
+    board = both(PAIR * 6 + SEVEN)
+    board = merged(board, flipped(board, EVERYTHING, "closed", by="ann", reason="ok", now=1_019.0 + ahead))
+    assert all(not rate.recent and not rate.streak for rate in board.rates.values())
+    assert mode(both(PAIR * 6 + SEVEN, board=board, start=1_020.0), EVERYTHING) == "closed"
+    assert mode(both(PAIR * 6 + EIGHT, board=board, start=1_020.0), EVERYTHING) == "open"
 
 
 @pytest.mark.parametrize(("now", "opened"), [(4_599.0, (1_000.0, 4_599.0)), (4_600.0, (4_600.0,))])
@@ -298,10 +307,13 @@ def test_a_tool_with_an_effect_in_doubt_is_closed_by_a_person():
 def test_what_a_person_flips():
     """Open stays open until a person closes it; closed begins anew: trips, probes and reasons are forgotten."""
     board, now = tripped(2)
-    closed = flipped(board, "crm", "closed", by="ann", reason="repaired", now=now)
+    closed = flipped(board, "crm", "closed", by="ann", reason="repaired", now=now).switches["crm"]
     assert closed == Switch("crm", "closed", board.epoch + 1, now, reason="repaired", by="ann")
-    forced = flipped(board, "tax", "open", by="ann", reason="audit", now=now)
+    forced = flipped(board, "tax", "open", by="ann", reason="audit", now=now).switches["tax"]
     assert forced == Switch("tax", "open", board.epoch + 1, now, manual=True, reason="audit", by="ann")
+    assert set(
+        flipped(Board({"crm": Rate("crm"), "tax": Rate("tax")}), "tax", "open", by="", reason="", now=now).rates
+    ) == {"tax"}
     board = merged(board, Board(switches={"tax": forced}))
     after, _ = fed([GOOD] * 9, board=board, tool="tax", start=now + 1e6)
     assert after.switches["tax"] == forced
@@ -329,7 +341,7 @@ def test_the_laws_of_the_board(script, size):
         if hand is not None:
             by_hand = flipped(board, tool, hand, by="ann", reason="so", now=now)
             assert by_hand.epoch == board.epoch + 1
-            board = merged(board, Board(switches={tool: by_hand}))
+            board = merged(board, by_hand)
             continue
         batch.append(Seen(tool, valid, now, read))
         if len(batch) < size:
@@ -394,6 +406,16 @@ def test_what_an_open_switch_stops(switches, tool, effect, sources, stopped):
     if finding is not None:
         assert (finding.code, finding.blame) == ("kill_switch", "policy")
         assert 0 < len(finding.hint) < 600
+
+
+@pytest.mark.parametrize(
+    ("scopes", "named"), [(("a", "pay", EVERYTHING), EVERYTHING), (("a", "pay", "b"), "pay"), (("b", "!", "a"), "!")]
+)
+def test_of_several_open_switches_one_is_named(scopes, named):
+    """That of everything, then the tool's own, then the first by name: in whatever order a store holds them."""
+    for order in itertools.permutations(scopes):
+        finding = switched_off(tuple(Switch(scope, "open") for scope in order), "pay", "write", None)
+        assert finding.data["scope"] == named
 
 
 def test_the_model_is_told_what_is_off():

@@ -210,3 +210,25 @@ def test_a_review_keeps_everybody_else_away_from_its_run():
     act = reviewing(question(kind="output"), by="ann", reason="", now=1.0)
     assert act.need == Need(approval="rv-1", run="r1", keeps_run=False)
     assert reviewing(question(), by="ann", reason="", now=1.0).need == Need(approval="ap-1")
+
+
+@pytest.mark.parametrize(
+    ("said", "again", "reason"),
+    [(None, "pending", "awaiting_approval"), (False, "refused", "success"), (True, "failed", "success")],
+)
+def test_what_was_decided_is_not_waited_for(driver, said, again, reason):
+    """A no, or a yes after which the tool fails, ends the wait: the closed run says that it waits only if it does."""
+
+    def transfer(**_):
+        raise ConnectionError("reset")
+
+    contract = Contract.from_schema(
+        "transfer", TRANSFER, output_schema={}, approval=True, handler=transfer, no_effect_errors=(ConnectionError,)
+    )
+    run = Guard([contract], config={"retry": {"retries": 0}}).run("r")
+    waiting = driver.call(run, CALL)
+    if said is not None:
+        run.guard.approvals.answer(waiting.approval, approved=said, by="ann", reason="")
+    assert driver.call(run, CALL).status == again
+    run.close()
+    assert run.stop_reason == reason

@@ -951,3 +951,33 @@ def test_a_settlement_is_not_lost_with_its_caller(place):
     place.store = Slow()
     asyncio.run(main())
     assert (place.record.state, place.record.output) == ("completed", b'{"id":"O1"}')
+
+
+def test_a_settlement_is_not_lost_with_its_event_loop(place):
+    """The loop ends at its n-th turn and takes its tasks with it: what the tool has returned is recorded all the same."""
+
+    class Slow(MemoryStore):
+        async def arun(self, act):
+            await asyncio.sleep(0)
+            result = self.run(act)
+            await asyncio.sleep(0)
+            return result
+
+    async def tool(user):
+        await asyncio.sleep(0)
+        returned.append(user)
+        return {"id": "O1"}
+
+    async def main(turns):
+        tasks.append(asyncio.ensure_future(place.guard(handler=tool).run("r").acall(order())))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    seen = set()
+    for turns in range(20):
+        place.store, returned, tasks = Slow(), [], []
+        asyncio.run(main(turns))
+        if returned:
+            assert (place.record.state, place.record.output) == ("completed", b'{"id":"O1"}')
+        seen.add((len(returned), tasks[0].cancelled()))
+    assert seen == {(0, True), (1, True), (1, False)}

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import sys
 import threading
 import time
@@ -9,7 +10,9 @@ import time
 import pytest
 
 from pokayoke import Contract, Envelope, Guard, Raw, ToolCall, ToolError, this_effect
+from pokayoke.core.steps import Returned
 from pokayoke.errors import ContractError, UsageError
+from pokayoke.runtime.workers import Workers
 from pokayoke.stores.base import Query
 
 ANY = {"type": "object"}
@@ -146,6 +149,44 @@ def test_a_write_that_ends_although_its_caller_was_cancelled_is_recorded():
         return lates(run), state(guard)
 
     assert asyncio.run(main()) == ([("returned", True)], "completed")
+
+
+def test_a_write_that_ends_although_its_caller_was_interrupted_is_recorded():
+    """Ctrl-C reaches the host while a worker runs the tool: what comes back afterwards is not lost."""
+    go = threading.Event()
+
+    def handler():
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        go.wait(10)
+        return {}
+
+    guard = Guard([written(handler, timeout=20)])
+    run = guard.run("r")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run.call(pay())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert state(guard) == "executing"
+    go.set()
+    until(lambda: lates(run))
+    assert (lates(run), state(guard)) == ([("returned", True)], "completed")
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_a_deserted_worker_returns_is_late(ended):
+    """Also if it was there at the very moment in which its caller was interrupted."""
+    workers, go, heard, ready = Workers(), threading.Event(), [], threading.Event()
+    job = workers.start(lambda: go.wait(10), ready.set)
+    if ended:
+        go.set()
+        assert ready.wait(10)
+    workers.desert(job, heard.append)
+    go.set()
+    until(lambda: heard)
+    assert heard == [Returned(True)]
+    until(lambda: workers.lost == 0)
 
 
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")

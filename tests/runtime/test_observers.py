@@ -84,7 +84,7 @@ class TestWhatIsShown:
         """An observer gets a copy: the trace writes what it was handed."""
         trace = Trace(TracePolicy())
         trace.observe(dict.clear)
-        assert trace.emit(result(step=7))["step"] == 7
+        assert json.loads(trace.record(result(step=7)).line)["step"] == 7
 
 
 class TestInTheWay:
@@ -102,7 +102,7 @@ class TestInTheWay:
         trace.observe(broken)
         trace.observe(seen.append)
         for step in range(3):
-            assert trace.emit(result(step=step))["step"] == step
+            assert json.loads(trace.record(result(step=step)).line)["step"] == step
         trace.close()
         lines = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
         reports = [line for line in lines if line["event"] == "observer"]

@@ -148,11 +148,17 @@ def outcome_of(function, workspace, sent, **fields):
 def test_paths_arrive_confined_beside_arguments_that_are_converted(workspace):
     """Lists keep their confined paths too where another argument makes pydantic read them all."""
 
-    def cat(one: str, own: ConfinedPath, several: list[str], pair: tuple[str, ...], when: dt.date) -> dict:
+    def cat(
+        one: str, own: ConfinedPath, several: list[str], pair: tuple[str, ...], any_of: set[str], when: dt.date
+    ) -> dict:
         assert when == dt.date(2024, 1, 1)
-        return {"kinds": sorted({type(path).__name__ for path in (one, own, *several, *pair)})}
+        assert len(any_of) == 2
+        return {"kinds": sorted({type(path).__name__ for path in (one, own, *several, *pair, *any_of)})}
 
-    sent = {"one": "a", "own": "b", "several": ["c", "d"], "pair": ["e", "f"], "when": "2024-01-01"}
+    sent = {
+        "one": "a", "own": "b", "several": ["c", "d"], "pair": ["e", "f"], "any_of": ["g", "h", "./g"],
+        "when": "2024-01-01",
+    }  # fmt: skip
     assert outcome_of(cat, workspace, sent).value == {"kinds": ["ConfinedPath"]}
 
 
@@ -165,6 +171,37 @@ def test_a_declared_default_arrives_confined(workspace, default):
 
     assert outcome_of(cat, workspace, {}).value == {"path": default}
     assert outcome_of(cat, workspace, {"path": "other"}).value == {"path": "other"}
+
+
+LISTS = [
+    (list[str], ["notes.txt", "new.txt"]), (tuple[str, ...], ("notes.txt",)), (list[ConfinedPath], ["."]),
+    (frozenset[str], frozenset({"notes.txt"})), (set[str], {"new.txt"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "default"), LISTS)
+def test_a_declared_default_of_several_arrives_confined(workspace, kind, default):
+    """Each of them, in the kind of list that the tool declares; and the next call gets the same again."""
+
+    def cat(path: kind = default) -> dict:
+        assert isinstance(path, type(default))
+        paths = sorted(one.relative for one in path)
+        if isinstance(path, list):
+            path.clear()
+        return {"paths": paths}
+
+    for _ in range(2):
+        assert outcome_of(cat, workspace, {}).value == {"paths": sorted(default)}
+
+
+@pytest.mark.parametrize("default", [["notes.txt", "/etc/hostname"], ["/etc/hostname"], [""], []])
+def test_several_defaults_that_are_not_all_in_the_roots_are_the_tools_own(workspace, default):
+    """The list reaches the tool as it is written."""
+
+    def cat(path: list[str] = default) -> dict:
+        return {"same": path == default and not any(isinstance(one, ConfinedPath) for one in path)}
+
+    assert outcome_of(cat, workspace, {}).value == {"same": True}
 
 
 def test_a_declared_default_does_not_follow_a_link_out(workspace):

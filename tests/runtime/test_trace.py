@@ -28,6 +28,11 @@ def result(**more):
     return {"ts": 1.5, "run_id": "run_1", "step": 1, "event": "tool_result", "tool": "t", "ok": True, **more}
 
 
+def emitted(trace, event):
+    """Record an event and return it as it may be shown."""
+    return json.loads(trace.record(event).line)
+
+
 def lines(path):
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
@@ -61,23 +66,24 @@ class TestEvents:
 
     def test_an_event_without_a_time_gets_one(self):
         """The clock is read where the event brings no reading of its own."""
-        assert Trace(TracePolicy(), clock=lambda: 7.25).emit({"event": "stop"}) == {"event": "stop", "ts": 7.25}
+        assert emitted(Trace(TracePolicy(), clock=lambda: 7.25), {"event": "stop"}) == {"event": "stop", "ts": 7.25}
 
     def test_payloads_are_embedded_as_they_are(self):
         """Canonical JSON bytes become JSON, not a string of JSON; integers keep every digit."""
-        event = Trace(TracePolicy()).emit(result(arguments=b'{"n":12345678901234567890123}', result=b"[1,2]"))
+        event = emitted(Trace(TracePolicy()), result(arguments=b'{"n":12345678901234567890123}', result=b"[1,2]"))
         assert event["arguments"] == {"n": 12345678901234567890123}
         assert event["result"] == [1, 2]
 
     def test_findings_and_corrections_are_written_with_their_names(self):
         """The values of the core are taken as they are; a correction's kind is written as class."""
-        event = Trace(TracePolicy()).emit(
+        event = emitted(
+            Trace(TracePolicy()),
             result(
                 findings=(Finding("c", "/a", message="m", data={"n": 2**70}),),
                 corrections=(Correction("/a", "r", "1", 1),),
                 extra={"b", "a"},
                 other=object(),
-            )
+            ),
         )
         assert event["findings"][0]["data"] == {"n": 2**70}
         assert event["corrections"][0]["class"] == "equivalent"
@@ -86,24 +92,25 @@ class TestEvents:
 
     def test_marks_are_used_and_not_written(self):
         """A contract's marks hide their fields in the payload and do not appear themselves."""
-        event = Trace(TracePolicy()).emit(result(arguments=b'{"iban":"DE02"}', marks=("iban",)))
+        event = emitted(Trace(TracePolicy()), result(arguments=b'{"iban":"DE02"}', marks=("iban",)))
         assert event["arguments"] == {"iban": "[redacted]"}
         assert "marks" not in event
 
     def test_a_long_payload_is_only_a_length(self):
         """What is longer than max_payload_chars is not written; how long it was is."""
         trace = Trace(TracePolicy(max_payload_chars=10))
-        event = trace.emit(result(arguments=b'"0123456789"', result=b'"short"', raw="0123456789a"))
+        event = emitted(trace, result(arguments=b'"0123456789"', result=b'"short"', raw="0123456789a"))
         assert event["arguments"] == {"bytes": 12}
         assert event["result"] == "short"
         assert event["raw"]["bytes"] == 11
-        assert trace.emit(result(raw=b"\xff\xfe"))["raw"] == "\ufffd\ufffd"
-        assert trace.emit(result(raw=None))["raw"] is None
+        assert emitted(trace, result(raw=b"\xff\xfe"))["raw"] == "\ufffd\ufffd"
+        assert emitted(trace, result(raw=None))["raw"] is None
 
     @pytest.mark.parametrize("mode", ["hash", "off"])
     def test_without_payloads_no_value_is_written_anywhere(self, mode):
         """Neither payloads nor messages, hints, reasons or corrections repeat a value."""
-        event = Trace(TracePolicy(payloads=mode)).emit(
+        event = emitted(
+            Trace(TracePolicy(payloads=mode)),
             result(
                 ok=False,
                 reason="got CANARY",
@@ -112,7 +119,7 @@ class TestEvents:
                 raw="CANARY",
                 findings=(Finding("code", "/a", "tool", "got CANARY", "CANARY", {"got": "CANARY"}),),
                 corrections=(Correction("/a", "rule", "CANARY", "CANARY"),),
-            )
+            ),
         )
         assert "CANARY" not in json.dumps(event)
         assert event["reason"] == "code"
@@ -123,17 +130,17 @@ class TestEvents:
     def test_a_reason_without_a_finding_is_withheld_too(self):
         """A tool's own failure text is a payload; the status says as much as may be said."""
         trace = Trace(TracePolicy(payloads="off"))
-        assert trace.emit(result(ok=False, reason="CANARY", status="failed"))["reason"] == "failed"
-        assert trace.emit(result(ok=False, reason="CANARY"))["reason"] == "withheld"
-        assert trace.emit({"event": "config", "reason": "reloaded", "ok": True})["reason"] == "reloaded"
+        assert emitted(trace, result(ok=False, reason="CANARY", status="failed"))["reason"] == "failed"
+        assert emitted(trace, result(ok=False, reason="CANARY"))["reason"] == "withheld"
+        assert emitted(trace, {"event": "config", "reason": "reloaded", "ok": True})["reason"] == "reloaded"
 
     def test_a_secret_of_the_arguments_is_hidden_in_later_events(self):
         """The exception that repeats the password is clean, within the run that knew it."""
         trace = Trace(TracePolicy())
         trace.record(result(arguments=b'{"password":"CANARY-1"}'))
-        assert trace.emit(result(ok=False, reason="no CANARY-1"))["reason"] == "no [redacted]"
+        assert emitted(trace, result(ok=False, reason="no CANARY-1"))["reason"] == "no [redacted]"
         assert trace.redactor.text("no CANARY-1", seen=trace.seen("run_1")) == "no [redacted]"
-        assert trace.emit(result(run_id="run_2", reason="no CANARY-1"))["reason"] == "no CANARY-1"
+        assert emitted(trace, result(run_id="run_2", reason="no CANARY-1"))["reason"] == "no CANARY-1"
 
     @pytest.mark.parametrize("field", ["arguments", "result", "raw"])
     @pytest.mark.parametrize("more", [{}, {"findings": (Finding("c"),)}])
@@ -141,7 +148,9 @@ class TestEvents:
         """What gives way to its length is searched first, for what the same event says of it."""
         trace = Trace(TracePolicy(max_payload_chars=50))
         payload = b'{"password":"CANARY-1","cvx":"CANARY-2","body":"%s"}' % (b"x" * 60)
-        event = trace.emit(result(ok=False, reason="no CANARY-1 CANARY-2", marks=("cvx",), **{field: payload}, **more))
+        event = emitted(
+            trace, result(ok=False, reason="no CANARY-1 CANARY-2", marks=("cvx",), **{field: payload}, **more)
+        )
         assert event["reason"] == "no [redacted] [redacted]"
         assert event[field] == {"bytes": len(payload)}
 
@@ -178,7 +187,8 @@ class TestEvents:
     def test_a_lone_surrogate_is_written_as_its_escape(self, reason):
         """Text that is no text still makes one valid line."""
         trace = Trace(TracePolicy())
-        event = trace.emit(
+        event = emitted(
+            trace,
             result(
                 reason=reason,
                 raw=reason,
@@ -186,23 +196,23 @@ class TestEvents:
                 findings=(Finding("c", message=reason),),
                 n=None,
                 x={1: object()},
-            )
+            ),
         )
         assert event["reason"] == reason.encode("utf-8", "backslashreplace").decode()
         assert event["x"] == {"1": "<object>"}
-        assert trace.emit(result(call_id=reason))["call_id"].startswith(reason[:-1])
+        assert emitted(trace, result(call_id=reason))["call_id"].startswith(reason[:-1])
         assert trace.dropped == 0
 
     def test_integers_of_any_size_are_written(self):
         """An integer beyond 64 bits outside a payload does not cost the event, nor its payload."""
-        event = Trace(TracePolicy()).emit(result(reason=2**70, arguments=b'{"a":1}'))
+        event = emitted(Trace(TracePolicy()), result(reason=2**70, arguments=b'{"a":1}'))
         assert event["reason"] == 2**70
         assert event["arguments"] == {"a": 1}
 
     def test_an_event_that_outgrows_everything_is_shortened(self):
         """Thousands of findings leave the scalars and the first codes, and say so."""
         many = tuple(Finding("code", f"/{number}", message="m" * 500) for number in range(2_000))
-        event = Trace(TracePolicy()).emit(result(findings=many, reason="r" * 5_000, nothing=None))
+        event = emitted(Trace(TracePolicy()), result(findings=many, reason="r" * 5_000, nothing=None))
         assert event["shortened"] is True
         assert len(event["findings"]) == 20
         assert len(event["reason"]) == 1_000
@@ -216,7 +226,7 @@ class TestEvents:
                 return None
 
         trace = Trace(TracePolicy(), Broken())
-        event = trace.emit(result(reason="CANARY", run_id="run\u2028" + "x" * 99))
+        event = emitted(trace, result(reason="CANARY", run_id="run\u2028" + "x" * 99))
         assert event == {
             "ts": 1.5, "run_id": None, "step": 1, "event": "tool_result", "tool": "t", "ok": True, "payload": FAILED,
         }  # fmt: skip
@@ -261,7 +271,7 @@ class TestWaiting:
 
     def test_an_id_is_searched_with_its_payload(self):
         """A call id comes from the model, so it may hold what a payload may."""
-        event = Trace(TracePolicy()).emit(result(call_id="sk-abcdefghijklmnop", result=b"1"))
+        event = emitted(Trace(TracePolicy()), result(call_id="sk-abcdefghijklmnop", result=b"1"))
         assert event["call_id"] == "[redacted]"
 
     def test_values_that_may_change_are_written_as_they_were(self):
@@ -274,10 +284,12 @@ class TestWaiting:
     def test_payloads_of_other_kinds_and_in_pairs_take_the_longer_way(self):
         """A payload that is a value already, or the second of two, is searched and written like any other."""
         trace = Trace(TracePolicy())
-        assert trace.emit(result(arguments={"password": "CANARY"}))["arguments"] == {"password": "[redacted]"}
-        both = trace.emit(result(arguments=b'{"password":"CANARY"}', result=b'{"token":"CANARY"}'))
+        assert emitted(trace, result(arguments={"password": "CANARY"}))["arguments"] == {"password": "[redacted]"}
+        both = emitted(trace, result(arguments=b'{"password":"CANARY"}', result=b'{"token":"CANARY"}'))
         assert (both["arguments"], both["result"]) == ({"password": "[redacted]"}, {"token": "[redacted]"})
-        assert trace.emit(result(call_id="\ud800", result=b'{"token":"CANARY"}'))["result"] == {"token": "[redacted]"}
+        assert emitted(trace, result(call_id="\ud800", result=b'{"token":"CANARY"}'))["result"] == {
+            "token": "[redacted]"
+        }
 
     def test_bytes_that_are_no_text_cost_their_own_event_only(self, path):
         """A payload that is not UTF-8 is not written; what waited with it is."""

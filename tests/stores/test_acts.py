@@ -466,3 +466,17 @@ def test_a_key_is_claimed_once_by_many_threads(site):
     for thread in threads:
         thread.join()
     assert sorted(executed) == list(range(12))
+
+
+def test_an_id_of_two_questions_answers_neither(store):
+    """Which of them is meant nobody can say: neither is answered or shown by that id, and both go on waiting."""
+    store.propose(QUESTION)
+    store.propose(msgspec.structs.replace(QUESTION, fingerprint="f2"))
+    for asked in (
+        lambda: store.answer("a1", approved=True, by="ann", reason="", now=101.0),
+        lambda: store.approval("a1"),
+    ):
+        with pytest.raises(StoreError, match="names 2 questions"):
+            asked()
+    assert [known.status for known in store.approvals()] == ["waiting", "waiting"]
+    assert store.audit() == ()

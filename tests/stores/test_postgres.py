@@ -1,10 +1,12 @@
 """The PostgreSQL store on a healthy server: URLs, tables, connections, event loops, forks, poolers."""
 
 import asyncio
+import linecache
 import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -17,7 +19,7 @@ from pgserver import SERVER, Missing, empty_schema, joined
 from tcpproxy import Proxy
 
 from pokayoke.errors import StoreError
-from pokayoke.stores import postgres_link
+from pokayoke.stores import postgres, postgres_link
 from pokayoke.stores.nouns import Query
 from pokayoke.stores.postgres import PostgresStore
 from pokayoke.stores.postgres_act import locking
@@ -389,6 +391,52 @@ def test_an_interrupted_thread_is_let_go_at_once(store, url):
         signal.signal(signal.SIGALRM, before)
     assert store._links.shelf().free == []
     assert store.admit(wish("k2")).kind == "execute"
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_at_any_line_takes_no_connection_along(url):
+    """Wherever Ctrl-C arrives in taking a connection or giving it back, others go on with the only one there may be."""
+    store = PostgresStore(joined(url, "pool_size=1"), create=True)
+    files = {threading.__file__, postgres.__file__, postgres_link.__file__}
+
+    def is_place(frame, event):
+        code = frame.f_code
+        if event != "line" or code.co_filename not in files or code.co_name in ("__del__", "current_thread"):
+            return False
+        # Nothing runs at a "try:", and no signal is looked at there.
+        return linecache.getline(code.co_filename, frame.f_lineno).strip() != "try:"
+
+    number, left = 0, True
+    while left:
+        number += 1
+        left = number
+
+        def trace(frame, event, _):
+            nonlocal left
+            if left and is_place(frame, event):
+                left -= 1
+                if not left:
+                    raise Interrupt
+            return trace
+
+        interrupted = False
+        sys.settrace(trace)
+        try:
+            store.admit(wish(f"k{number}"))
+        except Interrupt:
+            interrupted = True
+        finally:
+            sys.settrace(None)
+        answers = []
+        thread = threading.Thread(
+            target=lambda n=number, a=answers: a.append(store.admit(wish(f"a{n}")).kind), daemon=True
+        )
+        thread.start()
+        thread.join(20)
+        assert answers == ["execute"], number
+        left = interrupted
+    assert number > 50
+    store.close()
 
 
 # -- forks ----------------------------------------------------------------------------------------

@@ -189,8 +189,7 @@ def _found(ledger: Store, approval_id: str) -> Approval:
     """
     start = approval_id.strip()
     fits = [known for known in Approvals(ledger).list(waiting=False) if start and known.id.startswith(start)]
-    if whole := [known for known in fits if known.id == start]:
-        return whole[0]
+    fits = [known for known in fits if known.id == start] or fits
     if len(fits) > 1:
         raise StoreError(f"several approvals begin with {start!r}: give more of it")
     if not fits:

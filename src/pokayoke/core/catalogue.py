@@ -7,7 +7,7 @@ Similarity only ever suggests. Executing the nearest name is how `list_transfers
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
@@ -29,31 +29,19 @@ class Catalogue:
     """The contracts in force, by name. Frozen once built; looking a name up is one dict access.
 
     Args:
-        contracts: what is in force. A name may appear in several versions if `stable` says which
-            one answers to it.
+        contracts: what is in force, one version of each.
         prefixes: names of servers whose prefix a model may put before a tool name.
-        stable: tool name to the version that is used.
 
     Raises:
         ContractError: two contracts claim one name.
     """
 
-    def __init__(
-        self,
-        contracts: Iterable[Contract],
-        *,
-        prefixes: Sequence[str] = (),
-        stable: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, contracts: Iterable[Contract], *, prefixes: Sequence[str] = ()) -> None:
         """Index the contracts by every name they answer to."""
         self._prefixes = tuple(prefixes)
-        self._by_id: dict[str, Contract] = {}
         self._by_name: dict[str, Contract] = {}
         for contract in contracts:
-            self._register(contract, stable or {})
-        missing = [name for name in stable or {} if name not in self._by_name]
-        if missing:
-            raise ContractError(f"stable names versions that are not in the catalogue: {', '.join(missing)}")
+            self._register(contract)
         self._exact = dict(self._by_name)
         self._keys: dict[str, list[Contract]] = {}
         for contract in self._by_name.values():
@@ -104,17 +92,16 @@ class Catalogue:
             data={"called": shown, "nearest": nearest},
         )
 
-    def _register(self, contract: Contract, stable: Mapping[str, str]) -> None:
-        if contract.id in self._by_id:
+    def _register(self, contract: Contract) -> None:
+        known = self._by_name.setdefault(contract.name, contract)
+        if known is contract:
+            return
+        if known.id == contract.id:
             raise ContractError(f"{contract.id} is registered twice. Give one of them another name or version")
-        self._by_id[contract.id] = contract
-        chosen = stable.get(contract.name)
-        if chosen is None and contract.name in self._by_name:
-            raise ContractError(
-                f"{contract.name!r} has several versions. Say which one is used: stable={{{contract.name!r}: version}}"
-            )
-        if chosen in (None, contract.version):
-            self._by_name[contract.name] = contract
+        raise ContractError(
+            f"{contract.name!r} has several versions, {known.version} and {contract.version}. Give one of them; "
+            "Guard(contracts=...) takes versions out of a lock file"
+        )
 
     def _answer_to_wire_names(self, contract: Contract) -> None:
         for wire in _WIRES:

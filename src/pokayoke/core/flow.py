@@ -21,7 +21,7 @@ from pokayoke.core.ledger import Answer, Claim, ledger_key
 from pokayoke.core.ledger_explain import in_doubt, no_scope, repeated_write
 from pokayoke.core.outcome import already_done, from_ledger, refused
 from pokayoke.core.plan import Plan
-from pokayoke.core.resolve import admitted, resolved
+from pokayoke.core.resolve import admitted, resolved, standing
 from pokayoke.core.result import Entered, Ran, concluded, found_effect
 from pokayoke.core.state import blocked
 from pokayoke.core.steps import Admit, Ask, Emit, Invoke, Locate, Reaction, Settle, Step, Wait
@@ -211,6 +211,8 @@ def _answered(
 ) -> Generator[Step, Any, Outcome]:
     """Turn an answer that does not start the tool into an outcome."""
     record, finding = answer.record, answer.finding
+    if answer.kind == "replay" and record is not None and (gone := (yield from standing(record))) is not None:
+        answer, finding = Answer("refuse", gone, record), gone
     if answer.kind == "replay" and plan.contract.on_duplicate == "refuse":
         finding = repeated_write(judged.tool)
     elif answer.kind == "replay" and record is not None:

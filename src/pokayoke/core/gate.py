@@ -122,6 +122,7 @@ _STOP_REASONS: dict[str, StopReason] = {
     "in_progress": "in_doubt",
     "kill_switch": "kill_switch",
     "repeated_write": "loop_detected",
+    "compensated": "loop_detected",
     "latched": "invalid_tool_output",
     "failed_before": "tool_failure",
     "no_scope": "tool_failure",

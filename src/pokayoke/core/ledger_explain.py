@@ -17,6 +17,7 @@ CODES: dict[str, str] = {
     "in_doubt": "a write was started and nobody can know whether its effect happened",
     "failed_before": "the same write failed for good before and is not tried again",
     "repeated_write": "the same write was done before, and its contract refuses repetitions",
+    "compensated": "the same write was done before, and its undoing has at least begun",
     "no_scope": "a durable store needs a run, session or tenant id to tell repetitions apart",
     "store_unavailable": "the ledger could not be reached, so the write was not started",
 }
@@ -85,6 +86,20 @@ def repeated_write(tool: str) -> Finding:
         code="repeated_write",
         message=f"{tool} was already done with these arguments, and its contract refuses repetitions",
         hint=f"{tool} was already done with these arguments. Do not send it again; go on with the next step.",
+    )
+
+
+def compensated(undoing: Record) -> Finding | None:
+    """The finding for an effect that was taken back, or may have been; None if the undoing never began."""
+    tool, key = undoing.tool, undoing.compensates
+    if undoing.state in ("failed_retriable", "failed_final"):
+        return None
+    became = "was undone" if undoing.state == "completed" else "may be undone by now"
+    return Finding(
+        code="compensated",
+        message=f"{tool} was done with these arguments before, and {became}; nothing was executed",
+        hint=f"{tool} was done before with these arguments, and {became}. Do not send it again; tell the user.",
+        data={"key": key, "undoing": undoing.state},
     )
 
 

@@ -52,7 +52,11 @@ KINDS: Final[tuple[Kind, ...]] = (
         reason="unknown_tool",
         by_tool=False,
     ),
-    Kind("repeated_call", "repeated a call that brings nothing new", codes=("repeated_failure", "repeated_write")),
+    Kind(
+        "repeated_call",
+        "repeated a call that brings nothing new",
+        codes=("repeated_failure", "repeated_write", "compensated"),
+    ),
     Kind(
         "tool_failure",
         "called tools that failed",

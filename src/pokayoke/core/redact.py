@@ -229,37 +229,3 @@ def _hide_seen(value: Any, seen: Seen) -> Any:
     if isinstance(value, list):
         return [_hide_seen(item, seen) for item in cast("Sequence[Any]", value)]
     return value
-
-
-def secret_fields(schema: Any) -> tuple[str, ...]:
-    """Names of the properties a JSON Schema marks as secret.
-
-    A property is marked by `"writeOnly": true`, `"format": "password"` (both from OpenAPI) or
-    `"x-secret": true`.
-
-    Args:
-        schema: a JSON Schema, as a Python value.
-
-    Returns:
-        The names, sorted, each once: what `Redactor(marks=...)` takes.
-    """
-    names: set[str] = set()
-    waiting = [schema]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            fields = cast("dict[str, Any]", node)
-            properties = fields.get("properties")
-            if isinstance(properties, dict):
-                names.update(name for name, rule in cast("dict[str, Any]", properties).items() if _marked(rule))
-            waiting.extend(fields.values())
-        elif isinstance(node, list):
-            waiting.extend(cast("Sequence[Any]", node))
-    return tuple(sorted(names))
-
-
-def _marked(rule: Any) -> bool:
-    if not isinstance(rule, dict):
-        return False
-    marks = cast("dict[str, Any]", rule)
-    return marks.get("writeOnly") is True or marks.get("format") == "password" or marks.get("x-secret") is True

@@ -18,6 +18,7 @@ from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake import is_cut, read_arguments
 from pokayoke.core.messages import field, items
 from pokayoke.core.names import history_name
+from pokayoke.core.present import present
 from pokayoke.core.strict import dump_compact
 from pokayoke.errors import UsageError
 
@@ -25,6 +26,7 @@ Wire = Literal["openai", "responses", "anthropic", "text"]
 """Whose messages: OpenAI's chat completions or responses, Anthropic's, or a chat without tool calls."""
 
 _TEXTS = frozenset({"text", "output_text", "refusal"})
+_LABEL = "<tool_output "
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -120,7 +122,7 @@ def answered(outcome: Outcome, wire: Wire = "openai", *, custom: bool = False) -
     if wire == "openai":
         return {"role": "tool", "tool_call_id": outcome.call_id, "content": outcome.text}
     if wire == "text":
-        return {"role": "user", "content": outcome.text}
+        return {"role": "user", "content": _labelled(outcome)}
     if wire == "responses":
         kind = "custom_tool_call_output" if custom else "function_call_output"
         output = _with_media(outcome, wire, "input_text") if outcome.content else outcome.text
@@ -128,6 +130,16 @@ def answered(outcome: Outcome, wire: Wire = "openai", *, custom: bool = False) -
     content = _with_media(outcome, wire, "text") if outcome.content else outcome.text
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.call_id, "content": content}
     return block if outcome.ok else {**block, "is_error": True}
+
+
+def _labelled(outcome: Outcome) -> str:
+    """The text behind a label: where the user's side answers calls, nothing else tells it from what they say."""
+    said, label, shown = outcome.text.partition(_LABEL)
+    if not said:
+        return outcome.text
+    trust = "checked" if outcome.ok else "error"
+    front = present(said.strip(), tool=outcome.tool, call_id=outcome.call_id, trust=trust)
+    return f"{front}\n{label}{shown}" if label else front
 
 
 def _with_media(outcome: Outcome, wire: Literal["responses", "anthropic"], kind: str) -> str | list[dict[str, Any]]:

@@ -16,9 +16,9 @@ import msgspec
 from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
-from pokayoke.core.ledger import Answer, Claim, Record, Settlement
-from pokayoke.core.ledger_explain import in_doubt, lapsed
-from pokayoke.core.steps import Admit, Gone, Look, Reaction, Returned, Settle, Step
+from pokayoke.core.ledger import Answer, Claim, Record, Settlement, compensation_key
+from pokayoke.core.ledger_explain import compensated, in_doubt, lapsed
+from pokayoke.core.steps import Admit, Gone, Look, Reaction, Recall, Returned, Settle, Step
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -62,6 +62,15 @@ def admitted(request: Request) -> Generator[Step, Any, Answer]:
         return answer
     answer = yield Admit(_with(request, msgspec.structs.replace(claim, dead=record.claim_id, dead_at=seen)))
     return answer
+
+
+def standing(record: Record) -> Generator[Step, Any, Finding | None]:
+    """Look whether a completed effect still stands. Returns what is told in its place if it does not, or may not."""
+    undoing: Record | Finding | None = yield Recall(compensation_key(record.key), record.tool)
+    # One that was claimed before is that of an earlier attempt.
+    if isinstance(undoing, Record):
+        return compensated(undoing) if undoing.claimed_at >= record.claimed_at else None
+    return undoing
 
 
 def resolved(

@@ -57,17 +57,6 @@ class Serialised(msgspec.Struct, frozen=True):
     decimals: bool = False
 
 
-def to_json_value(obj: Any, *, max_bytes: int = 800_000) -> Any:
-    """Return a JSON value for a Python object, or a `Finding` that says why there is none.
-
-    Args:
-        obj: anything a tool may return.
-        max_bytes: most bytes the JSON text may have; it is never exceeded while converting.
-    """
-    result = serialise(obj, max_bytes=max_bytes)
-    return result if isinstance(result, Finding) else result.value
-
-
 def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text") -> Serialised | Finding:
     """Convert a Python object; see the module.
 

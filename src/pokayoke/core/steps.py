@@ -41,6 +41,13 @@ class Admit(msgspec.Struct, frozen=True, gc=False):
     request: Request
 
 
+class Recall(msgspec.Struct, frozen=True, gc=False):
+    """Read a record of the ledger for a call of `tool`. Answered with a `Record`, None, or a Finding (not read)."""
+
+    key: str
+    tool: str
+
+
 class Ask(msgspec.Struct, frozen=True, gc=False):
     """Put a question to the person behind the callback. Answered with True, False or None (later)."""
 
@@ -131,7 +138,7 @@ class Emit(msgspec.Struct, frozen=True, gc=False):
     event: dict[str, Any]
 
 
-Step = Compute | Locate | Admit | Ask | Look | Gone | Invoke | Wait | Settle | Mark | Observe | Keep | Emit
+Step = Compute | Locate | Admit | Recall | Ask | Look | Gone | Invoke | Wait | Settle | Mark | Observe | Keep | Emit
 
 
 class Returned(msgspec.Struct, frozen=True):

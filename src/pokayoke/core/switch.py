@@ -139,16 +139,21 @@ def count(board: Board, seen: Iterable[Seen], now: float) -> Board:
             rates[one.tool] = Rate(one.tool)
         everything = merged.switches.get(EVERYTHING, Switch(EVERYTHING))
         if not one.valid and everything.mode == "closed":
-            why = _everywhere({**merged.rates, one.tool: rate}, everything.since, now)
+            why = _everywhere({**merged.rates, one.tool: rate}, now)
             if why:
                 epoch = max(merged.epoch, after.epoch)
                 switches[EVERYTHING] = _tripped(everything, why, now, epoch, manual=True)
     return Board(rates, switches)
 
 
-def flipped(board: Board, scope: str, mode: Literal["open", "closed"], *, by: str, reason: str, now: float) -> Switch:
-    """Return a switch as a person has flipped it. An open one waits for a person; a closed one begins anew."""
-    return Switch(scope, mode, board.epoch + 1, now, manual=mode == "open", reason=reason, by=by)
+def flipped(board: Board, scope: str, mode: Literal["open", "closed"], *, by: str, reason: str, now: float) -> Board:
+    """Return the switch that a person has flipped, and the rates it looked at, which begin anew.
+
+    They begin by being forgotten and not by the second of the flip: who flips may have another clock than who counts.
+    """
+    switch = Switch(scope, mode, board.epoch + 1, now, manual=mode == "open", reason=reason, by=by)
+    rates = {tool: Rate(tool) for tool in board.rates if scope in (EVERYTHING, tool)}
+    return Board(rates, {scope: switch})
 
 
 def probes_from(switch: Switch) -> float | None:
@@ -226,8 +231,8 @@ def _unusable(rate: Rate) -> str | None:
     return None
 
 
-def _everywhere(rates: Mapping[str, Rate], since: float, now: float) -> str | None:
-    start = max(since, now - _WINDOW_SECONDS)
+def _everywhere(rates: Mapping[str, Rate], now: float) -> str | None:
+    start = now - _WINDOW_SECONDS
     entries = sorted((at, valid, rate.tool) for rate in rates.values() for at, valid in rate.recent if at > start)
     latest = entries[-_WINDOW:]
     bad = [tool for _, valid, tool in latest if not valid]
@@ -242,20 +247,24 @@ def switched_off(
 ) -> Finding | None:
     """Say which open switch stops a call, or None if none does. Reads go on.
 
+    Of several, the one for everything is named, then the tool's own, then the first by name.
+
     Args:
-        switches: those that are not closed.
+        switches: in any order; closed ones stop nothing.
         tool: the tool's name.
         effect: what it does.
         sources: tools whose output a write declares to build on; None means all.
     """
     if effect == "read":
         return None
-    for switch in switches:
-        if switch.mode == "closed":
-            continue
-        if switch.scope in (EVERYTHING, tool) or sources is None or switch.scope in sources:
-            return _stopped(switch, tool)
-    return None
+    found = [switch for switch in switches if switch.mode != "closed" and _concerns(switch.scope, tool, sources)]
+    if not found:
+        return None
+    return _stopped(min(found, key=lambda one: (one.scope != EVERYTHING, one.scope != tool, one.scope)), tool)
+
+
+def _concerns(scope: str, tool: str, sources: tuple[str, ...] | None) -> bool:
+    return sources is None or scope in (EVERYTHING, tool) or scope in sources
 
 
 def _stopped(switch: Switch, tool: str) -> Finding:

@@ -133,6 +133,9 @@ def _kept(sent: Any, value: Any) -> Any:
         return sent
     if type(value) in (list, tuple) and is_array(sent) and len(sent) == len(value):
         return type(value)([_kept(*pair) for pair in zip(sent, value, strict=True)])
+    if type(value) in (set, frozenset) and is_array(sent):
+        given = {one: one for one in sent if isinstance(one, str)}
+        return type(value)([given.get(one, one) for one in value])
     return value
 
 

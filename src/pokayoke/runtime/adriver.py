@@ -26,6 +26,7 @@ from pokayoke.core.steps import (
     Observe,
     Raised,
     Reaction,
+    Recall,
     Returned,
     Settle,
     Step,
@@ -36,6 +37,7 @@ from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import aask
 from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, is_unfinished, spread, unheard
 from pokayoke.runtime.workers import Late, react
+from pokayoke.stores.acts import recalling
 
 T = TypeVar("T")
 _WITHDRAWN: Final = "the caller was cancelled before the tool began"
@@ -73,6 +75,13 @@ class AsyncWorld(World):
             return self._claimed(request, await self._guard.store.aadmit(request))
         except Exception as error:  # noqa: BLE001 - as in `admit`
             return Answer("refuse", store_unavailable(request.tool, type(error).__name__))
+
+    async def arecall(self, step: Recall) -> Record | Finding | None:
+        """`recall` without blocking the event loop."""
+        try:
+            return await self._guard.store.arun(recalling(step.key))
+        except Exception as error:  # noqa: BLE001 - as in `admit`
+            return store_unavailable(step.tool, type(error).__name__)
 
     async def _withdrawn(self, tool: str, claim: Claim, asking: Awaitable[Answer]) -> None:
         """Give back a claim whose caller was cancelled while it waited for it: its tool has not begun."""
@@ -124,13 +133,13 @@ class AsyncWorld(World):
         await self._guard.clock.asleep(spread(step))
 
     async def asettle(self, step: Settle) -> Finding | Record | None:
-        """`settle`, shielded: a cancelled caller must not leave a finished effect unrecorded."""
+        """`settle`, shielded: neither a cancelled caller nor an ended loop leaves a finished effect unrecorded."""
         store = self._guard.store
         if not store.waits:
             # Nothing is awaited, so nothing can be cancelled, and a task of its own would be for nothing.
             with contextlib.suppress(Exception):  # then it is reported again, with patience
                 return self._settled(step, store.settle(self._report(step)))
-        return await asyncio.shield(_kept(self._reported(step)))
+        return await asyncio.shield(_kept(self._reported(step), lambda: self.settle(step)))
 
     async def _reported(self, step: Settle) -> Finding | Record | None:
         for pause in (*SETTLE_AGAIN, None):
@@ -189,7 +198,7 @@ class AsyncWorld(World):
         try:
             await asyncio.wait({done}, timeout=limit)
         except asyncio.CancelledError:
-            self._guard.workers.give_up(job, late)
+            self._guard.workers.desert(job, late)
             raise
         if job.reaction is None and self._guard.workers.give_up(job, late):
             return TimedOut(limit)
@@ -200,6 +209,7 @@ class AsyncWorld(World):
 _AWAIT: dict[type, Callable[[AsyncWorld, Any], Awaitable[Any]]] = {
     Compute: AsyncWorld.acompute,
     Admit: AsyncWorld.aadmit,
+    Recall: AsyncWorld.arecall,
     Ask: AsyncWorld.aask,
     Invoke: AsyncWorld.ainvoke,
     Wait: AsyncWorld.await_,
@@ -225,11 +235,22 @@ async def adrive(walk: Generator[Step, Any, T], world: AsyncWorld) -> T:
         return ended
 
 
-def _kept(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Begin what has to end even if its caller is cancelled; the event loop itself would not hold on to it."""
+def _kept(work: Coroutine[Any, Any, T], otherwise: Callable[[], object] | None = None) -> asyncio.Task[T]:
+    """Begin what has to end even if its caller is cancelled; the event loop itself would not hold on to it.
+
+    Args:
+        work: what is to be done.
+        otherwise: does it without a loop, if the loop ends first and cancels all that it has.
+    """
+
+    def ended(task: asyncio.Task[T]) -> None:
+        _going_on.discard(task)
+        if task.cancelled() and otherwise is not None:
+            otherwise()
+
     task = asyncio.ensure_future(work)
     _going_on.add(task)
-    task.add_done_callback(_going_on.discard)
+    task.add_done_callback(ended)
     return task
 
 

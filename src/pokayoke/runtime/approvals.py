@@ -48,7 +48,7 @@ class Approvals:
         """Return one question as it stands now.
 
         Raises:
-            StoreError: there is no such question, or its arguments cannot be opened with the keys at hand.
+            StoreError: there is no such question, or several, or its arguments cannot be opened with the keys at hand.
         """
         found = self._store.approval(approval_id)
         if found is None:
@@ -67,7 +67,7 @@ class Approvals:
         """Answer a question. A yes to a review opens the latch of its run in the same act.
 
         Raises:
-            StoreError: there is no such question, or it does not wait any more.
+            StoreError: there is no such question, or several, or it does not wait any more.
         """
         now = self._clock.now()
         if approved and approval_id.startswith(_REVIEW):

@@ -40,6 +40,7 @@ from pokayoke.core.steps import (
     Observe,
     Raised,
     Reaction,
+    Recall,
     Returned,
     Settle,
     Step,
@@ -53,6 +54,7 @@ from pokayoke.runtime.handover import handed_over
 from pokayoke.runtime.locate import locate
 from pokayoke.runtime.owner import is_dead, owner
 from pokayoke.runtime.workers import Late, react
+from pokayoke.stores.acts import recalling
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
@@ -128,6 +130,13 @@ class World:
             return self._claimed(request, self._guard.store.admit(request))
         except Exception as error:  # noqa: BLE001 - a store may raise anything; the write is then refused
             return Answer("refuse", store_unavailable(request.tool, type(error).__name__))
+
+    def recall(self, step: Recall) -> Record | Finding | None:
+        """Read a record."""
+        try:
+            return self._guard.store.run(recalling(step.key))
+        except Exception as error:  # noqa: BLE001 - as in `admit`
+            return store_unavailable(step.tool, type(error).__name__)
 
     def ask(self, step: Ask) -> bool | None:
         """Put a question to the callback."""
@@ -351,6 +360,7 @@ PERFORM: dict[type, Callable[[World, Any], Any]] = {
     Emit: World.emit,
     Compute: World.compute,
     Admit: World.admit,
+    Recall: World.recall,
     Ask: World.ask,
     Invoke: World.invoke,
     Wait: World.wait,

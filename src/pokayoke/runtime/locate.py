@@ -8,6 +8,7 @@ from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
 from pokayoke.core.paths import check_path
 from pokayoke.core.places import facts_at
+from pokayoke.core.shapes import is_array
 from pokayoke.errors import PathEscape
 from pokayoke.runtime.workspace import confine
 
@@ -34,9 +35,9 @@ def locate(contract: Contract, arguments: dict[str, Any]) -> dict[str, Any] | Fi
     return found
 
 
-def _default(contract: Contract, name: str, roots: tuple[str, ...]) -> str | None:
-    """Return the path a tool uses where the model sends none. One that is no path in the roots is its own affair."""
+def _default(contract: Contract, name: str, roots: tuple[str, ...]) -> Any:
+    """Return the path or paths a tool uses where the model sends none. What is outside the roots is its own affair."""
     for default in facts_at(contract.input, (name,)).defaults:
-        if isinstance(default, str) and check_path(default, roots) is None:
+        if all(check_path(one, roots) is None for one in (default if is_array(default) else (default,))):
             return default
     return None

@@ -249,7 +249,10 @@ class Progress:
             if waits:
                 kept = "in_doubt" if outcome.status == "in_doubt" else "awaiting_approval"
                 self.open[key or tool] = Matter(tool, kept, call.arguments)
-            elif outcome.findings and (code := outcome.findings[0].code) in _LASTING:
+                return outcome
+            if outcome.status != "refused" or reason == "approval_denied":
+                self.open.pop(key or tool, None)  # whatever it waited for is decided
+            if outcome.findings and (code := outcome.findings[0].code) in _LASTING:
                 self._refuse(Matter(tool, code, call.arguments))
             return outcome
         if self.open or self.unmet:

@@ -18,7 +18,7 @@ from typing import Any, cast, overload
 
 from pokayoke.core.call import Effect
 from pokayoke.core.contract import Contract
-from pokayoke.core.shapes import is_object
+from pokayoke.core.shapes import is_array, is_object
 from pokayoke.errors import ContractError
 
 _DECLARED = inspect.Signature.empty
@@ -100,6 +100,7 @@ def from_function(
     where = f"arguments of {named!r}"
     schema = typed.input_schema_of(arguments, where)
     _describe(schema, notes.arguments)
+    _show_defaults(schema, signature)
     made: dict[str, Any] = {
         "description": notes.summary,
         "handler": function,
@@ -197,6 +198,16 @@ def _arguments_type(name: str, signature: inspect.Signature, hints: dict[str, An
     made.__doc__ = None
     made.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]  # how pydantic reads options of a dataclass
     return made
+
+
+def _show_defaults(schema: dict[str, Any], signature: inspect.Signature) -> None:
+    """Say the defaults that are made anew for each call, which pydantic does not show."""
+    for name, parameter in signature.parameters.items():
+        default: Any = parameter.default
+        if type(default) in (list, set) and all(type(one) in (str, int, bool) for one in default):
+            # A set has no order of its own, and a contract must not look different in each process.
+            shown = [*default] if is_array(default) else sorted(default, key=repr)
+            schema["properties"][name].setdefault("default", shown)
 
 
 def _describe(schema: dict[str, Any], notes: dict[str, str]) -> None:

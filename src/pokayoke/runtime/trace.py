@@ -197,10 +197,6 @@ class Trace:
             self._observers = (*self._observers, observer)
         return lambda: self._leave(observer)
 
-    def emit(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Record an event and return it as it may be shown."""
-        return cast("dict[str, Any]", msgspec.json.decode(self.record(event).line))
-
     def record(self, event: dict[str, Any]) -> Recorded:
         """Take an event over.
 

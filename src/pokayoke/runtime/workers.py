@@ -118,7 +118,12 @@ class Workers:
         job = self.start(function, done.release)
         if job is None:
             return self.refusal()
-        if not done.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)) and self.give_up(job, late):
+        try:
+            came = done.acquire(timeout=min(timeout, threading.TIMEOUT_MAX))
+        except BaseException:  # Ctrl-C, which stops no worker
+            self.desert(job, late)
+            raise
+        if not came and self.give_up(job, late):
             return TimedOut(timeout)
         assert job.reaction is not None, "a finished job has a reaction"
         return job.reaction
@@ -144,6 +149,13 @@ class Workers:
                 return False
             self._lost += 1
         return True
+
+    def desert(self, job: Job, late: Late | None) -> None:
+        """Leave a job whose caller was interrupted or cancelled: what comes of it is late, also if it is there now."""
+        if not self.give_up(job, late) and late is not None:
+            reaction = job.reaction
+            assert reaction is not None, "a finished job has a reaction"
+            self.start(lambda: late(reaction), lambda: None)
 
     def refusal(self) -> NotStarted:
         """The reaction for a function that found no thread."""

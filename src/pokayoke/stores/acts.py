@@ -7,7 +7,7 @@ An act may be carried out again after a connection was lost: it then recognises 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -16,7 +16,7 @@ from pokayoke.core import admission
 from pokayoke.core.admission import Approval, Held, Request, Used
 from pokayoke.core.ledger import Answer, Decision, Record, Settled, Settlement, decide, settle
 from pokayoke.core.state import RunState
-from pokayoke.core.switch import Board, Rate, Seen, Switch, count, flipped
+from pokayoke.core.switch import Board, Seen, Switch, count, flipped
 from pokayoke.errors import StoreError
 from pokayoke.stores.nouns import Entry, Flip, RunChange
 
@@ -83,6 +83,17 @@ class Act(msgspec.Struct, Generic[T], frozen=True, gc=False):
 NOTHING = Changes()
 
 
+def only(found: Sequence[T], approval_id: str) -> T | None:
+    """Return the one question that an id names, or None.
+
+    Raises:
+        StoreError: it names several, and which of them is meant nobody can say.
+    """
+    if len(found) > 1:
+        raise StoreError(f"approval {approval_id!r} names {len(found)} questions: none of them can be meant by it")
+    return found[0] if found else None
+
+
 def admitting(request: Request) -> Act[Answer]:
     """Decide over a request and keep the consequences."""
 
@@ -118,6 +129,11 @@ def settling(settlement: Settlement) -> Act[Settled]:
         return Changes(record=record, entries=late), Settled(accepted, stands)
 
     return Act("settle", Need(record=settlement.key), decided)
+
+
+def recalling(key: str) -> Act[Record | None]:
+    """Read a record, as an act that may be awaited."""
+    return Act("record", Need(record=key), lambda books: (NOTHING, books.record))
 
 
 def changing(run_id: str, change: RunChange) -> Act[tuple[RunState, RunState]]:
@@ -206,9 +222,9 @@ def flipping(flip: Flip) -> Act[Switch]:
         known = books.board.switches.get(flip.scope)
         if known is not None and (known.by, known.since, known.mode) == (flip.by, flip.now, flip.mode):
             return NOTHING, known  # our own flip, whose receipt was lost
-        after = flipped(books.board, flip.scope, flip.mode, by=flip.by, reason=flip.reason, now=flip.now)
-        rates: dict[str, Rate] = {flip.scope: Rate(flip.scope)} if flip.scope in books.board.rates else {}
-        return Changes(board=Board(rates, {flip.scope: after}), entries=(_told(after),)), after
+        board = flipped(books.board, flip.scope, flip.mode, by=flip.by, reason=flip.reason, now=flip.now)
+        after = board.switches[flip.scope]
+        return Changes(board=board, entries=(_told(after),)), after
 
     return Act("flip", Need(board="all"), decided)
 

@@ -61,8 +61,12 @@ class Store(ABC):
         """Return all questions, oldest first; arguments that cannot be opened with the keys at hand are `SEALED`."""
 
     def approval(self, approval_id: str) -> Approval | None:
-        """Return one question, or None if there is none of that id."""
-        return next((known for known in self.approvals() if known.id == approval_id), None)
+        """Return one question, or None if there is none of that id.
+
+        Raises:
+            StoreError: there are several of that id.
+        """
+        return acts.only([known for known in self.approvals() if known.id == approval_id], approval_id)
 
     @abstractmethod
     def switches(self) -> tuple[Switch, ...]:
@@ -151,7 +155,7 @@ class Store(ABC):
         """Answer a question.
 
         Raises:
-            StoreError: there is no such question, or it is not waiting any more.
+            StoreError: there is no such question, or several, or it is not waiting any more.
         """
         return self.run(acts.answering(approval_id, approved=approved, by=by, reason=reason, now=now))
 

@@ -5,23 +5,38 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import Protocol
+from abc import ABC, abstractmethod
+
+from pokayoke.stores.sqlite_file import Connection
 
 
-class Pausing(Protocol):
-    """What stands still while its process is forked."""
+class Pausing(ABC):
+    """What uses a file under a lock, and stands still while its process is forked.
+
+    Args:
+        connection: to the file; used under the lock only.
+    """
+
+    _gate: threading.Lock | threading.RLock
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._closed = False
+        self.begin_in_child()
+        shared.add(self)
 
     def pause(self) -> None:
         """Wait for what runs, let go of the file, and begin nothing until `go_on`."""
-        ...
+        self._gate.acquire()
+        self._connection.close()
 
     def go_on(self) -> None:
         """End a pause, in the parent."""
-        ...
+        self._gate.release()
 
+    @abstractmethod
     def begin_in_child(self) -> None:
         """Begin anew, in the child: the threads, and what they wait for, are the parent's."""
-        ...
 
 
 shared: weakref.WeakSet[Pausing] = weakref.WeakSet()

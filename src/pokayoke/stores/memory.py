@@ -14,7 +14,7 @@ from pokayoke.core.admission import Approval, Held, Request, Used, admit
 from pokayoke.core.ledger import Answer, Record, Settled, Settlement, settle
 from pokayoke.core.state import RunState
 from pokayoke.core.switch import Board, Rate, Switch
-from pokayoke.stores.acts import Act, Books, Changes, Need, settling
+from pokayoke.stores.acts import Act, Books, Changes, Need, only, settling
 from pokayoke.stores.base import Store
 from pokayoke.stores.nouns import Entry, Query
 
@@ -147,7 +147,7 @@ class MemoryStore(Store):
         if need.fingerprint is not None:
             approval = self._approvals.get(need.fingerprint)
         elif need.approval is not None:
-            approval = next((known for known in self._approvals.values() if known.id == need.approval), None)
+            approval = only([known for known in self._approvals.values() if known.id == need.approval], need.approval)
         return Books(
             self._records.get(need.record) if need.record is not None else None,
             self._runs.get(need.run) if need.run is not None else None,

@@ -20,7 +20,7 @@ from pokayoke.core.ledger import Record, Settlement
 from pokayoke.core.state import RunState
 from pokayoke.core.switch import Rate, Switch
 from pokayoke.stores import postgres_guest as guest
-from pokayoke.stores.acts import Act
+from pokayoke.stores.acts import Act, only
 from pokayoke.stores.base import Entry, Query, Store
 from pokayoke.stores.postgres_act import Course, Pause, Take, Work, carried_out, reading, work_of
 from pokayoke.stores.postgres_link import AsyncLink, Link, Links, Row
@@ -125,8 +125,8 @@ class PostgresStore(Store):
 
     def approval(self, approval_id: str) -> Approval | None:
         """Return one question, or None if there is none of that id."""
-        found = self._read(queries.approval(approval_id))
-        return rows.approval(found[0], self._seal) if found else None
+        found = only(self._read(queries.approval(approval_id)), approval_id)
+        return None if found is None else rows.approval(found, self._seal)
 
     def switches(self) -> tuple[Switch, ...]:
         """Return every switch that was ever flipped, by scope."""

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import math
 import os
+import queue
 import select
 import threading
 import time
@@ -75,6 +76,7 @@ class _Bounded:
 class Link(_Bounded, psycopg.Connection[Row]):
     """A connection on which no wait is longer than until its deadline, a `time.monotonic()` second."""
 
+    slot: _Slot | None = None
     _leave: contextlib.ExitStack | None = None
     _line: psycopg.Pipeline | None = None
 
@@ -118,8 +120,11 @@ class Link(_Bounded, psycopg.Connection[Row]):
             if leave is not None:
                 with contextlib.suppress(psycopg.Error):
                     leave.close()
+            self._line = None
             raise _first(error) from None
         self._leave = leave if more else None
+        if not more:
+            self._line = None  # it knows its connection, which is to go when nobody has it any more
         return [cursor.fetchall() if _has_rows(cursor.pgresult) else [] for cursor in cursors]
 
 
@@ -156,8 +161,11 @@ class AsyncLink(_Bounded, psycopg.AsyncConnection[Row]):
             if leave is not None:
                 with contextlib.suppress(psycopg.Error):
                     await leave.aclose()
+            self._line = None
             raise _first(error) from None
         self._leave = leave if more else None
+        if not more:
+            self._line = None  # it knows its connection, which is to go when nobody has it any more
         return [await cursor.fetchall() if _has_rows(cursor.pgresult) else [] for cursor in cursors]
 
 
@@ -224,13 +232,43 @@ class _Shelf(Generic[LinkT]):
         return Unreachable(f"all {self.at.pool_size} connections were in use for {self.at.act_timeout:g} s (pool_size)")
 
 
+class _Slot(list[None]):
+    """The right to one connection, once it has been waited for. It comes back by itself if an interrupt loses it.
+
+    Args:
+        slots: holds one item for each connection that may be opened.
+    """
+
+    def __init__(self, slots: queue.SimpleQueue[None]) -> None:
+        super().__init__()
+        self._slots = slots
+
+    def wait(self, seconds: float) -> None:
+        """Wait for one that is free.
+
+        Raises:
+            queue.Empty: there is none for so long.
+        """
+        # One step of the interpreter: no interrupt comes between what is taken out there and what is put in here.
+        self.extend(map(self._slots.get, (True,), (seconds,)))
+
+    def give_back(self) -> None:
+        """Let somebody else have it. Giving back twice does no harm."""
+        while self:
+            self._slots.put(self.pop())
+
+    __del__ = give_back
+
+
 class Shelf(_Shelf[Link]):
-    """For threads."""
+    """For threads. No lock of Python's own is taken: an interrupt can leave those locked for ever."""
 
     def __init__(self, at: Place) -> None:
         """Begin empty."""
         super().__init__(at)
-        self._slots = threading.Semaphore(at.pool_size)
+        self._slots: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(at.pool_size):
+            self._slots.put(None)
 
     def take(self, until: float) -> Link:
         """Return a connection for one act; opened now if none is free.
@@ -239,22 +277,26 @@ class Shelf(_Shelf[Link]):
             Unreachable: there is none until that `time.monotonic()` second, or the server refuses.
             StoreError: the store is closed.
         """
-        if not self._slots.acquire(timeout=max(0.0, until - time.monotonic())):
-            raise self.crowded()
+        slot = _Slot(self._slots)
         try:
+            slot.wait(max(0.0, until - time.monotonic()))
             link = self.pick() or Link.connect(**self.reach(until))
         except BaseException as error:
-            self._slots.release()
+            slot.give_back()
+            if isinstance(error, queue.Empty):
+                raise self.crowded() from None
             if isinstance(error, psycopg.Error):
                 raise Unreachable(str(error)) from error
             raise
-        link.deadline = until
+        link.deadline, link.slot = until, slot
         return link
 
     def give_back(self, link: Link) -> None:
         """Take a connection back."""
+        slot, link.slot = link.slot, None
         self.keep(link)
-        self._slots.release()
+        if slot is not None:
+            slot.give_back()
 
 
 class AsyncShelf(_Shelf[AsyncLink]):

@@ -7,27 +7,16 @@ import threading
 from typing import Final
 
 from pokayoke.errors import StoreError
-from pokayoke.stores.forking import shared
+from pokayoke.stores.forking import Pausing
 from pokayoke.stores.sql.dialect import Statement
 from pokayoke.stores.sql.rows import Row
-from pokayoke.stores.sqlite_file import Connection
 
 CLOSED: Final = "the store is closed: open it again with open_store"
 FORKED: Final = "this process was forked behind Python's back: open the store after the fork"
 
 
-class Reader:
-    """Reads beside the writer, in the caller's thread.
-
-    Args:
-        connection: used under the reader's lock only.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._closed = False
-        self.begin_in_child()
-        shared.add(self)
+class Reader(Pausing):
+    """Reads beside the writer, in the caller's thread."""
 
     def fetch(self, statement: Statement) -> list[Row]:
         """Return the rows of a statement.
@@ -51,15 +40,6 @@ class Reader:
         with self._gate:
             self._closed = True
             self._connection.close()
-
-    def pause(self) -> None:
-        """Wait for the read that runs and let go of the file, until `go_on`."""
-        self._gate.acquire()
-        self._connection.close()
-
-    def go_on(self) -> None:
-        """End a pause."""
-        self._gate.release()
 
     def begin_in_child(self) -> None:
         """Begin anew after a fork."""

@@ -15,7 +15,7 @@ from pokayoke.core.state import RunState
 from pokayoke.core.switch import Rate, Switch
 from pokayoke.errors import StoreError
 from pokayoke.stores import seal as seals
-from pokayoke.stores.acts import Act, settling
+from pokayoke.stores.acts import Act, only, settling
 from pokayoke.stores.base import Store
 from pokayoke.stores.nouns import Entry, Query
 from pokayoke.stores.reader import Reader
@@ -137,8 +137,8 @@ class SqliteStore(Store):
 
     def approval(self, approval_id: str) -> Approval | None:
         """Return one question, or None if there is none of that id."""
-        found = self._reader.fetch(queries.approval(approval_id))
-        return rows.approval(found[0], self._seal) if found else None
+        found = only(self._reader.fetch(queries.approval(approval_id)), approval_id)
+        return None if found is None else rows.approval(found, self._seal)
 
     def switches(self) -> tuple[Switch, ...]:
         """Return every switch that was ever flipped, by scope."""

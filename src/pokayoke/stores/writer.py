@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pokayoke.errors import StoreError
-from pokayoke.stores.forking import shared
+from pokayoke.stores.forking import Pausing
 from pokayoke.stores.reader import CLOSED, FORKED
 from pokayoke.stores.sqlite_file import Connection, concerns_all, is_busy
 
@@ -70,7 +70,7 @@ class Job(Generic[T]):
         return self.result  # type: ignore[return-value]  # no error: it stands
 
 
-class Writer:
+class Writer(Pausing):
     """Carries out jobs in the order in which they come, many in one transaction.
 
     Args:
@@ -83,10 +83,8 @@ class Writer:
     _leader: threading.Thread
 
     def __init__(self, connection: Connection, limit: float, name: str) -> None:
-        self._connection, self._limit, self._name = connection, limit, name
-        self._closed = False
-        self._begin_anew()
-        shared.add(self)
+        super().__init__(connection)
+        self._limit, self._name = limit, name
 
     def do(self, work: Callable[[Connection], T]) -> T:
         """Have it done and wait for it. A caller that is interrupted leaves it to the others.
@@ -161,22 +159,8 @@ class Writer:
         if self._thread is not None:
             self._thread.join(2 * self._limit + _LOOK_AFTER)
 
-    def pause(self) -> None:
-        """Wait for the transaction that runs, let go of the file, and begin none until `go_on`."""
-        self._gate.acquire()
-        self._connection.close()
-
-    def go_on(self) -> None:
-        """End a pause."""
-        self._gate.release()
-
     def begin_in_child(self) -> None:
         """Begin anew after a fork: what waits, and the threads, belong to the parent."""
-        self._begin_anew()
-
-    # -- who leads ---------------------------------------------------------------------------------
-
-    def _begin_anew(self) -> None:
         self._waiting: deque[Job[Any]] = deque()
         # Reentrant: a store that is collected in the middle of anything closes itself.
         self._gate, self._state = threading.Lock(), threading.RLock()
@@ -186,6 +170,8 @@ class Writer:
         self._process = os.getpid()
         self._watching: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
         self._size, self._seconds = 1, 0.0
+
+    # -- who leads ---------------------------------------------------------------------------------
 
     def _queue(self, job: Job[Any]) -> None:
         """Let a job wait; if nobody leads, somebody is expected to."""

@@ -15,7 +15,7 @@ import msgspec
 from pokayoke.core.admission import Approval
 from pokayoke.core.ledger import Record
 from pokayoke.core.switch import Board
-from pokayoke.stores.acts import Books, Changes, Need
+from pokayoke.stores.acts import Books, Changes, Need, only
 from pokayoke.stores.seal import Seal
 from pokayoke.stores.sql import rows
 from pokayoke.stores.sql.dialect import Statement
@@ -126,7 +126,7 @@ def books(need: Need, results: Sequence[Sequence[Row]], seal: Seal) -> Books:
         seal: opens outputs and arguments.
 
     Raises:
-        StoreError: a value cannot be opened or read.
+        StoreError: a value cannot be opened or read, or an id names several questions.
     """
     left: Iterator[Sequence[Row]] = iter(results)
     record = run = approval = None
@@ -135,8 +135,9 @@ def books(need: Need, results: Sequence[Sequence[Row]], seal: Seal) -> Books:
     if need.run is not None and (found := next(left)):
         run = rows.run(found[0])
     used = {name: rows.used(found[0]) for name in need.counters if (found := next(left))}
-    if (need.fingerprint is not None or need.approval is not None) and (found := next(left)):
-        approval = rows.approval(found[0], seal)
+    if need.fingerprint is not None or need.approval is not None:
+        asked = only(next(left), need.approval or "")
+        approval = None if asked is None else rows.approval(asked, seal)
     if need.board == "none":
         return Books(record, run, used, approval)
     switches = {switch.scope: switch for switch in map(rows.switch, next(left))}

@@ -1,0 +1,90 @@
+"""What a repetition is told of an effect that was taken back, or may have been; over every store and both drivers."""
+
+import asyncio
+
+import pytest
+
+from pokayoke import Contract, Guard, ToolCall
+from pokayoke.core.reconcile import Compared, Row, undoings
+from pokayoke.runtime.compensate import Compensator
+from pokayoke.testing import FailingStore
+
+
+def refusing(_):
+    raise OSError("the target does not answer")
+
+
+class Shop:
+    """An agent's run over one store, and the operator who takes its order back."""
+
+    def __init__(self, store, kind, compensate=lambda _: "R-1", **fields):
+        self.store, self.kind, self.ordered = store, kind, []
+        self.contract = Contract.from_schema(
+            "order", {"type": "object"}, output_schema={}, handler=self.order, compensate=compensate, **fields
+        )
+        self.run = Guard([self.contract], store=store).run("r")
+
+    def order(self):
+        """The tool."""
+        self.ordered.append(len(self.ordered))
+        return {"ref": "PO-1"}
+
+    def call(self, ident, occurrence=0):
+        """The agent calls it."""
+        call = ToolCall(ident, "order", {}, occurrence=occurrence)
+        return self.run.call(call) if self.kind == "sync" else asyncio.run(self.run.acall(call))
+
+    def undo(self, key, row=None):
+        """The operator undoes it, or one row of it."""
+        found = Compared("duplicate" if row else "matched", key, record=self.store.record(key), surplus=(row,))
+        (step,) = undoings(found, "chosen")
+        return Compensator(self.store, by="ann").undo(self.contract, step)
+
+
+@pytest.fixture(params=["sync", "async"])
+def kind(request):
+    """Which driver."""
+    return request.param
+
+
+@pytest.mark.parametrize(
+    ("compensate", "became", "undoing"), [(lambda _: "R-1", "undone", "completed"), (refusing, "in_doubt", "in_doubt")]
+)
+def test_an_undone_effect_is_not_replayed(store, kind, compensate, became, undoing):
+    """Nor is one whose undoing is in doubt: the call is refused and says so; another occurrence runs."""
+    shop = Shop(store, kind, compensate)
+    done = shop.call("c1")
+    assert shop.call("c2").status == "replayed"
+    assert shop.undo(done.key).status == became
+    again = shop.call("c3")
+    assert (again.status, again.value, again.effect, again.key) == ("refused", None, "none", done.key)
+    (finding,) = again.findings
+    assert (finding.code, finding.data["undoing"], again.stop_reason) == ("compensated", undoing, "loop_detected")
+    assert shop.call("c4", occurrence=1).ok
+    assert len(shop.ordered) == 2
+
+
+def test_an_effect_that_stands_is_replayed(store, kind):
+    """The undoing of a surplus row of it takes nothing from the effect itself."""
+    shop = Shop(store, kind)
+    done = shop.call("c1")
+    assert shop.undo(done.key, Row(2, done.key, "PO-2")).status == "undone"
+    assert shop.call("c2").status == "replayed"
+
+
+def test_an_undone_effect_stays_so_where_repetitions_are_refused(store, kind):
+    """`on_duplicate="refuse"`: the more telling reason is given."""
+    shop = Shop(store, kind, on_duplicate="refuse")
+    shop.undo(shop.call("c1").key)
+    assert [finding.code for finding in shop.call("c2").findings] == ["compensated"]
+
+
+def test_what_cannot_be_looked_up_is_not_replayed(store, kind):
+    """A store that fails right then: refused, as nobody can tell whether the effect stands."""
+    failing = FailingStore(store)
+    shop = Shop(failing, kind)
+    shop.call("c1")
+    failing.fail_on("record")
+    again = shop.call("c2")
+    assert (again.status, [finding.code for finding in again.findings]) == ("refused", ["store_unavailable"])
+    assert len(shop.ordered) == 1
