@@ -126,7 +126,7 @@ def _unknown_keys(value: Any, kind: Any, path: Keys, document: Document) -> Iter
         if key in fields:
             yield from _unknown_keys(item, fields[key], here, document)
         else:
-            yield f"{document.at(here)}: unknown key `{_dotted(here)}`. {_nearest(str(key), fields, path)}"
+            yield f"{document.at(here)}: unknown key `{dotted(here)}`. {_nearest(str(key), fields, path)}"
 
 
 def _nearest(key: str, fields: dict[str, Any], path: Keys) -> str:
@@ -134,10 +134,10 @@ def _nearest(key: str, fields: dict[str, Any], path: Keys) -> str:
 
     near = difflib.get_close_matches(key.lower(), fields, n=1, cutoff=0.6)
     if near:
-        return f"Did you mean `{_dotted((*path, near[0]))}`?"
+        return f"Did you mean `{dotted((*path, near[0]))}`?"
     elsewhere = [option for option in _options(Policy, ()) if option[-1] == key]
     if elsewhere:
-        return f"Did you mean {' or '.join(f'`{_dotted(option)}`' for option in elsewhere)}?"
+        return f"Did you mean {' or '.join(f'`{dotted(option)}`' for option in elsewhere)}?"
     return f"Keys here: {', '.join(fields)}."
 
 
@@ -170,7 +170,7 @@ def _type_problem(message: str, document: Document) -> str:
     kind, got = _at(Policy, document.value, path)
     choices = [repr(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
     expected = f"one of {', '.join(choices)}" if choices else _expected(message)
-    return f"{document.at(path)}: `{_dotted(path)}` is {_shown(got)}; expected {expected}."
+    return f"{document.at(path)}: `{dotted(path)}` is {_shown(got)}; expected {expected}."
 
 
 def _expected(message: str) -> str:
@@ -195,7 +195,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
-def _dotted(path: Keys) -> str:
+def dotted(path: Keys) -> str:
+    """Return how messages call a place: `limits[0].tool`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".") or "the whole"
 
@@ -206,7 +207,7 @@ def _dotted(path: Keys) -> str:
 def _refuse_contradictions(policy: Policy, document: Document) -> None:
     from pokayoke.core.redact import Redactor  # noqa: PLC0415 - with its patterns, 8 ms of import
 
-    found = [f"{document.at(path)}: `{_dotted(path)}` {text}" for path, text in _contradictions(policy)]
+    found = [f"{document.at(path)}: `{dotted(path)}` {text}" for path, text in _contradictions(policy)]
     try:
         Redactor(policy.trace.redact_fields, policy.trace.redact_patterns)
     except PolicyError as error:

@@ -18,6 +18,7 @@ from pokayoke.core.names import key
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.select import Index, close
 from pokayoke.errors import UsageError
+from pokayoke.runtime.view import FINDERS
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _FOUND: Final = 10
 _LINE: Final = 160
-_NAMES: Final = ("find_tools", "search_tools", "pokayoke_find_tools")
 _TEXT: Final = (
     "Find more tools by what they do; only some of them are shown. Names and descriptions come back, and from then "
     "on these tools can be called. If several fit and the user's words do not say which one is meant, ask the user."
@@ -58,12 +58,12 @@ def searching(view: View) -> Searching:
     """Index a catalogue. Takes about a millisecond for ten tools; views keep it."""
     plain, tools = view.snapshot, view.tools
     taken = {key(name) for name in (*plain.catalogue.names, view.pager.name)}
-    finder = _finder(next(name for name in _NAMES if key(name) not in taken))
+    finder = _finder(next(name for name in FINDERS if key(name) not in taken))
     pager = () if view.pager.name in plain.catalogue.names else (view.pager,)
     return Searching(plain, view.extended(*pager, finder), Index(tools), finder)
 
 
-@lru_cache(maxsize=len(_NAMES))
+@lru_cache(maxsize=len(FINDERS))
 def _finder(name: str) -> Contract:
     return Contract.from_schema(name, _SCHEMA, effect="read", output_schema={"type": "object"}, description=_TEXT)
 
