@@ -11,6 +11,7 @@ import pytest
 
 import pokayoke
 from pokayoke import Contract, Guard, Raw, ToolCall, ToolError
+from pokayoke.core.policy import LimitPolicy
 from pokayoke.stores import MemoryStore
 from pokayoke.testing import FailingStore, FrozenClock
 
@@ -526,6 +527,21 @@ def test_limits_count_calls_and_amounts(world, driver):
     guard = world.guard(config={"limits": [{"tool": "order", "per": "user", "amount": 5, "field": "amount"}]})
     outcomes = [driver.call(guard.run(principal=who), call()).status for who in ("a", "a", "a", "b")]
     assert outcomes == ["ok", "ok", "refused", "ok"]
+
+
+def test_a_quota_counts_the_calls_of_its_own_tool(driver):
+    """Neither another tool's quota nor a limit on all tools together uses up a contract's own limit."""
+    made = {
+        name: Contract.from_schema(
+            name, {"type": "object"}, effect="read", output_schema={}, handler=dict, quota=(LimitPolicy(calls=1),)
+        )
+        for name in ("look", "find")
+    }
+    other = Contract.from_schema("ping", {"type": "object"}, effect="read", output_schema={}, handler=dict)
+    run = Guard([*made.values(), other], config={"limits": [{"calls": 4}]}).run()
+    asked = ("ping", "look", "find", "look", "find", "ping", "ping")
+    statuses = [driver.call(run, ToolCall("c", name, {"n": n})).status for n, name in enumerate(asked)]
+    assert statuses == ["ok", "ok", "ok", "refused", "refused", "ok", "refused"]
 
 
 @pytest.mark.parametrize(

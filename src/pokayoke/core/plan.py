@@ -13,6 +13,7 @@ from pokayoke.core.catalogue import Catalogue
 from pokayoke.core.contract import Contract
 from pokayoke.core.gate import Rule, rules_for
 from pokayoke.core.lastgood import may_keep
+from pokayoke.core.limits import own_limits
 from pokayoke.core.loop import KINDS, Kind, kinds_for
 from pokayoke.core.places import facts_at
 from pokayoke.core.policy import BudgetPolicy, IntakePolicy, LimitPolicy, Policy, RetryPolicy, ToolOutputPolicy
@@ -123,7 +124,7 @@ def _plan(contract: Contract, policy: Policy) -> Plan:
     # Monitor mode lets everything readable run; only the ledger stays, or it would cause second effects.
     enforced = policy.mode == "enforce"
     asks = contract.approval or contract.name in approvals.tools or contract.effect in approvals.effects
-    limits = (*contract.quota, *(x for x in policy.limits if x.tool in ("*", contract.name))) if enforced else ()
+    limits = (*own_limits(contract), *(x for x in policy.limits if x.tool in ("*", contract.name))) if enforced else ()
     return Plan(
         contract=contract,
         kinds=policy.corrections.read if reads else policy.corrections.write,
@@ -163,8 +164,7 @@ def unsent_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict[
         if not facts.nodes:
             continue
         found[name] = max(defaults, key=size_of) if defaults else None
-        named = limit.tool == contract.name or limit in contract.quota
-        if not defaults and name not in required and named:
+        if not defaults and name not in required and limit.tool == contract.name:
             raise ContractError(
                 f"{contract.name}: a limit counts {name!r}, which a call may leave out, and nobody knows what it is "
                 "then. Make it required, or declare a default in the input schema (0 if it stands for nothing)"

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, cast, get_args, get_origin
 import msgspec
 
 from pokayoke.core import policy as policy_module
+from pokayoke.core.limits import limit_problems
 from pokayoke.core.policy import WEBHOOK_URL, Policy, TracePolicy
 from pokayoke.core.rare import rare
 from pokayoke.errors import PolicyError
@@ -218,10 +219,7 @@ def _refuse_contradictions(policy: Policy, document: Document) -> None:
 
 def _contradictions(policy: Policy) -> Iterator[tuple[Keys, str]]:
     for index, limit in enumerate(policy.limits):
-        if limit.calls is None and limit.amount is None:
-            yield ("limits", index), "limits nothing. Give it `calls`, or `amount` with `field`."
-        if (limit.amount is None) != (limit.field is None):
-            yield ("limits", index), "needs `amount` and `field` together: the sum, and of which argument."
+        yield from ((("limits", index), problem) for problem in limit_problems(limit))
     both = sorted(set(policy.access.allow) & set(policy.access.deny))
     if both:
         yield ("access", "deny"), f"also names what `access.allow` names: {', '.join(both)}. Keep one."
