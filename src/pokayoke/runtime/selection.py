@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from pokayoke.core.contract import Contract
-from pokayoke.core.gate import offered
 from pokayoke.core.names import key
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.select import Index, close
@@ -90,8 +89,7 @@ class Selection:
         if most < 0:
             raise UsageError(f"cannot offer {most} tools: give the number of candidates, or 0 for names first")
         self._view = run.view
-        policy, principal = self._view.snapshot.policy, run.principal
-        self._known = {one.name: one for one in self._view.tools if offered(one, policy.access, principal)}
+        self._known = {one.name: one for one in self._view.snapshot.offered(run.principal)}
         index = self._view.searching.index
         self.close = close(index.rank(text, most, only=self._known))
         self._offered = dict.fromkeys([one.name for one in index.choose(text, most, only=self._known)])
@@ -138,9 +136,7 @@ def shown(run: Run, names: Collection[str] | None) -> list[Contract]:
         run: the run; what its principal may not use is left out.
         names: only these; None takes those that were selected, or all.
     """
-    found = run.snapshot
-    selection, access = run.selection, found.policy.access
-    contracts = [plan.contract for plan in found.plans.values() if offered(plan.contract, access, run.principal)]
+    selection, contracts = run.selection, run.snapshot.offered(run.principal)
     if names is not None:
         return [one for one in contracts if one.name in names]
     if selection is None:
