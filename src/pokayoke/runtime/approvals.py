@@ -24,7 +24,7 @@ _REVIEW = "rv-"
 
 
 class Approvals:
-    """`guard.approvals`. A question is bound to one call; an edited call asks anew.
+    """What people are asked. A question is bound to one call; an edited call asks anew.
 
     Args:
         store: holds the questions.

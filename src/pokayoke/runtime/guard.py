@@ -62,6 +62,7 @@ class Guard:
 
     Attributes:
         trace: where events are written.
+        approvals: the questions to people, and their answers.
 
     Raises:
         ContractError: two tools cannot be told apart, one lacks what strict mode demands, or one is not what is
