@@ -20,6 +20,7 @@ from pokayoke.core.gate import Asked, Principal, denial, first_objection, stop_r
 from pokayoke.core.intake import Reading, copied, finding_for, is_cut, read_arguments
 from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Rounds
+from pokayoke.core.misuse import no_call
 from pokayoke.core.placeholders import may_hold_placeholder
 from pokayoke.core.plan import Plan, Snapshot
 from pokayoke.core.state import RunState, blocked, repeated
@@ -138,6 +139,8 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
 def judging(call: ToolCall, scene: Scene, read: Reading | None = None) -> Generator[Step, Any, Judged]:
     """Decide over a call as far as that is possible before admission. `read` is its text as it was read at a glance."""
+    if not isinstance(cast("object", call), ToolCall):
+        raise no_call(call)
     snapshot, monitors = scene.snapshot, scene.snapshot.policy.mode == "monitor"
     plan = snapshot.find(call.name, lambda: [one.name for one in snapshot.offered(scene.principal)])
     if is_cut(call.stop_reason):
@@ -169,10 +172,12 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
     if that was strict text. Most calls are of the usual kind, and for small ones the way through the rooms is
     most of what a call costs.
     """
-    plan, given = scene.snapshot.simple.get(call.name), call.arguments
-    if plan is None or call.confidence is not None:
-        return None
-    if call.stop_reason is not None and is_cut(call.stop_reason):
+    try:
+        plan, given = scene.snapshot.simple.get(call.name), call.arguments
+    except AttributeError:
+        return None  # it is no call at all
+    cut = call.stop_reason is not None and is_cut(call.stop_reason)
+    if cut or plan is None or call.confidence is not None:
         return None
     contract, limits = plan.contract, plan.intake
     value: dict[str, Any]

@@ -60,6 +60,8 @@ def load_policy(source: Source = None) -> Policy:
         return _policy(Document(_written(source), {}, "configuration"))
     if isinstance(source, Mapping):
         return _policy(Document(dict(source), {}, "configuration"))
+    if not isinstance(cast("object", source), (str, os.PathLike)):
+        raise PolicyError(f"config is the path of a file, a mapping, a Policy or None; not {source!r}")
     return _from_bytes(Path(source), _read(Path(source)))
 
 
@@ -96,8 +98,7 @@ def _policy(document: Document) -> Policy:
     value: Any = document.value
     if not isinstance(value, dict):
         raise PolicyError(f"{document.at(())}: got {_shown(value)}, expected keys such as `validation:`.")
-    unknown = list(_unknown_keys(document.value, Policy, (), document))
-    if unknown:
+    if unknown := list(_unknown_keys(document.value, Policy, (), document)):
         raise PolicyError("\n".join(unknown))
     try:
         policy = msgspec.convert(document.value, Policy)

@@ -24,15 +24,15 @@ from pokayoke.core.switch import Switch
 from pokayoke.errors import ConfigurationError, UsageError
 from pokayoke.runtime.alerts import Alerts
 from pokayoke.runtime.approvals import Approvals
-from pokayoke.runtime.clock import Clock, SystemClock
+from pokayoke.runtime.clock import Clock
 from pokayoke.runtime.config import PolicyFile, load_policy
 from pokayoke.runtime.forks import renew
+from pokayoke.runtime.given import check_hooks, clock_of, kinds_of, listed, store_of
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.run import Run
 from pokayoke.runtime.switchboard import Switchboard
-from pokayoke.runtime.view import View, check_hooks, listed, pager, rooted, strange_names
+from pokayoke.runtime.view import View, pager, rooted, strange_names
 from pokayoke.runtime.workers import Workers
-from pokayoke.stores import open_store
 from pokayoke.stores.base import Store
 
 if TYPE_CHECKING:
@@ -86,11 +86,11 @@ class Guard:
     ) -> None:
         """Build everything, so that nothing can be wrong later."""
         check_hooks(on_ask=on_ask, on_step=on_step, on_alert=on_alert)
-        self.clock: Clock = clock or SystemClock()
+        self.clock = clock_of(clock)
         self.on_ask, self.on_step = on_ask, on_step
         self._file = PolicyFile(config) if isinstance(config, (str, os.PathLike)) else None
         policy = self._file.current() if self._file else load_policy(config)
-        self.store: Store = open_store(store) if store is None or isinstance(store, str) else store
+        self.store = store_of(store)
         self.approvals = Approvals(self.store, self.clock, self._reviewed)
         self.workers = Workers(policy.execution.max_lost_workers)
         self.alerts = Alerts(lambda event: self.trace.record(event), policy.alerts, on_alert)  # noqa: PLW0108 - made below
@@ -101,7 +101,7 @@ class Guard:
         self._opened: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
         self._begin()
         renew(self, Guard._begin)
-        self.pager, kinds = pager(), tuple(loop_kinds)
+        self.pager, kinds = pager(), kinds_of(loop_kinds)
         self.view = View(self.pager, kinds)
         self.rollout: Rollout | None = None
         self.beside: Beside | None = None

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from pokayoke.core.contract import Contract
+from pokayoke.core.misuse import whole_number
 from pokayoke.core.names import key
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.select import Index, close
@@ -81,12 +82,14 @@ class Selection:
         close: those candidates that fit about as well as the best; empty if one stands out.
 
     Raises:
-        UsageError: `most` is negative.
+        UsageError: `text` is none, or `most` is no whole number from 0.
     """
 
     def __init__(self, run: Run, text: str, most: int, used: Iterable[str] = ()) -> None:
         """Choose the candidates for a text."""
-        if most < 0:
+        if not isinstance(cast("object", text), str):
+            raise UsageError(f"tools are chosen for a text, got {type(text).__name__}: take the text of the message")
+        if whole_number(most, "the number of candidates") < 0:
             raise UsageError(f"cannot offer {most} tools: give the number of candidates, or 0 for names first")
         self._view = run.view
         self._known = {one.name: one for one in self._view.snapshot.offered(run.principal)}
@@ -136,6 +139,8 @@ def shown(run: Run, names: Collection[str] | None) -> list[Contract]:
         run: the run; what its principal may not use is left out.
         names: only these; None takes those that were selected, or all.
     """
+    if isinstance(names, str):
+        raise UsageError(f"names is a list of tools, such as [{names!r}], not a text")
     selection, contracts = run.selection, run.snapshot.offered(run.principal)
     if names is not None:
         return [one for one in contracts if one.name in names]

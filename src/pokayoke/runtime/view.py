@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from pokayoke.core.contract import Contract
 from pokayoke.core.loop import Kind
@@ -34,28 +34,6 @@ _PAGER_SCHEMA: Final[dict[str, Any]] = {
     "required": ["handle"],
     "additionalProperties": False,
 }
-
-
-def listed(tools: Iterable[Contract | Callable[..., Any]]) -> tuple[Contract | Callable[..., Any], ...]:
-    """Return the tools that a guard was given.
-
-    Raises:
-        ConfigurationError: they are no list.
-    """
-    if not isinstance(cast(object, tools), Iterable):
-        raise ConfigurationError(f"tools is a list of contracts, such as [pay, find], not {tools!r}")
-    return tuple(tools)
-
-
-def check_hooks(**hooks: object) -> None:
-    """Refuse what is to be called later and cannot be.
-
-    Raises:
-        ConfigurationError: a hook is no function.
-    """
-    for name, hook in hooks.items():
-        if hook is not None and not callable(hook):
-            raise ConfigurationError(f"{name} is a function, or None; not {hook!r}")
 
 
 def strange_names(contracts: Sequence[Contract], policy: Policy) -> str:
