@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from pokayoke.core.steps import NotStarted, Raised, Reaction, Returned, TimedOut
+from pokayoke.runtime.clock import LONGEST
 from pokayoke.runtime.forks import renew
 
 Late = Callable[[Reaction], None]
@@ -118,7 +119,7 @@ class Workers:
         job = self.start(function, done.release)
         if job is None:
             return self.refusal()
-        if not done.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)) and self.give_up(job, late):
+        if not done.acquire(timeout=min(timeout, LONGEST)) and self.give_up(job, late):
             return TimedOut(timeout)
         assert job.reaction is not None, "a finished job has a reaction"
         return job.reaction

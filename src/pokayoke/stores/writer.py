@@ -83,7 +83,8 @@ class Writer:
     _leader: threading.Thread
 
     def __init__(self, connection: Connection, limit: float, name: str) -> None:
-        self._connection, self._limit, self._name = connection, limit, name
+        # No longer than a lock can be waited for, twice over.
+        self._connection, self._limit, self._name = connection, min(limit, threading.TIMEOUT_MAX / 4), name
         self._closed = False
         self._begin_anew()
         shared.add(self)
