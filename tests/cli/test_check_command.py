@@ -196,3 +196,32 @@ def test_a_guard_is_judged_by_its_own_policy(shell, folder):
     assert [one["config"] for one in said] == [
         "the policy of own:guard", "the policy of own:open_to_all", "pokayoke.yaml", "pokayoke.yaml",
     ]  # fmt: skip
+
+
+def test_names_that_mean_no_tool_are_found(shell, folder):
+    """A misspelt tool or argument is a thing to change, with file, line and the nearest name; check and doctor say so."""
+    config = "mode: enforce\naccess:\n  deny:\n    - odrer\nlimits:\n- {tool: order, amount: 1, field: amuont}\n"
+    (folder / "names.yaml").write_text(config)
+    for command in ("check", "doctor"):
+        done = shell(command, "shop:ALL", "--config", "names.yaml", "--json")
+        problems = [one for one in json.loads(done.stdout)["problems"] if one["code"] == "misnamed"]
+        assert done.returncode == 1
+        assert [one["where"] for one in problems] == ["names.yaml:4", "names.yaml:6"]
+        assert [one["message"].rpartition("Did you mean ")[2] for one in problems] == ["'order'?", "'amount'?"]
+    (folder / "mine.py").write_text("from shop import ALL, pokayoke\nGUARD = pokayoke.Guard(ALL, "
+                                    "config={'approvals': {'tools': ['ordre']}})\n")  # fmt: skip
+    assert [(one["code"], one["where"]) for one in checked(shell, "mine:GUARD")[1]["problems"]] == [
+        ("misnamed", "the policy of mine:GUARD")
+    ]
+    (folder / "based.json").write_text(json.dumps([{**LISTING[3], "sources": ["onw"]}]))
+    assert checked(shell, "based.json")[1]["problems"][0]["where"] == "own@1"
+
+
+def test_names_are_not_looked_for_where_the_tools_are_not_known(shell, folder):
+    """Without tools, or with one that cannot be read, a name is no problem; it is said that nobody looked."""
+    (folder / "names.yaml").write_text("access: {deny: [odrer]}\n")
+    done = shell("check", "names.yaml")
+    assert (done.returncode, "were not looked for" in done.stderr) == (0, True)
+    assert "were not looked for" not in shell("check", "good.yaml").stderr
+    (folder / "tools.json").write_text(json.dumps([LISTING[0], LISTING[3]]))
+    assert [one["code"] for one in checked(shell, "names.yaml", "tools.json")[1]["problems"]] == ["definition"]

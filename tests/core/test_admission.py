@@ -8,8 +8,8 @@ import pytest
 from pokayoke.core.admission import Approval, Charge, Held, Request, Used, admit, charges, fingerprint
 from pokayoke.core.contract import Contract
 from pokayoke.core.ledger import Claim, Record
-from pokayoke.core.plan import unsent_amounts
-from pokayoke.core.policy import LimitPolicy
+from pokayoke.core.plan import snapshot, unsent_amounts
+from pokayoke.core.policy import LimitPolicy, Policy
 from pokayoke.core.state import RunState, Taint, latch, worsen
 from pokayoke.core.switch import Switch
 from pokayoke.errors import ContractError
@@ -324,7 +324,7 @@ def test_a_limit_for_a_tool_may_not_count_what_nobody_knows(amount):
     with pytest.raises(ContractError, match=r"'amount'.*Make it required"):
         unsent_amounts(Contract.from_schema("pay", schema, output_schema={}), limits)
     with pytest.raises(ContractError, match="'amount'"):
-        unsent_amounts(Contract.from_schema("pay", schema, output_schema={}, quota=quota), quota)
+        snapshot((Contract.from_schema("pay", schema, output_schema={}, quota=quota),), Policy())
     asked = Contract.from_schema("pay", {**schema, "required": ["amount"]}, output_schema={})
     assert unsent_amounts(asked, limits) == {"amount": None}
 

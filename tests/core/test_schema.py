@@ -208,6 +208,34 @@ def test_many_alternatives_are_not_compared_with_very_many_values(schema, value)
     assert "values in all" in problem.expected
 
 
+@pytest.mark.parametrize(
+    "choices",
+    [
+        [{"key": number} for number in range(20_000)],
+        [[number] for number in range(20_000)],
+        [number + 0.5 for number in range(20_000)],
+        [[number, number + 0.5] for number in range(9_000)],
+    ],
+)
+def test_a_value_is_not_compared_with_many_choices_many_times(choices):
+    """Choices that cannot be looked up are alternatives: a long list of the last of them is refused at once."""
+    compiled = compile_schema({"items": {"enum": choices}})
+    assert compiled.is_valid([choices[-1]])
+    began = time.process_time()
+    assert not compiled.is_valid([choices[-1]] * 20_000)
+    assert time.process_time() - began < 1
+    assert "values in all" in compiled.problems([choices[-1]] * 20_000)[0].expected
+
+
+@pytest.mark.parametrize(
+    "choices", [[f"x{number}" for number in range(20_000)], list(range(20_000)), [0.05, 0.07, 0.19], [{}, [], None]]
+)
+def test_choices_that_are_few_or_looked_up_limit_nothing(choices):
+    """Texts and whole numbers, and a handful of anything, are compared as often as a value holds them."""
+    compiled = compile_schema({"items": {"enum": choices}})
+    assert compiled.is_valid([choices[-1]] * 20_000)
+
+
 @pytest.mark.parametrize("size", [0, 1, 99, 1_000])
 def test_ordinary_amounts_of_values_meet_any_schema(size):
     """A list of a thousand choices out of a thousand is judged by its schema, value by value."""

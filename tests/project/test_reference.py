@@ -18,3 +18,11 @@ def test_every_option_says_what_it_means(key):
     """Each configuration key has a sentence under its field."""
     meanings = {row[0]: row[3] for row in reference.option_rows(reference.policy.Policy)}
     assert meanings[key]
+
+
+@pytest.mark.parametrize("name", ["list", "get", "approve", "deny", "answer", "wait", "await_"])
+def test_what_a_guard_holds_for_its_host_is_described(name):
+    """The approvals are reached through a guard and cannot be imported; the page has each of their methods."""
+    page = reference.rendered("api.md")
+    assert "\n## Guard.approvals\n" in page
+    assert f"\n### Guard.approvals.{name}\n" in page

@@ -11,6 +11,7 @@ import pytest
 
 import pokayoke
 from pokayoke import Contract, Guard, Raw, ToolCall, ToolError
+from pokayoke.core.policy import LimitPolicy
 from pokayoke.stores import MemoryStore
 from pokayoke.testing import FailingStore, FrozenClock
 
@@ -521,11 +522,67 @@ def test_roles_deny_and_allow_lists(world, driver):
     assert (outcome.stop_reason, world.reads) == ("permission_denied", [])
 
 
+SENT = ({}, "{", '{"user": "u1"} {', {"user": 5}, {"user": "u1", "amount": 1}, {"nosuch": 1})
+
+
+@pytest.mark.parametrize("sent", SENT)
+def test_who_may_not_call_a_tool_is_told_nothing_about_it(world, driver, sent):
+    """Whatever is sent, the answer is the same, no code of the tool runs, and the trace keeps what was asked."""
+    ran = []
+    guard = world.guard(order={"roles": ("buyer",), "correctors": {"user": ran.append}})
+    run = guard.run(principal="u")
+    outcome = driver.call(run, call(arguments=sent))
+    assert [finding.code for finding in outcome.findings] == ["permission_denied"]
+    assert (outcome.stop_reason, "amount" in outcome.text, ran, world.effects) == ("permission_denied", False, [], [])
+    [event] = [one for one in run.trace if one["event"] == "tool_call"]
+    assert ("arguments" in event, "raw" in event) == (isinstance(sent, dict), isinstance(sent, str))
+
+
+def test_an_unknown_name_is_answered_with_the_tools_the_caller_may_use(world, driver):
+    """A misspelt name is not a way to hear of tools that are denied, or that need a role the caller lacks."""
+    guard = world.guard(config={"access": {"deny": ["profile"]}}, order={"roles": ("buyer",)})
+    for principal, heard in (("u", []), ({"id": "u", "roles": ["buyer"]}, ["order"])):
+        run = guard.run(principal=principal)
+        for name in ("oder", "profiel", "zzz"):
+            [finding] = driver.call(run, call(name)).findings
+            assert finding.code == "unknown_tool"
+            assert [one for one in ("order", "profile") if one in finding.hint] == heard
+            assert set(finding.data["nearest"]) <= set(heard)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"), [({"user": "u1", "amount": 1}, "ok"), ({"user": 5}, "ok"), ("{", "refused")]
+)
+def test_monitor_mode_names_the_denial_and_lets_the_call_run(world, driver, sent, status):
+    """What can be read runs, and is noted with the reason that enforcing would give: the denial comes first."""
+    guard = world.guard(config={"mode": "monitor", "access": {"deny": ["order"]}})
+    outcome = driver.call(guard.run(), call(arguments=sent))
+    assert outcome.status == status
+    if status == "ok":
+        assert [finding.code for finding in outcome.findings] == ["monitored", "permission_denied"]
+        assert outcome.findings[0].data == {"code": "permission_denied"}
+
+
 def test_limits_count_calls_and_amounts(world, driver):
     """A limit per user holds over runs; the call that would pass it does not run."""
     guard = world.guard(config={"limits": [{"tool": "order", "per": "user", "amount": 5, "field": "amount"}]})
     outcomes = [driver.call(guard.run(principal=who), call()).status for who in ("a", "a", "a", "b")]
     assert outcomes == ["ok", "ok", "refused", "ok"]
+
+
+def test_a_quota_counts_the_calls_of_its_own_tool(driver):
+    """Neither another tool's quota nor a limit on all tools together uses up a contract's own limit."""
+    made = {
+        name: Contract.from_schema(
+            name, {"type": "object"}, effect="read", output_schema={}, handler=dict, quota=(LimitPolicy(calls=1),)
+        )
+        for name in ("look", "find")
+    }
+    other = Contract.from_schema("ping", {"type": "object"}, effect="read", output_schema={}, handler=dict)
+    run = Guard([*made.values(), other], config={"limits": [{"calls": 4}]}).run()
+    asked = ("ping", "look", "find", "look", "find", "ping", "ping")
+    statuses = [driver.call(run, ToolCall("c", name, {"n": n})).status for n, name in enumerate(asked)]
+    assert statuses == ["ok", "ok", "ok", "refused", "refused", "ok", "refused"]
 
 
 @pytest.mark.parametrize(

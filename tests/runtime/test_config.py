@@ -112,6 +112,14 @@ class TestDocument:
                 read_document(text)
         assert read_document("{}").value == {}
 
+    @pytest.mark.parametrize("text", ["- 1\n" * 51, "{" + ", ".join(f"k{n}: 1" for n in range(50)) + "}"])
+    def test_many_values_are_refused_before_they_cost_seconds(self, text, monkeypatch):
+        """A file of more values than are read in a moment is refused at the line that is one too many."""
+        monkeypatch.setattr("pokayoke.runtime.document.MAX_VALUES", 50)
+        with pytest.raises(DocumentError, match=r"f:\d+: more than 50 values"):
+            read_document(text, name="f")
+        assert read_document("- 1\n" * 49).value == [1] * 49
+
     def test_size_and_encoding_are_checked_first(self):
         """More than a million bytes, and bytes that are no UTF-8, are refused before parsing."""
         with pytest.raises(DocumentError, match="1,000,000"):

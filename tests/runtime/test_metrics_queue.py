@@ -26,6 +26,16 @@ def handoff():
         assert one.close()
 
 
+@pytest.mark.parametrize("timeout", [1e10, float("inf")])
+def test_a_wait_for_ever_is_no_overflow(timeout):
+    """Longer than a lock can be waited for is as long as it can."""
+    queue, may = Handoff(lambda item: may.wait(), 10), threading.Event()
+    queue.offer(1)
+    threading.Timer(0.05, may.set).start()
+    assert queue.flush(timeout)
+    assert queue.close(timeout)
+
+
 def test_items_arrive_in_order_in_one_other_thread(handoff):
     """What one thread offers is consumed in its order, by a thread that is not its own."""
     seen, threads = [], set()

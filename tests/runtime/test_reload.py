@@ -117,3 +117,24 @@ def test_a_configuration_at_no_path_is_one_that_cannot_be_read():
     """The path of the file itself may be wrong, too."""
     with pytest.raises(PolicyError, match="cannot be read"):
         Guard([], config="a\0b")
+
+
+def test_a_name_that_means_no_tool_is_told_once_and_refuses_nothing(config, tmp_path):
+    """A misspelt tool in the configuration is an event with what was meant; it is told again only if it is another."""
+    config.write_text(f"{LENIENT}trace: {{path: t.jsonl}}\naccess: {{deny: [unchekced]}}\n")
+    guard = Guard([CHECKED, UNCHECKED], config=config)
+    assert [guard.run().call(ToolCall("c", name, {})).status for name in ("look", "unchecked")] == ["ok", "ok"]
+    [(ok, reason)] = events(guard, tmp_path)
+    assert not ok
+    assert "`access.deny[0]` names 'unchekced'" in reason
+    assert reason.endswith("Did you mean 'unchecked'?")
+    guard.replace([])
+    guard.run()
+    guard.replace([CHECKED, pokayoke.Contract.from_schema("put", ANY, sources=("loook",), output_schema=ANY)])
+    guard.run()
+    [_, (_, reason)] = events(guard, tmp_path)
+    assert "put@1: sources names 'loook'" in reason
+    config.write_text(f"{LENIENT}trace: {{path: t.jsonl}}\naccess: {{deny: [look]}}\n")
+    guard.replace([CHECKED])
+    guard.run()
+    assert events(guard, tmp_path)[2:] == [(True, "reloaded")]

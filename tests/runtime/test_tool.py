@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from typing_extensions import TypedDict
 
+from pokayoke import Guard, ToolCall
 from pokayoke.core.contract import Contract, require_output_contract
 from pokayoke.core.policy import ToolOutputPolicy
 from pokayoke.core.typed import is_plain
@@ -682,3 +683,62 @@ def test_pydantic_is_not_imported_until_it_is_needed():
         "print([m for m in ('pydantic', 'typer', 'rich', 'apsw') if m in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+NOT_GIVEN = object()
+
+
+def test_a_default_that_json_does_not_have_refuses_no_call():
+    """An argument that nobody sends may default to anything: a validator beside it looks at what was sent alone."""
+
+    @tool(effect="read", output="text")
+    def report(day: dt.date, note: Any = NOT_GIVEN) -> str:
+        """Report on a day."""
+        return f"{day:%Y} {note is NOT_GIVEN}"
+
+    class Wanted(BaseModel):
+        day: dt.date
+        note: Any = NOT_GIVEN
+        name: str = Field(default="x", alias="Name")
+
+        @field_validator("name")
+        @classmethod
+        def lower(cls, value: str) -> str:
+            return value.lower()
+
+    made = Contract.from_model(
+        "wanted", Wanted, output="text", effect="read", handler=lambda one: f"{one.name} {one.note is NOT_GIVEN}"
+    )
+    run = Guard([report, made]).run()
+    assert run.call(ToolCall("1", "report", {"day": "2026-01-02"})).value == "2026 True"
+    assert run.call(ToolCall("2", "wanted", {"day": "2026-01-02", "Name": "ANN"})).value == "ann True"
+
+
+def test_a_validator_that_takes_no_ledger_key_is_found_while_building():
+    """A model's own check of the key argument would refuse every call; other fields are no matter of building."""
+
+    class Order(BaseModel):
+        amount: int
+        key: str
+
+        @field_validator("key")
+        @classmethod
+        def short(cls, value: str) -> str:
+            if len(value) > 36:
+                raise ValueError("a UUID is wanted")
+            return value
+
+    fields = {"output": "text", "effect": "write", "key_argument": "key"}
+    with pytest.raises(ContractError, match=r"key_argument 'key' takes no ledger key .*a UUID is wanted"):
+        Contract.from_model("order", Order, **fields)
+
+    class Odd(BaseModel):
+        amount: int
+        key: str
+
+        @model_validator(mode="before")
+        @classmethod
+        def look(cls, value: Any) -> Any:
+            return {**value, "amount": value["amount"]}  # a KeyError where the amount is not there
+
+    assert Contract.from_model("odd", Odd, **fields).key_argument == "key"

@@ -138,7 +138,10 @@ def test_a_database_that_cannot_hold_every_text_is_refused():
         ("postgresql://u:hunter2@h/d?nonsense=1", "cannot be read"),
         ("postgresql://u:hunter2@h/d?act_timeout=soon", "act_timeout='soon'"),
         ("postgresql://u:hunter2@h/d?act_timeout=nan", "act_timeout='nan'"),
+        ("postgresql://u:hunter2@h/d?act_timeout=1e10", "act_timeout='1e10' .* from 0.1 to 86400"),
+        ("postgresql://u:hunter2@h/d?connect_timeout=1e10", "connect_timeout='1e10'"),
         ("postgresql://u:hunter2@h/d?pool_size=0", "pool_size='0'"),
+        ("postgresql://u:hunter2@h/d?pool_size=1e300", "pool_size='1e300'"),
         ("postgresql://u:hunter2@h/d?prepare=maybe", "prepare='maybe'"),
     ],
 )

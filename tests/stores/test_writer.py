@@ -654,3 +654,11 @@ def test_a_settlement_is_durable_before_it_is_answered(store, commits):
     before = len(commits)
     store.settle(Settlement("k", "c1", "completed", 101.0))
     assert len(commits) == before + 1
+
+
+@pytest.mark.parametrize("limit", [1e10, 1e300])
+def test_a_store_that_waits_for_ever_can_be_closed(url, limit):
+    """A limit of centuries is a long one, and no overflow where a lock is waited for."""
+    store = SqliteStore(url, create=True, limit=limit)
+    claim(store, "k1")
+    store.close()

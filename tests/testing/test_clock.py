@@ -2,6 +2,8 @@
 
 import pytest
 
+from pokayoke.runtime import clock as clocks
+from pokayoke.runtime.clock import SystemClock
 from pokayoke.testing import FrozenClock
 
 
@@ -34,3 +36,12 @@ async def test_sleeping_takes_no_time():
     await clock.asleep(60)
     assert clock.now() == clock.monotonic() == 3660
     assert clock.slept == [3600, 60]
+
+
+@pytest.mark.parametrize(("asked", "slept"), [(0.5, 0.5), (1e10, clocks.LONGEST), (1e300, clocks.LONGEST)])
+def test_the_machine_sleeps_no_longer_than_it_can_count(monkeypatch, asked, slept):
+    """A delay of centuries, such as a retry's in a configuration, is a long sleep and no overflow."""
+    noted = []
+    monkeypatch.setattr(clocks.time, "sleep", noted.append)
+    SystemClock().sleep(asked)
+    assert noted == [slept]

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from pokayoke.cli.output import as_json, out, painter, say, show
-from pokayoke.cli.sources import Material, Problem, read_sources
+from pokayoke.cli.sources import Material, Problem, misnaming, read_sources
 from pokayoke.core.call import ToolCall, Verdict
 from pokayoke.core.contract import Contract
+from pokayoke.core.misnamed import misnamed
 from pokayoke.core.shapes import is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.errors import ConfigurationError
@@ -59,6 +60,7 @@ def check(
     verdict = None
     if call is None:
         problems += [problem for contract in material.contracts for problem in weaknesses(contract)]
+        problems += misnaming(material)
     elif not problems:
         verdict = _judged(material, sys.stdin.read() if call == "-" else call)
     if json:
@@ -154,6 +156,8 @@ def _print(material: Material, problems: list[Problem], verdict: Verdict | None,
     elif asked:
         say("the call was not judged: change the above first")
     elif not problems:
+        if not material.contracts and any(misnamed(material.policy, ())):
+            say("the tools that it names were not looked for: name them too, as FILE or MODULE:ATTRIBUTE")
         what = [show(material.config)] if material.config else []
         what += [f"tools {', '.join(show(c.id) for c in material.contracts)}"] if material.contracts else []
         out(f"{paint('clean', 'ok')}: {', '.join(what)}")

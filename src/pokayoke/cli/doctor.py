@@ -13,7 +13,7 @@ import typer
 
 from pokayoke.cli.check import weaknesses
 from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
-from pokayoke.cli.sources import Problem, read_sources
+from pokayoke.cli.sources import Problem, misnaming, read_sources
 from pokayoke.core.contract import Contract
 from pokayoke.core.policy import Policy
 
@@ -56,6 +56,7 @@ def doctor(
     """
     material = read_sources(sources or [], config=config, trust_hints=False)
     problems = [*material.problems, *(p for contract in material.contracts for p in weaknesses(contract))]
+    problems += misnaming(material)
     results = list(fired(material.policy))
     broken, weak = _store_problems(store)
     drifts, rollouts = _lock_problems(lock, durable=store is not None)
@@ -101,7 +102,7 @@ def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Itera
     for name in unfired(policy):
         yield f"{name} is too high to be fired: no probe makes that many calls."
     if not contracts:
-        yield "no tools are named: only the guards were looked at."
+        yield "no tools are named: only the guards were looked at, and no name in the configuration was looked for."
     how = method()
     if how == "walk":
         yield "no openat2 here: paths are walked folder by folder, which is as safe and slower."

@@ -6,19 +6,21 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from pokayoke.core.contract import Contract
+from pokayoke.core.misnamed import misnamed, unsourced
 from pokayoke.core.policy import Policy
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.config import load_policy
+from pokayoke.runtime.config import Keys, dotted, load_policy
 from pokayoke.runtime.contractfile import fields_of, read_definitions
 from pokayoke.runtime.document import read_document
+from pokayoke.runtime.view import OWN_TOOLS
 
 DEFAULT_CONFIG: Final = "pokayoke.yaml"
 ATTRIBUTE: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_]\w*(?:\.\w+)*")
@@ -77,6 +79,25 @@ def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool)
         else:
             _take_definitions(name, material, trust_hints=trust_hints)
     return material
+
+
+def misnaming(material: Material) -> Iterator[Problem]:
+    """Names in the configuration and the contracts that mean none of the tools: what is said of them has no effect."""
+    # Without tools, or with some that could not be read, nobody knows which names there are.
+    if not material.contracts or any(problem.code == "definition" for problem in material.problems):
+        return
+    found = list(misnamed(material.policy, material.contracts, OWN_TOOLS))
+    if found:
+        at = _places(material.config)
+        yield from (Problem("misnamed", at(place), f"`{dotted(place)}` {text}") for place, text in found)
+    yield from (Problem("misnamed", *wrong) for wrong in unsourced(material.contracts, OWN_TOOLS))
+
+
+def _places(config: str | None) -> Callable[[Keys], str]:
+    """How a place of the configuration is called: its file and line, or who brought the policy along."""
+    if config is None or not Path(config).is_file():
+        return lambda _: config or "configuration"
+    return read_document(Path(config).read_bytes(), name=config).at
 
 
 def _is_config(name: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from pokayoke.core.call import Outcome, StopReason
+from pokayoke.core.misuse import answer_of
 from pokayoke.core.neutral import neutralise
 
 _MOST_NAMED = 20
@@ -51,7 +52,11 @@ def final_answer(
         unmet: tools of writes that were tried and not done, with the reason.
         fallback: the host's own text for a model that wrote nothing; None makes one of what is known.
         certain: False if there may be writes that are not in `done`, because the ledger cannot be read.
+
+    Raises:
+        UsageError: what the model wrote is neither a text nor None.
     """
+    text = answer_of(text)
     if text is not None and text.strip():
         note = ", ".join(f"{tool} ({reason})" for tool, reason in (unmet or {}).items())
         shown = f"{text}\n\n[Not done: {note}.]" if note else text

@@ -7,7 +7,7 @@ Similarity only ever suggests. Executing the nearest name is how `list_transfers
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
@@ -59,10 +59,15 @@ class Catalogue:
         """The contracts in force, one per name."""
         return tuple(self._by_name.values())
 
-    def resolve(self, name: str) -> Contract | Finding:
-        """Return the contract a called name means, or the finding `unknown_tool`."""
-        found = self._exact.get(name)
-        return found if found is not None else self._respelt(name)
+    def resolve(self, name: str, offered: Callable[[], Sequence[str]] | None = None) -> Contract | Finding:
+        """Return the contract a called name means, or the finding `unknown_tool`.
+
+        Args:
+            name: the name as the model wrote it.
+            offered: gives the tools the model may hear of; None is all of them.
+        """
+        found = self._exact.get(name) or self._respelt(name)
+        return found or self.unknown(name, offered=None if offered is None else offered())
 
     def unknown(self, name: str, *, offered: Sequence[str] | None = None) -> Finding:
         """Return the finding for a name that means no tool.
@@ -112,7 +117,7 @@ class Catalogue:
                     f"{contract.name!r} and {other.name!r} are both called {mapped!r} by a provider. Rename one of them"
                 )
 
-    def _respelt(self, name: str) -> Contract | Finding:
+    def _respelt(self, name: str) -> Contract | None:
         """Try the spellings that carry no meaning; they must lead to exactly one tool."""
         if _is_plain(name):
             for spelling in candidates(name, self._prefixes):
@@ -120,7 +125,7 @@ class Catalogue:
                 found = [exact] if exact is not None else self._keys.get(key(spelling), [])
                 if len(found) == 1:
                     return found[0]
-        return self.unknown(name)
+        return None
 
 
 def _is_plain(name: object) -> bool:

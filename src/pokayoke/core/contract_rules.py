@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pokayoke.core.call import Effect
+from pokayoke.core.limits import own_problems
 from pokayoke.core.names import refused
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
 from pokayoke.core.schema import Schema
@@ -158,6 +159,7 @@ def ready_correctors(contract: Contract) -> Correctors | None:
 def _contradictions(contract: Contract) -> Iterator[str]:
     yield from _identity_of_the_tool(contract)
     yield from _kinds(contract)
+    yield from own_problems(contract)
     arguments, complete = declared_arguments(contract.input)
     yield from _handler(contract)
     yield from _arguments(contract, arguments, complete=complete)

@@ -70,7 +70,7 @@ Rule = Callable[[Asked], Finding | None]
 
 
 def rules_for(contract: Contract, policy: Policy, *, certain: bool = False) -> tuple[Rule, ...]:
-    """Choose the rules that can ever object to a call of `contract`.
+    """Choose the rules that can ever object to a call of `contract`, whoever makes it; for whom see `access_rule`.
 
     Args:
         contract: the tool's contract.
@@ -78,9 +78,6 @@ def rules_for(contract: Contract, policy: Policy, *, certain: bool = False) -> t
         certain: leave those out that never object to a call whose confidence is 1.
     """
     rules: list[Rule] = []
-    access = _access_rule(contract, policy.access)
-    if access is not None:
-        rules.append(access)
     if not certain or policy.confidence.threshold > 1:
         rules.append(_confidence_rule(policy.confidence.threshold))
     if contract.paths:
@@ -98,8 +95,12 @@ def first_objection(rules: tuple[Rule, ...], asked: Asked) -> Finding | None:
 
 def offered(contract: Contract, access: AccessPolicy, principal: Principal | None) -> bool:
     """True if this tool may be shown to the model at all."""
-    rule = _access_rule(contract, access)
-    return rule is None or rule(Asked(contract, {}, 1.0, principal)) is None
+    return denial(access_rule(contract, access), contract, principal) is None
+
+
+def denial(rule: Rule | None, contract: Contract, principal: Principal | None) -> Finding | None:
+    """Return why an access rule keeps a caller from a tool, whatever the arguments; None if it does not."""
+    return None if rule is None else rule(Asked(contract, {}, 1.0, principal))
 
 
 def stop_reason_for(finding: Finding) -> StopReason:
@@ -130,7 +131,11 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 
 
-def _access_rule(contract: Contract, access: AccessPolicy) -> Rule | None:
+def access_rule(contract: Contract, access: AccessPolicy) -> Rule | None:
+    """Return the rule that says who may call a tool; None if anybody may.
+
+    It comes before all others, so that who may not call a tool is told nothing about it.
+    """
     name = contract.name
     if name in access.deny or (access.allow and name not in access.allow):
         return lambda _: _denied(name, "it is not allowed by the configuration")

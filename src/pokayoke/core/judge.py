@@ -16,10 +16,11 @@ from pokayoke.core.canonical import canonical, digest, dump
 from pokayoke.core.check import needs
 from pokayoke.core.contract import Contract
 from pokayoke.core.correct import Prepared, confidence, prepare
-from pokayoke.core.gate import Asked, Principal, first_objection, stop_reason_for
+from pokayoke.core.gate import Asked, Principal, denial, first_objection, stop_reason_for
 from pokayoke.core.intake import Reading, copied, finding_for, is_cut, read_arguments
 from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Rounds
+from pokayoke.core.misuse import no_call
 from pokayoke.core.placeholders import may_hold_placeholder
 from pokayoke.core.plan import Plan, Snapshot
 from pokayoke.core.state import RunState, blocked, repeated
@@ -138,13 +139,19 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
 def judging(call: ToolCall, scene: Scene, read: Reading | None = None) -> Generator[Step, Any, Judged]:
     """Decide over a call as far as that is possible before admission. `read` is its text as it was read at a glance."""
-    plan = scene.snapshot.find(call.name)
+    if not isinstance(cast("object", call), ToolCall):
+        raise no_call(call)
+    snapshot, monitors = scene.snapshot, scene.snapshot.policy.mode == "monitor"
+    plan = snapshot.find(call.name, lambda: [one.name for one in snapshot.offered(scene.principal)])
     if is_cut(call.stop_reason):
         known = None if isinstance(plan, Finding) else plan
         return _unreadable(call, known, read_arguments("", stop_reason=call.stop_reason))
     if isinstance(plan, Finding):
         return Judged(call, refusal=plan, room="catalogue", args_hash=_signature(call))
+    denied = denial(plan.access, plan.contract, scene.principal)
     reading = read or _read(call, plan, scene)
+    if denied is not None and not monitors:
+        return _denied(call, plan, reading, denied)
     value = reading.value
     effect = plan.contract.effect
     if value is None or (reading.grade == "edited" and effect != "read"):
@@ -153,7 +160,9 @@ def judging(call: ToolCall, scene: Scene, read: Reading | None = None) -> Genera
     judged = _checked(call, plan, reading, prepared)
     if judged.refusal is None:
         judged = _ruled(judged, plan, scene)
-    return _monitored(judged) if scene.snapshot.policy.mode == "monitor" else judged
+    if denied is not None:  # monitor mode names the reason that would have come first
+        judged = msgspec.structs.replace(judged, refusal=denied, also=())
+    return _monitored(judged) if monitors else judged
 
 
 def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
@@ -163,10 +172,12 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
     if that was strict text. Most calls are of the usual kind, and for small ones the way through the rooms is
     most of what a call costs.
     """
-    plan, given = scene.snapshot.simple.get(call.name), call.arguments
-    if plan is None or call.confidence is not None:
-        return None
-    if call.stop_reason is not None and is_cut(call.stop_reason):
+    try:
+        plan, given = scene.snapshot.simple.get(call.name), call.arguments
+    except AttributeError:
+        return None  # it is no call at all
+    cut = call.stop_reason is not None and is_cut(call.stop_reason)
+    if cut or plan is None or call.confidence is not None:
         return None
     contract, limits = plan.contract, plan.intake
     value: dict[str, Any]
@@ -183,8 +194,7 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
             return Reading(grade="exact", value=value, canonical=dumped)
     except Exception:  # noqa: BLE001 - whatever it is, the rooms have a name for it
         return None
-    # Only an effect needs one hash for 1 and 1.0; reads are never ledgered.
-    args_hash = digest(dumped if contract.effect == "read" else canonical(value, dumped))
+    args_hash = digest(dumped if contract.effect == "read" else canonical(value, dumped))  # as `_hash`, without a call
     repeats = scene.view.rounds.repeats
     if repeats.counts and repeats.count(contract.name, args_hash) >= scene.snapshot.policy.loop.identical_failures:
         return None
@@ -202,6 +212,21 @@ def _read(call: ToolCall, plan: Plan, scene: Scene) -> Reading:
         stop_reason=call.stop_reason,
         max_chars=limits.max_chars,
         max_depth=limits.max_depth,
+    )
+
+
+def _denied(call: ToolCall, plan: Plan, reading: Reading, refusal: Finding) -> Judged:
+    """Refuse who may not call the tool. What was sent is written down, and nothing is said about it."""
+    value = reading.value
+    dumped = None if value is None else reading.canonical or dump(value)
+    return Judged(
+        call,
+        plan,
+        arguments=value,
+        args_hash=_signature(call) if value is None or dumped is None else _hash(plan.contract, value, dumped),
+        dumped=dumped,
+        refusal=refusal,
+        repairs=reading.repairs,
     )
 
 
@@ -256,8 +281,7 @@ def _checked(call: ToolCall, plan: Plan, reading: Reading, prepared: Prepared) -
         call,
         plan,
         arguments=prepared.value,
-        # Only an effect needs one hash for 1 and 1.0; reads are never ledgered.
-        args_hash=digest(dumped if plan.contract.effect == "read" else canonical(prepared.value, dumped)),
+        args_hash=_hash(plan.contract, prepared.value, dumped),
         dumped=dumped,
         refusal=findings[0] if findings else None,
         room="check" if findings else "gate",
@@ -307,6 +331,11 @@ def effect_hash(judged: Judged, contract: Contract) -> str:
         return judged.args_hash
     arguments = judged.again()
     return digest(canonical({name: value for name, value in arguments.items() if name not in contract.volatile}))
+
+
+def _hash(contract: Contract, arguments: dict[str, Any], dumped: bytes) -> str:
+    """Digest of the arguments. Only an effect needs one hash for 1 and 1.0; reads are never ledgered."""
+    return digest(dumped if contract.effect == "read" else canonical(arguments, dumped))
 
 
 def _signature(call: ToolCall) -> str:

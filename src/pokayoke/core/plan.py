@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,8 +11,9 @@ from pokayoke.core.admission import size_of
 from pokayoke.core.call import CorrectionKind, Finding
 from pokayoke.core.catalogue import Catalogue
 from pokayoke.core.contract import Contract
-from pokayoke.core.gate import Rule, rules_for
+from pokayoke.core.gate import Principal, Rule, access_rule, denial, rules_for
 from pokayoke.core.lastgood import may_keep
+from pokayoke.core.limits import own_limits
 from pokayoke.core.loop import KINDS, Kind, kinds_for
 from pokayoke.core.places import facts_at
 from pokayoke.core.policy import BudgetPolicy, IntakePolicy, LimitPolicy, Policy, RetryPolicy, ToolOutputPolicy
@@ -28,8 +29,9 @@ class Plan(msgspec.Struct, frozen=True):
     Attributes:
         contract: the contract.
         kinds: the classes of correction that may run.
-        rules: the gate rules that can object.
-        rules_if_certain: those of them that can object to a call without repairs and corrections.
+        access: the rule that says who may call it; None if anybody may.
+        rules: the other gate rules that can object.
+        rules_if_certain: the rules that can object to a call without repairs and corrections, `access` first.
         limits: the limits that count its calls.
         unsent: what counts for the limited arguments that a call leaves out.
         asks: True if a person has to approve each call.
@@ -46,6 +48,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     contract: Contract
     kinds: tuple[CorrectionKind, ...]
+    access: Rule | None
     rules: tuple[Rule, ...]
     rules_if_certain: tuple[Rule, ...]
     limits: tuple[LimitPolicy, ...]
@@ -77,13 +80,23 @@ class Snapshot(msgspec.Struct, frozen=True):
     shadows: Mapping[str, Snapshot] = {}
     """By tool name, the version (alone) that judges the same calls beside the one that decides."""
 
-    def find(self, name: str) -> Plan | Finding:
-        """Return the plan for the name a model wrote, or the finding that no tool of this run has it."""
-        found = self.catalogue.resolve(name)
+    def find(self, name: str, offered: Callable[[], Sequence[str]] | None = None) -> Plan | Finding:
+        """Return the plan for the name a model wrote, or the finding that no tool of this run has it.
+
+        Args:
+            name: the name.
+            offered: gives the tools that the finding may speak of; None is all of them.
+        """
+        found = self.catalogue.resolve(name, offered)
         if isinstance(found, Finding):
             return found
         plan = self.plans.get(found.id)
         return plan if plan is not None else version_withdrawn(found.name, found.version)
+
+    def offered(self, principal: Principal | None) -> list[Contract]:
+        """Return the tools that a caller may use."""
+        found = ((plan.access, plan.contract) for plan in self.plans.values())
+        return [contract for access, contract in found if denial(access, contract, principal) is None]
 
 
 def snapshot(
@@ -123,12 +136,14 @@ def _plan(contract: Contract, policy: Policy) -> Plan:
     # Monitor mode lets everything readable run; only the ledger stays, or it would cause second effects.
     enforced = policy.mode == "enforce"
     asks = contract.approval or contract.name in approvals.tools or contract.effect in approvals.effects
-    limits = (*contract.quota, *(x for x in policy.limits if x.tool in ("*", contract.name))) if enforced else ()
+    limits = (*own_limits(contract), *(x for x in policy.limits if x.tool in ("*", contract.name))) if enforced else ()
+    access = access_rule(contract, policy.access)
     return Plan(
         contract=contract,
         kinds=policy.corrections.read if reads else policy.corrections.write,
+        access=access,
         rules=rules_for(contract, policy),
-        rules_if_certain=rules_for(contract, policy, certain=True),
+        rules_if_certain=(*(() if access is None else (access,)), *rules_for(contract, policy, certain=True)),
         limits=limits,
         unsent=unsent_amounts(contract, limits),
         asks=asks and enforced,
@@ -163,8 +178,7 @@ def unsent_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict[
         if not facts.nodes:
             continue
         found[name] = max(defaults, key=size_of) if defaults else None
-        named = limit.tool == contract.name or limit in contract.quota
-        if not defaults and name not in required and named:
+        if not defaults and name not in required and limit.tool == contract.name:
             raise ContractError(
                 f"{contract.name}: a limit counts {name!r}, which a call may leave out, and nobody knows what it is "
                 "then. Make it required, or declare a default in the input schema (0 if it stands for nothing)"

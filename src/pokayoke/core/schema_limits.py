@@ -20,10 +20,31 @@ LIGHT_PATTERN = 500
 """Weight up to which a pattern may be asked about any text the intake lets through."""
 PATTERN_WORK = 100_000_000
 """Most states times characters for one text; about a second if the pattern is hostile, else far less."""
+FRACTION = 10
+"""Paths that comparing a value with one fraction costs (measured)."""
 LIGHT_PLACE = 100
 """Paths up to which a place may be met as often as the intake lets values through."""
 PLACE_WORK = 10_000_000
 """Most paths times values for one validation; a second or two if both are hostile, else far less."""
+
+
+def comparisons(node: Any) -> int:
+    """Return how costly an `enum` is, in paths: the validator compares one value with all its lists and objects.
+
+    Texts and whole numbers are looked up and cost nothing; a fraction is compared digit by digit.
+    """
+    listed = node.get("enum")
+    return sum(map(_comparison, listed)) if is_array(listed) else 0
+
+
+def _comparison(entry: Any) -> int:
+    if isinstance(entry, float):
+        return FRACTION
+    if is_object(entry):
+        return max((_comparison(item) for item in entry.values()), default=1) or 1
+    if is_array(entry):
+        return max(map(_comparison, entry), default=1) or 1
+    return 0
 
 
 class Limit(msgspec.Struct, frozen=True):

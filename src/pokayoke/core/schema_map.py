@@ -45,7 +45,7 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
         alone: ids of schema objects whose `$ref` overrides everything beside it (draft 7 and older).
         unknown_formats: format names that are annotations only.
         patterns: its regular expressions.
-        paths: on how many paths one place of a value is evaluated at most.
+        paths: on how many paths one place of a value is evaluated at most; what it is compared with counts too.
     """
 
     root: dict[str, Any] | bool

@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urljoin
 
+from pokayoke.core.schema_limits import comparisons
 from pokayoke.core.schema_map import (
     IN_PLACE_LISTS,
     IN_PLACE_MAPS,
@@ -84,7 +85,7 @@ class _Inspector:
         self.bases: dict[int, str] = {}  # id of a schema object -> its base URI
         self.alone: set[int] = set()  # ids of schema objects whose $ref overrides what is beside it
         self.targets: dict[int, Any] = {}  # id of a schema object -> what its $ref points to
-        self.paths: dict[int, int] = {}
+        self.weights: dict[int, tuple[int, int]] = {}
         self.refs: list[tuple[dict[str, Any], str]] = []  # read from its end
 
     def run(self) -> SchemaMap:
@@ -96,7 +97,7 @@ class _Inspector:
             node, reference = self.refs.pop()
             self.targets[id(node)] = self.resolve(node, reference)
         self.must_end()
-        paths = self.weigh(self.root, set(), 0)
+        paths, compared = self.weigh(self.root, set(), 0)
         return SchemaMap(
             root=self.root,
             draft=self.draft,
@@ -105,7 +106,7 @@ class _Inspector:
             alone=self.alone,
             unknown_formats=tuple(sorted(unknown_formats(self.nodes, self.draft))),
             patterns=tuple(pattern for node in self.nodes for pattern in _patterns(node)),
-            paths=paths,
+            paths=paths + compared,
         )
 
     def fail(self, why: str) -> ContractError:
@@ -237,8 +238,8 @@ class _Inspector:
                 elif is_object(child):
                     pending.append(child)
 
-    def weigh(self, node: Any, open_nodes: set[int], depth: int) -> int:
-        """Return on how many paths one place of a value is evaluated, at most, from here on.
+    def weigh(self, node: Any, open_nodes: set[int], depth: int) -> tuple[int, int]:
+        """Return on how many paths one place of a value is evaluated, at most, and with how much it is compared.
 
         Branches that look at the same value add up; of named properties the heaviest counts, since
         each is another place; wildcards (items, pattern properties) may all meet at one place.
@@ -246,28 +247,29 @@ class _Inspector:
         A way back to a schema in `open_nodes` counts once: the validator remembers those.
         """
         if not is_object(node) or id(node) in open_nodes:
-            return 1
-        known = self.paths.get(id(node))
+            return 1, 0
+        known = self.weights.get(id(node))
         if known is not None:
             return known
         if depth > MAX_CHAIN:
             raise self.fail(f"a chain of more than {MAX_CHAIN} subschemas")
         open_nodes.add(id(node))
-        total, widest = 1, 0
+        total, widest, compared, most = 1, 0, comparisons(node), 0
         asked = _ASKED_AGAIN if "unevaluatedProperties" in node or "unevaluatedItems" in node else 1
         for place, child in self.edges(node):
-            weight = self.weigh(child, open_nodes, depth + 1)
+            weight, more = self.weigh(child, open_nodes, depth + 1)
             if place == "named":
-                widest = max(widest, weight)
+                widest, most = max(widest, weight), max(most, more)
             else:
-                total += weight * (1 if place == "wild" else asked)
+                times = 1 if place == "wild" else asked
+                total, compared = total + weight * times, compared + more * times
         open_nodes.discard(id(node))
         if total + widest > MAX_PATHS:
             raise self.fail(
                 f"one place of a value would be checked on more than {MAX_PATHS} paths: $ref and allOf/anyOf multiply"
             )
-        self.paths[id(node)] = total + widest
-        return total + widest
+        found = self.weights[id(node)] = total + widest, compared + most
+        return found
 
     def edges(self, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield (place, subschema): `here` looks at the same value, the others at a part of it.

@@ -140,9 +140,12 @@ def mapping(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def meant(unknown: Iterable[str], known: Iterable[str]) -> str:
     """Return which names were meant by names that are none; if that cannot be told, which there are."""
-    there = sorted(known)
-    near = [found for name in sorted(unknown) for found in difflib.get_close_matches(name, there, n=1)]
-    return f"Did you mean {' and '.join(map(repr, near))}?" if near else f"Known: {', '.join(there)}"
+    there = {name.lower(): name for name in sorted(known)}
+    near = [there[low] for name in sorted(unknown) for low in difflib.get_close_matches(name.lower(), there, n=1)]
+    if near:
+        return f"Did you mean {' and '.join(map(repr, near))}?"
+    more = f" and {len(there) - _MOST_LISTED} more" if len(there) > _MOST_LISTED else ""
+    return f"Known: {', '.join([*there.values()][:_MOST_LISTED])}{more}" if there else "There are none."
 
 
 def to_mapping(contract: Contract) -> dict[str, Any]:
@@ -161,6 +164,7 @@ def to_mapping(contract: Contract) -> dict[str, Any]:
     return found
 
 
+_MOST_LISTED = 60
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 

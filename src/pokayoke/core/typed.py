@@ -195,8 +195,14 @@ def validator(
 
     It returns the arguments as JSON values, changed only where a validator changed them, and what
     the validators refuse. Defaults are not filled in: what the model did not send stays unsent.
+
+    Raises:
+        ContractError: a validator takes no ledger key in the key argument.
     """
     from pydantic import ValidationError  # noqa: PLC0415 - only where a model is used
+
+    if key_argument is not None:
+        _refuse_strict_key(adapter, key_argument)
 
     def validate(arguments: dict[str, Any]) -> tuple[dict[str, Any], tuple[Finding, ...]]:
         given = arguments if key_argument is None else {**arguments, key_argument: KEY_STAND_IN}
@@ -205,11 +211,40 @@ def validator(
         except ValidationError as exc:
             errors = exc.errors(include_url=False, include_context=False, include_input=False)
             return arguments, tuple(_finding(error) for error in errors[:_MAX_FINDINGS])
-        as_python: Any = adapter.dump_python(value, by_alias=True, round_trip=True, warnings=False)
-        as_json: Any = adapter.dump_python(value, mode="json", by_alias=True, round_trip=True, warnings=False)
+        # A default that nobody sent may be something that JSON does not have.
+        wanted: dict[str, Any] = {"exclude_unset": True, "exclude": _unsent(value, arguments)}
+        as_python: Any = adapter.dump_python(value, by_alias=True, round_trip=True, warnings=False, **wanted)
+        as_json: Any = adapter.dump_python(value, mode="json", by_alias=True, round_trip=True, warnings=False, **wanted)
         return _settled(arguments, as_python, as_json), ()
 
     return validate
+
+
+def _refuse_strict_key(adapter: TypeAdapter[Any], key_argument: str) -> None:
+    """Refuse a model that would refuse every call. Only the key's own validators can be asked, without the rest."""
+    from pydantic import ValidationError  # noqa: PLC0415 - as above
+
+    errors: list[ErrorDetails] = []
+    try:
+        _read(adapter, {key_argument: KEY_STAND_IN})
+    except ValidationError as exc:
+        errors = exc.errors(include_url=False, include_context=False, include_input=False)
+    except Exception:  # noqa: BLE001 - a validator of the whole may not expect that the rest is missing
+        return
+    for error in errors:
+        if error["loc"][:1] == (key_argument,):
+            raise ContractError(
+                f"key_argument {key_argument!r} takes no ledger key (64 hexadecimal digits): "
+                f"{str(error['msg'])[:300]}. Make it a plain string, and shorten or convert it in the handler"
+            )
+
+
+def _unsent(value: Any, arguments: Mapping[str, Any]) -> set[str] | None:
+    """The fields of a dataclass that were not sent; a model knows that by itself."""
+    kind = type(cast("object", value))
+    names = _fields(kind)
+    sent = {names.get(name, name) for name in arguments}
+    return {field for field in getattr(kind, "__dataclass_fields__", ()) if field not in sent} or None
 
 
 def _settled(sent: Any, as_python: Any, as_json: Any) -> Any:

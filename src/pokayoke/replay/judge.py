@@ -21,7 +21,7 @@ from pokayoke.core.correct import confidence, prepare
 from pokayoke.core.gate import Asked, Rule, first_objection, rules_for
 from pokayoke.core.intake import Reading, finding_for, read_arguments
 from pokayoke.core.output import Checked, check_output
-from pokayoke.core.policy import AccessPolicy, Policy
+from pokayoke.core.policy import Policy
 from pokayoke.core.secret import HIDDEN
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.replay.failures import begins_as_error, mentions_error, stated_failure
@@ -79,7 +79,7 @@ class Judge:
 
     Args:
         contracts: one version per tool.
-        policy: corrections, caps and thresholds; access rules are ignored.
+        policy: corrections, caps and thresholds; access is ignored, because a recording does not say who called.
 
     Raises:
         ContractError: two contracts claim one name.
@@ -89,8 +89,7 @@ class Judge:
         self.policy = policy or Policy()
         self.contracts = tuple(contracts)
         self._catalogue = Catalogue(self.contracts)
-        free = msgspec.structs.replace(self.policy, access=AccessPolicy())
-        self._held = {one.id: _Held(one, _unwrapped(one), rules_for(_for_anybody(one), free)) for one in self.contracts}
+        self._held = {one.id: _Held(one, _unwrapped(one), rules_for(one, self.policy)) for one in self.contracts}
 
     def judge(self, call: Recording) -> Judged:
         """Return what the contracts say; nothing is run, and a call is judged by itself."""
@@ -169,11 +168,6 @@ def _may_run(reading: Reading, *, reads: bool) -> bool:
 def _unwrapped(contract: Contract) -> Contract:
     """The contract for answers that a guard has already taken out of their envelope (our own trace)."""
     return contract if contract.envelope is None else dataclasses.replace(contract, envelope=None)
-
-
-def _for_anybody(contract: Contract) -> Contract:
-    """The contract without the roles it asks for: a recording does not say who held which."""
-    return dataclasses.replace(contract, roles=()) if contract.roles else contract
 
 
 def _failure(call: Recording, checked: Checked, contract: Contract) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.admission import Approval
+from pokayoke.core.ident import text_id
 from pokayoke.core.state import RunState, unlatch
 from pokayoke.errors import StoreError
 from pokayoke.runtime.clock import Clock, SystemClock
@@ -24,7 +25,7 @@ _REVIEW = "rv-"
 
 
 class Approvals:
-    """`guard.approvals`. A question is bound to one call; an edited call asks anew.
+    """What people are asked. A question is bound to one call; an edited call asks anew.
 
     Args:
         store: holds the questions.
@@ -68,8 +69,9 @@ class Approvals:
 
         Raises:
             StoreError: there is no such question, or several, or it does not wait any more.
+            UsageError: the id is no text.
         """
-        now = self._clock.now()
+        approval_id, now = text_id(approval_id, "approval_id"), self._clock.now()
         if approved and approval_id.startswith(_REVIEW):
             act = reviewing(self.get(approval_id), by=by, reason=reason, now=now)
             decided = self._store.run(act)

@@ -16,6 +16,7 @@ import msgspec
 
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.intake import is_cut
+from pokayoke.core.misuse import calls_of
 from pokayoke.runtime.workers import started
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def _require_handlers(run: Run, calls: Sequence[ToolCall], invoke: BatchInvoke |
 
 def _cut(calls: Sequence[ToolCall], stop_reason: str | None) -> Sequence[ToolCall]:
     """A cut anywhere in a message is a cut of the message: every call of it carries the proof."""
+    calls = calls_of(calls)
     proof = next((reason for reason in (stop_reason, *(c.stop_reason for c in calls)) if is_cut(reason)), None)
     if proof is None:
         return calls

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Protocol
+
+LONGEST = threading.TIMEOUT_MAX / 2
+"""Seconds that can be waited for; what is beyond them overflows, in Python or in the system."""
 
 
 class Clock(Protocol):
@@ -31,7 +35,10 @@ class SystemClock:
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
-    sleep = staticmethod(time.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait before a retry; for longer than the machine can count, as long as it can."""
+        time.sleep(min(seconds, LONGEST))
 
     async def asleep(self, seconds: float) -> None:
         """Wait before a retry without blocking the event loop."""

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, cast, get_args, get_origin
 import msgspec
 
 from pokayoke.core import policy as policy_module
+from pokayoke.core.limits import limit_problems
 from pokayoke.core.policy import WEBHOOK_URL, Policy, TracePolicy
 from pokayoke.core.rare import rare
 from pokayoke.errors import PolicyError
@@ -59,6 +60,8 @@ def load_policy(source: Source = None) -> Policy:
         return _policy(Document(_written(source), {}, "configuration"))
     if isinstance(source, Mapping):
         return _policy(Document(dict(source), {}, "configuration"))
+    if not isinstance(cast("object", source), (str, os.PathLike)):
+        raise PolicyError(f"config is the path of a file, a mapping, a Policy or None; not {source!r}")
     return _from_bytes(Path(source), _read(Path(source)))
 
 
@@ -95,8 +98,7 @@ def _policy(document: Document) -> Policy:
     value: Any = document.value
     if not isinstance(value, dict):
         raise PolicyError(f"{document.at(())}: got {_shown(value)}, expected keys such as `validation:`.")
-    unknown = list(_unknown_keys(document.value, Policy, (), document))
-    if unknown:
+    if unknown := list(_unknown_keys(document.value, Policy, (), document)):
         raise PolicyError("\n".join(unknown))
     try:
         policy = msgspec.convert(document.value, Policy)
@@ -126,7 +128,7 @@ def _unknown_keys(value: Any, kind: Any, path: Keys, document: Document) -> Iter
         if key in fields:
             yield from _unknown_keys(item, fields[key], here, document)
         else:
-            yield f"{document.at(here)}: unknown key `{_dotted(here)}`. {_nearest(str(key), fields, path)}"
+            yield f"{document.at(here)}: unknown key `{dotted(here)}`. {_nearest(str(key), fields, path)}"
 
 
 def _nearest(key: str, fields: dict[str, Any], path: Keys) -> str:
@@ -134,10 +136,10 @@ def _nearest(key: str, fields: dict[str, Any], path: Keys) -> str:
 
     near = difflib.get_close_matches(key.lower(), fields, n=1, cutoff=0.6)
     if near:
-        return f"Did you mean `{_dotted((*path, near[0]))}`?"
+        return f"Did you mean `{dotted((*path, near[0]))}`?"
     elsewhere = [option for option in _options(Policy, ()) if option[-1] == key]
     if elsewhere:
-        return f"Did you mean {' or '.join(f'`{_dotted(option)}`' for option in elsewhere)}?"
+        return f"Did you mean {' or '.join(f'`{dotted(option)}`' for option in elsewhere)}?"
     return f"Keys here: {', '.join(fields)}."
 
 
@@ -170,7 +172,7 @@ def _type_problem(message: str, document: Document) -> str:
     kind, got = _at(Policy, document.value, path)
     choices = [repr(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
     expected = f"one of {', '.join(choices)}" if choices else _expected(message)
-    return f"{document.at(path)}: `{_dotted(path)}` is {_shown(got)}; expected {expected}."
+    return f"{document.at(path)}: `{dotted(path)}` is {_shown(got)}; expected {expected}."
 
 
 def _expected(message: str) -> str:
@@ -195,7 +197,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
-def _dotted(path: Keys) -> str:
+def dotted(path: Keys) -> str:
+    """Return how messages call a place: `limits[0].tool`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".") or "the whole"
 
@@ -206,7 +209,7 @@ def _dotted(path: Keys) -> str:
 def _refuse_contradictions(policy: Policy, document: Document) -> None:
     from pokayoke.core.redact import Redactor  # noqa: PLC0415 - with its patterns, 8 ms of import
 
-    found = [f"{document.at(path)}: `{_dotted(path)}` {text}" for path, text in _contradictions(policy)]
+    found = [f"{document.at(path)}: `{dotted(path)}` {text}" for path, text in _contradictions(policy)]
     try:
         Redactor(policy.trace.redact_fields, policy.trace.redact_patterns)
     except PolicyError as error:
@@ -217,10 +220,7 @@ def _refuse_contradictions(policy: Policy, document: Document) -> None:
 
 def _contradictions(policy: Policy) -> Iterator[tuple[Keys, str]]:
     for index, limit in enumerate(policy.limits):
-        if limit.calls is None and limit.amount is None:
-            yield ("limits", index), "limits nothing. Give it `calls`, or `amount` with `field`."
-        if (limit.amount is None) != (limit.field is None):
-            yield ("limits", index), "needs `amount` and `field` together: the sum, and of which argument."
+        yield from ((("limits", index), problem) for problem in limit_problems(limit))
     both = sorted(set(policy.access.allow) & set(policy.access.deny))
     if both:
         yield ("access", "deny"), f"also names what `access.allow` names: {', '.join(both)}. Keep one."

@@ -20,6 +20,7 @@ from pokayoke.errors import ConfigurationError
 
 MAX_BYTES: Final = 1_000_000
 MAX_DEPTH: Final = 64
+MAX_VALUES: Final = 50_000  # a few seconds: every value passes a scanner in Python, since that in C reads YAML 1.1
 
 Path = tuple[str | int, ...]
 
@@ -63,7 +64,7 @@ def read_document(text: str | bytes, *, name: str = "configuration") -> Document
     """Read one YAML 1.2 or JSON document.
 
     Args:
-        text: the content, UTF-8 if bytes; at most 1,000,000 bytes and 64 levels.
+        text: the content, UTF-8 if bytes; at most 1,000,000 bytes, 50,000 values and 64 levels.
         name: what messages call it, usually the file's path.
 
     Raises:
@@ -190,6 +191,8 @@ class _Builder:
 
     def _add(self, value: Any, line: int) -> Path:
         path: Path = ()
+        if len(self._lines) >= MAX_VALUES:
+            raise self._error(line, f"more than {MAX_VALUES:,} values. Split the file; contracts may be JSON too")
         if not self._open:
             self._roots.append(value)
         else:

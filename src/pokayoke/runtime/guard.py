@@ -24,15 +24,15 @@ from pokayoke.core.switch import Switch
 from pokayoke.errors import ConfigurationError, UsageError
 from pokayoke.runtime.alerts import Alerts
 from pokayoke.runtime.approvals import Approvals
-from pokayoke.runtime.clock import Clock, SystemClock
+from pokayoke.runtime.clock import Clock
 from pokayoke.runtime.config import PolicyFile, load_policy
 from pokayoke.runtime.forks import renew
+from pokayoke.runtime.given import check_hooks, clock_of, kinds_of, listed, store_of
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.run import Run
 from pokayoke.runtime.switchboard import Switchboard
-from pokayoke.runtime.view import View, check_hooks, listed, pager, rooted
+from pokayoke.runtime.view import View, pager, rooted, strange_names
 from pokayoke.runtime.workers import Workers
-from pokayoke.stores import open_store
 from pokayoke.stores.base import Store
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Guard:
 
     Attributes:
         trace: where events are written.
+        approvals: the questions to people, and their answers.
 
     Raises:
         ContractError: two tools cannot be told apart, one lacks what strict mode demands, or one is not what is
@@ -85,25 +86,27 @@ class Guard:
     ) -> None:
         """Build everything, so that nothing can be wrong later."""
         check_hooks(on_ask=on_ask, on_step=on_step, on_alert=on_alert)
-        self.clock: Clock = clock or SystemClock()
+        self.clock = clock_of(clock)
         self.on_ask, self.on_step = on_ask, on_step
         self._file = PolicyFile(config) if isinstance(config, (str, os.PathLike)) else None
         policy = self._file.current() if self._file else load_policy(config)
-        self.store: Store = open_store(store) if store is None or isinstance(store, str) else store
+        self.store = store_of(store)
         self.approvals = Approvals(self.store, self.clock, self._reviewed)
         self.workers = Workers(policy.execution.max_lost_workers)
         self.alerts = Alerts(lambda event: self.trace.record(event), policy.alerts, on_alert)  # noqa: PLW0108 - made below
+        uncounted = partial(self._renewed, "store", ok=False)
         self.switchboard = Switchboard(
-            self.store, self.clock, self.workers, self.alerts, told=self._flipped, problem=self._uncounted
+            self.store, self.clock, self.workers, self.alerts, told=self._flipped, problem=uncounted
         )
         self._opened: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
         self._begin()
         renew(self, Guard._begin)
-        self.pager, kinds = pager(), tuple(loop_kinds)
+        self.pager, kinds = pager(), kinds_of(loop_kinds)
         self.view = View(self.pager, kinds)
         self.rollout: Rollout | None = None
         self.beside: Beside | None = None
         self._refused: Policy | None = None
+        self._told = ""
         if contracts is not None:
             from pokayoke.runtime.rollout import Rollout  # noqa: PLC0415 - for guards with a lock
 
@@ -143,17 +146,12 @@ class Guard:
         for what, given in (("run_id", run_id), ("session", session), ("tenant", tenant)):
             if given is not None:
                 text_id(given, what, empty=what == "run_id")  # an empty one names no run
+        who = principal_of(principal)
         ident = run_id or f"run_{uuid.uuid4().hex[:12]}"
         progress = self._progress(ident, tenant, known=bool(run_id))
+        view = self.view if self.rollout is None else self.rollout.view(progress, named=bool(run_id))
         opened = Run(
-            self,
-            ident,
-            view=self.view if self.rollout is None else self.rollout.view(progress, named=bool(run_id)),
-            named=bool(run_id),
-            session=session,
-            tenant=tenant,
-            principal=principal_of(principal),
-            progress=progress,
+            self, ident, view=view, named=bool(run_id), session=session, tenant=tenant, principal=who, progress=progress
         )
         if prompt is not None:
             opened.user(prompt)
@@ -227,9 +225,9 @@ class Guard:
         """Exchange all tools at once; calls that have begun end with the old ones.
 
         Raises:
-            ContractError: as in `Guard`; then nothing has changed.
+            ConfigurationError: as in `Guard`; then nothing has changed.
         """
-        given = tuple(tools)
+        given = listed(tools)
         with self._renewing:
             self._install(given, self.snapshot.policy)
             self._looked_on(self.snapshot.policy)()
@@ -261,6 +259,9 @@ class Guard:
                 self._renew("config", partial(self._follow, self._file))
         if self.rollout is not None and self.rollout.changed():
             self._renew("contracts", partial(self._follow_lock, self.rollout))
+        told, self._told = self._told, self._strange
+        if self._strange not in ("", told):
+            self._renewed("config", self._strange, ok=False)
 
     def _renew(self, what: str, follow: Callable[[], str]) -> None:
         """Follow a file, one thread at a time: whoever comes meanwhile goes on with what is in force."""
@@ -358,16 +359,15 @@ class Guard:
         tools, rollout = listed(given), self.rollout
         if rollout is None:
             contracts = tuple(map(rooted, tools))
-            require_output_contract(contracts, policy.validation.tool_output)
-            self.view.prepared(contracts, policy)()
+            use = self.view.prepared(contracts, policy)
         else:
-            found = rollout.prepared(tools)
-            require_output_contract(found.in_force, policy.validation.tool_output)
-            rollout.use(found, policy, self.view)
+            contracts, use = rollout.prepared(tools, policy, self.view)
+        require_output_contract(contracts, policy.validation.tool_output)
+        use()
+        self._strange = strange_names(contracts, policy)
         self.switchboard.enabled = policy.safe_mode.kill_switch and policy.mode == "enforce"
         self.snapshot: Snapshot = self.view.snapshot
-        self._given = tools
-        self._refused = None
+        self._given, self._refused = tools, None
 
     def _progress(self, ident: str, tenant: str | None, *, known: bool) -> Progress:
         """What a run remembers: shared by all who have it open, so that none overwrites what another found out."""
@@ -395,6 +395,3 @@ class Guard:
             "ts": self.clock.now(), "event": "switch", "tool": switch.scope, "ok": switch.mode == "closed",
             "reason": switch.reason, "mode": switch.mode, "epoch": switch.epoch,
         })  # fmt: skip
-
-    def _uncounted(self, problem: str) -> None:
-        self.trace.record({"ts": self.clock.now(), "event": "store", "ok": False, "reason": problem})

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -139,6 +139,8 @@ class LockFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(cast("object", path), (str, os.PathLike)):
+            raise ConfigurationError(f"contracts is the path of a {NAME}, not {path!r}")
         self.path = Path(path).absolute()  # a program may change its folder later
         self._known: tuple[int, ...] | None = ()
 

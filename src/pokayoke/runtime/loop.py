@@ -16,10 +16,12 @@ from pokayoke.core.answer import Answer
 from pokayoke.core.call import Outcome, StopReason, ToolCall
 from pokayoke.core.intake import is_cut
 from pokayoke.core.messages import calls_in, field, items, role_of, text_of
+from pokayoke.core.misuse import history_of, whole_number
 from pokayoke.core.replies import Spoken, answers, spoken
 from pokayoke.core.spelled import unanswered
 from pokayoke.errors import UsageError
 from pokayoke.runtime.compaction import RunHistory
+from pokayoke.runtime.given import check_hooks
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
@@ -180,6 +182,7 @@ def _add_text(messages: list[Any], text: str) -> None:
 def turns(conversation: Conversation, rounds: int) -> Generator[Ask | Take, Any, Ended]:
     """The loop. Yields what needs the world; returns how it ended."""
     run = conversation.run
+    whole_number(rounds, "rounds, the requests that may call tools,")
     if (left := conversation.left_over()) is not None:
         yield from _taken(conversation, left)
     for number in range(1, rounds + 2):
@@ -244,8 +247,11 @@ def conversation(  # noqa: PLR0917 - the guard's two loops hand on what they wer
     select: int | None,
 ) -> Conversation:
     """Begin the history of a loop: the messages so far, and the user's text."""
+    if not callable(model):
+        raise UsageError(f"the model is called with messages and tools, and {model!r} cannot be")
+    check_hooks(2, on_event=on_event)
     kind: Format = format if format is not None else getattr(model, "format", "openai")
-    asked = [*messages, *([] if prompt is None else [{"role": "user", "content": prompt}])]
+    asked = [*history_of(messages), *([] if prompt is None else [{"role": "user", "content": prompt}])]
     return Conversation(run, asked, kind, window=window, told=on_event, select=select)
 
 

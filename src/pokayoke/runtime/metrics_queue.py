@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
+from pokayoke.runtime.clock import LONGEST
 from pokayoke.runtime.forks import renew
 from pokayoke.runtime.workers import started
 
@@ -72,7 +73,7 @@ class Handoff(Generic[T]):
         """
         if self._thread is None or threading.current_thread() is self._thread:
             return not self._items
-        end = time.monotonic() + timeout
+        end = time.monotonic() + min(timeout, LONGEST)
         self._hurry.set()
         self._awake.set()
         with self._done:
@@ -87,7 +88,7 @@ class Handoff(Generic[T]):
         if thread is not None and thread is not threading.current_thread():
             self._awake.set()
             self._hurry.set()
-            thread.join(max(0.1, timeout))
+            thread.join(max(0.1, min(timeout, LONGEST)))
         return flushed
 
     def forked(self) -> None:

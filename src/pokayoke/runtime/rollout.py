@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from pokayoke.core.contract import Contract
@@ -40,7 +41,7 @@ class Rollout:
     """
 
     def __init__(self, path: str | os.PathLike[str], pager: Contract, kinds: tuple[Kind, ...]) -> None:
-        """Nothing is read yet; `prepared` and `use` do it."""
+        """Nothing is read yet; `prepared` does it."""
         self._file = LockFile(path)
         self._pager, self._kinds = pager, kinds
         self._guard = threading.Lock()
@@ -58,20 +59,27 @@ class Rollout:
         """Look at the lock; True if it is another one than was read last."""
         return self._file.changed()
 
-    def prepared(self, given: Iterable[Given]) -> Edition:
+    def prepared(
+        self, given: Iterable[Given], policy: Policy, stable: View
+    ) -> tuple[tuple[Contract, ...], Callable[[], None]]:
         """Read the lock, and find the versions of these tools.
+
+        Args:
+            given: the tools.
+            policy: what is allowed.
+            stable: shows the stable versions.
+
+        Returns:
+            The contracts in force, and what goes on with them: open runs keep their versions. It raises
+            ConfigurationError if a view cannot be worked out; then nothing has changed.
 
         Raises:
             ConfigurationError: see `edition`; what is in force stays in force.
         """
-        return edition(self._file.read(), self._file.path, given)
+        found = edition(self._file.read(), self._file.path, given)
+        return found.in_force, partial(self._use, found, policy, stable)
 
-    def use(self, found: Edition, policy: Policy, stable: View) -> None:
-        """Go on with an edition under a policy. Open runs keep their versions; `stable` shows the stable ones.
-
-        Raises:
-            ConfigurationError: a view cannot be worked out; then nothing has changed.
-        """
+    def _use(self, found: Edition, policy: Policy, stable: View) -> None:
         with self._guard:
             views: list[tuple[View, Mapping[str, str]]] = [
                 (stable, {}),

@@ -18,6 +18,7 @@ from pokayoke.core.gate import Principal
 from pokayoke.core.ident import stop_reason, token_count
 from pokayoke.core.judge import Scene, judging, verdict_under
 from pokayoke.core.loop import Rounds
+from pokayoke.core.misuse import prompt_of
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.result import Entered, Ran
 from pokayoke.core.state import RunState, unlatch, worsen
@@ -28,7 +29,7 @@ from pokayoke.runtime.driver import Continuation, World, drive
 from pokayoke.runtime.forks import process_token
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.scope import scope_of
-from pokayoke.runtime.ticket import Ticket, reaction
+from pokayoke.runtime.ticket import Ticket, closed, reaction
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard import Guard
@@ -75,8 +76,7 @@ class Run:
         self.progress = progress
         self.selection: Selection | None = None
         self.named = named
-        self._number = next(_numbers)
-        self._closed = False
+        self._number, self._closed = next(_numbers), False
 
     @property
     def mode(self) -> Mode:
@@ -130,7 +130,7 @@ class Run:
     def user(self, text: str) -> None:
         """Begin a turn with the user's text: streaks and `final_answer` end, totals and the latch stay."""
         self.guard.refresh()
-        self.progress.tokens.add(text)
+        self.progress.tokens.add(prompt_of(text))
         self.progress.begin_turn()
 
     def usage(self, tokens: int) -> None:
@@ -225,13 +225,13 @@ class Run:
         Raises:
             UsageError: the ticket was finished before, or is of another run.
         """
-        if (ended := ticket.close(self.id)) is not None:
+        if (ended := closed(ticket, self.id)) is not None:
             return ended
         return self._ended(drive(self._left(ticket, result, error), World(self, None)), ticket.scene, ticket.call)
 
     async def afinish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
         """`finish` for asynchronous code."""
-        if (ended := ticket.close(self.id)) is not None:
+        if (ended := closed(ticket, self.id)) is not None:
             return ended
         return self._ended(await self._adrive(self._left(ticket, result, error)), ticket.scene, ticket.call)
 
@@ -320,9 +320,8 @@ class Run:
 
     def note(self, what: str, **fields: Any) -> None:
         """Write a trace event about the run itself."""
-        self.emit({
-            "ts": self.guard.clock.now(), "run_id": self.id, "step": self.progress.step, "event": what, **fields
-        })  # fmt: skip
+        now = self.guard.clock.now()
+        self.emit({"ts": now, "run_id": self.id, "step": self.progress.step, "event": what, **fields})
 
     def handler(self, contract: Contract) -> Callable[..., Any]:
         """Return the function that runs a contract's tool.

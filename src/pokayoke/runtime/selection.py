@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from pokayoke.core.contract import Contract
-from pokayoke.core.gate import offered
+from pokayoke.core.misuse import whole_number
 from pokayoke.core.names import key
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.select import Index, close
 from pokayoke.errors import UsageError
+from pokayoke.runtime.view import FINDERS
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _FOUND: Final = 10
 _LINE: Final = 160
-_NAMES: Final = ("find_tools", "search_tools", "pokayoke_find_tools")
 _TEXT: Final = (
     "Find more tools by what they do; only some of them are shown. Names and descriptions come back, and from then "
     "on these tools can be called. If several fit and the user's words do not say which one is meant, ask the user."
@@ -58,12 +58,12 @@ def searching(view: View) -> Searching:
     """Index a catalogue. Takes about a millisecond for ten tools; views keep it."""
     plain, tools = view.snapshot, view.tools
     taken = {key(name) for name in (*plain.catalogue.names, view.pager.name)}
-    finder = _finder(next(name for name in _NAMES if key(name) not in taken))
+    finder = _finder(next(name for name in FINDERS if key(name) not in taken))
     pager = () if view.pager.name in plain.catalogue.names else (view.pager,)
     return Searching(plain, view.extended(*pager, finder), Index(tools), finder)
 
 
-@lru_cache(maxsize=len(_NAMES))
+@lru_cache(maxsize=len(FINDERS))
 def _finder(name: str) -> Contract:
     return Contract.from_schema(name, _SCHEMA, effect="read", output_schema={"type": "object"}, description=_TEXT)
 
@@ -82,16 +82,17 @@ class Selection:
         close: those candidates that fit about as well as the best; empty if one stands out.
 
     Raises:
-        UsageError: `most` is negative.
+        UsageError: `text` is none, or `most` is no whole number from 0.
     """
 
     def __init__(self, run: Run, text: str, most: int, used: Iterable[str] = ()) -> None:
         """Choose the candidates for a text."""
-        if most < 0:
+        if not isinstance(cast("object", text), str):
+            raise UsageError(f"tools are chosen for a text, got {type(text).__name__}: take the text of the message")
+        if whole_number(most, "the number of candidates") < 0:
             raise UsageError(f"cannot offer {most} tools: give the number of candidates, or 0 for names first")
         self._view = run.view
-        policy, principal = self._view.snapshot.policy, run.principal
-        self._known = {one.name: one for one in self._view.tools if offered(one, policy.access, principal)}
+        self._known = {one.name: one for one in self._view.snapshot.offered(run.principal)}
         index = self._view.searching.index
         self.close = close(index.rank(text, most, only=self._known))
         self._offered = dict.fromkeys([one.name for one in index.choose(text, most, only=self._known)])
@@ -138,9 +139,9 @@ def shown(run: Run, names: Collection[str] | None) -> list[Contract]:
         run: the run; what its principal may not use is left out.
         names: only these; None takes those that were selected, or all.
     """
-    found = run.snapshot
-    selection, access = run.selection, found.policy.access
-    contracts = [plan.contract for plan in found.plans.values() if offered(plan.contract, access, run.principal)]
+    if isinstance(names, str):
+        raise UsageError(f"names is a list of tools, such as [{names!r}], not a text")
+    selection, contracts = run.selection, run.snapshot.offered(run.principal)
     if names is not None:
         return [one for one in contracts if one.name in names]
     if selection is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.judge import Scene
@@ -49,17 +49,24 @@ class Ticket:
         return self.entered.judged.call
 
     def close(self, run_id: str) -> Outcome | None:
-        """Hand the ticket in. Returns the outcome if the call ended before the tool.
-
-        Raises:
-            UsageError: it was handed in before, or to another run than the one it is of.
-        """
+        """Hand the ticket in; see `closed`."""
         if self.scene.run_id != run_id:
             raise UsageError(f"this ticket is of run {self.scene.run_id!a}: finish() it there")
         if not self._open:
             raise UsageError("this ticket was finished before; begin() the call again")
         self._open = False
         return self.outcome
+
+
+def closed(ticket: Ticket, run_id: str) -> Outcome | None:
+    """Hand a ticket in. Returns the outcome if the call ended before the tool.
+
+    Raises:
+        UsageError: it is none, was handed in before, or to another run than the one it is of.
+    """
+    if not isinstance(cast("object", ticket), Ticket):
+        raise UsageError(f"finish() takes the ticket that begin(call) returned, got {type(ticket).__name__}")
+    return ticket.close(run_id)
 
 
 def reaction(result: Any, error: BaseException | str | None) -> Reaction:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from pokayoke.core.contract import Contract
 from pokayoke.core.loop import Kind
+from pokayoke.core.misnamed import misnamed, unsourced
 from pokayoke.core.plan import Snapshot, snapshot
 from pokayoke.core.policy import Policy
 from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.config import dotted
 from pokayoke.runtime.workspace import prepare_roots
 
 if TYPE_CHECKING:
     from pokayoke.runtime.selection import Searching
 
+FINDERS: Final = ("find_tools", "search_tools", "pokayoke_find_tools")
+"""Names that the tool to find others by may have, the first that is free."""
 _PAGER: Final = "read_more"
+OWN_TOOLS: Final = (_PAGER, *FINDERS)
+"""Names of the tools that a guard may add to those it was given."""
 _PAGER_TEXT: Final = "Read on in an output that was too long to show at once."
 _PAGER_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
@@ -30,26 +36,17 @@ _PAGER_SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-def listed(tools: Iterable[Contract | Callable[..., Any]]) -> tuple[Contract | Callable[..., Any], ...]:
-    """Return the tools that a guard was given.
+def strange_names(contracts: Sequence[Contract], policy: Policy) -> str:
+    """Say which names in a policy and in contracts mean no tool, a line each.
 
-    Raises:
-        ConfigurationError: they are no list.
+    Args:
+        contracts: every version of every tool; without any, nothing is known.
+        policy: what names them.
     """
-    if not isinstance(cast(object, tools), Iterable):
-        raise ConfigurationError(f"tools is a list of contracts, such as [pay, find], not {tools!r}")
-    return tuple(tools)
-
-
-def check_hooks(**hooks: object) -> None:
-    """Refuse what is to be called later and cannot be.
-
-    Raises:
-        ConfigurationError: a hook is no function.
-    """
-    for name, hook in hooks.items():
-        if hook is not None and not callable(hook):
-            raise ConfigurationError(f"{name} is a function, or None; not {hook!r}")
+    if not contracts:
+        return ""
+    lines = [f"`{dotted(place)}` {text}" for place, text in misnamed(policy, contracts, OWN_TOOLS)]
+    return "\n".join([*lines, *(f"{ident}: {text}" for ident, text in unsourced(contracts, OWN_TOOLS))])
 
 
 class View:

@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from pokayoke.core.steps import NotStarted, Raised, Reaction, Returned, TimedOut
+from pokayoke.runtime.clock import LONGEST
 from pokayoke.runtime.forks import renew
 
 Late = Callable[[Reaction], None]
@@ -119,7 +120,7 @@ class Workers:
         if job is None:
             return self.refusal()
         try:
-            came = done.acquire(timeout=min(timeout, threading.TIMEOUT_MAX))
+            came = done.acquire(timeout=min(timeout, LONGEST))
         except BaseException:  # Ctrl-C, which stops no worker
             self.desert(job, late)
             raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from pokayoke.errors import StoreError
 from pokayoke.stores.base import Store
 from pokayoke.stores.memory import MemoryStore
@@ -26,6 +28,8 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
     """
     if url is None or url == "memory://":
         return MemoryStore()
+    if not isinstance(cast("object", url), str):
+        raise StoreError(f"a store is named by its URL, not by {url!r}: use {_KINDS}")
     kind = url.partition(":")[0].partition("+")[0]
     if kind == "sqlite":
         from pokayoke.stores.sqlite import SqliteStore  # noqa: PLC0415 - 10 ms of import, for those who use it

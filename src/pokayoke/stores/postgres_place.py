@@ -13,6 +13,7 @@ from psycopg import conninfo
 
 from pokayoke.errors import StoreError
 
+_DAY = 86_400.0  # seconds; the server and the driver count milliseconds in 32 bits
 _OWN = {"act_timeout": "10", "pool_size": "10", "prepare": "on"}
 """What a URL may say beside libpq's own parameters, and what holds if it does not."""
 
@@ -49,7 +50,7 @@ def place(url: str) -> Place:
 
     Args:
         url: `postgresql://user@host:5432/database`, with libpq's parameters after `?`, and three of our own:
-            `act_timeout` (seconds, 10), `pool_size` (10), `prepare` (`on`, or `off` behind a pooler
+            `act_timeout` (seconds, 10, at most a day), `pool_size` (10), `prepare` (`on`, or `off` behind a pooler
             that does not know prepared statements).
 
     Raises:
@@ -74,7 +75,7 @@ def place(url: str) -> Place:
             "this PostgreSQL URL cannot be read: write postgresql://USER@HOST:PORT/DATABASE, "
             "with special characters of a password in percent notation"
         ) from None
-    patience = _number("act_timeout", own["act_timeout"], 0.1)
+    patience = _number("act_timeout", own["act_timeout"], 0.1, _DAY)
     defaults: dict[str, Any] = {
         "keepalives_idle": max(1, math.ceil(patience)),
         "keepalives_interval": max(1, math.ceil(patience / 4)),
@@ -86,24 +87,24 @@ def place(url: str) -> Place:
     shown = f"{found.get('host') or 'the local socket'}:{found.get('port') or '5432'}/{found.get('dbname') or ''}"
     if own["prepare"] not in ("on", "off"):
         raise StoreError(f"prepare={own['prepare']!r} in the PostgreSQL URL is neither on nor off")
-    attempt = _number("connect_timeout", str(found.pop("connect_timeout", 0)), 0)
+    attempt = _number("connect_timeout", str(found.pop("connect_timeout", 0)), 0, _DAY)
     return Place(
         # Whatever the session prefers: a text that it could not encode would fail after its claim.
         conninfo.make_conninfo("", **{**defaults, **found, "client_encoding": "UTF8"}),
         shown,
         patience,
-        int(_number("pool_size", own["pool_size"], 1)),
+        int(_number("pool_size", own["pool_size"], 1, 10_000)),
         own["prepare"] == "on",
         str(found.get("host") or found.get("hostaddr") or "").count(",") + 1,
         attempt if attempt > 0 else math.inf,
     )
 
 
-def _number(name: str, text: str, least: float) -> float:
+def _number(name: str, text: str, least: float, most: float) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value >= least):
-        raise StoreError(f"{name}={text!r} in the PostgreSQL URL has to be a number of at least {least:g}")
+    if not least <= value <= most:
+        raise StoreError(f"{name}={text!r} in the PostgreSQL URL has to be a number from {least:g} to {most:g}")
     return value

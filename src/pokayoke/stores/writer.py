@@ -84,7 +84,8 @@ class Writer(Pausing):
 
     def __init__(self, connection: Connection, limit: float, name: str) -> None:
         super().__init__(connection)
-        self._limit, self._name = limit, name
+        # No longer than a lock can be waited for, twice over.
+        self._limit, self._name = min(limit, threading.TIMEOUT_MAX / 4), name
 
     def do(self, work: Callable[[Connection], T]) -> T:
         """Have it done and wait for it. A caller that is interrupted leaves it to the others.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pokayoke.core.context.values import Compacted, Facts, Format, Identity, Options, Summariser
+from pokayoke.core.misuse import history_of
 from pokayoke.core.tokens import estimate_tokens
 
 
@@ -69,4 +70,4 @@ def compacted(
     ).checked()
     from pokayoke.core.context.rebuild import shortened  # noqa: PLC0415 - 10 ms of import, for who has histories
 
-    return shortened(messages, options, pinned)
+    return shortened(history_of(messages), options, pinned)

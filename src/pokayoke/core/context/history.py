@@ -15,6 +15,7 @@ import msgspec
 
 from pokayoke.core.call import Finding
 from pokayoke.core.context.values import Compacted, Facts, Format, Identity, Options, Summariser
+from pokayoke.core.misuse import history_of
 from pokayoke.core.preview import Page, page
 from pokayoke.core.tokens import TokenCounter, estimate_tokens
 
@@ -81,7 +82,7 @@ class History:
         self._growth = Growth(self._options)
         self._view: Compacted | None = None
         self._texts: OrderedDict[str, str] = OrderedDict()
-        for message in messages:
+        for message in history_of(messages):
             self.add(message)
 
     def add(self, message: Any, *, pin: bool = False) -> None:

@@ -36,12 +36,14 @@ def read_calls(
 
     Raises:
         ContractError: a schema in `tools` is not usable.
-        UsageError: the text is no text, such as a list of blocks.
+        UsageError: the text is no text, such as a list of blocks, or `tools` are no names.
     """
     if text is None:
         return Calls()
     if not isinstance(cast("object", text), (str, bytes)):
         raise UsageError(f"read_calls takes the text of a message, got {type(text).__name__}: join its blocks")
+    if tools is not None and (isinstance(tools, str) or not isinstance(cast("object", tools), Iterable)):
+        raise UsageError(f"tools are names, or names with their schemas, got {type(tools).__name__}")
     try:
         plain = text.decode() if isinstance(text, bytes) else text
         plain.encode()

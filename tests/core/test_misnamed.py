@@ -1,0 +1,81 @@
+"""Names in a policy or a contract that mean no tool, and no argument, are found where they stand."""
+
+import pytest
+
+from pokayoke import Contract
+from pokayoke.core.misnamed import misnamed, unsourced
+from pokayoke.core.policy import AccessPolicy, ApprovalPolicy, LimitPolicy, Policy
+
+AMOUNT = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
+PATTERN = {"type": "object", "patternProperties": {"^sum": {"type": "number"}}}
+NOTHING = {"type": "object", "additionalProperties": False}
+
+
+def tool(name, schema=AMOUNT, **fields):
+    return Contract.from_schema(name, schema, output_schema="text", **fields)
+
+
+TOOLS = (tool("delete_user"), tool("refund"))
+
+
+def limited(**fields):
+    return Policy(limits=(LimitPolicy(calls=1), LimitPolicy(**fields)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "place", "meant"),
+    [
+        (Policy(access=AccessPolicy(allow=("refund", "delete_usr"))), ("access", "allow", 1), "delete_user"),
+        (Policy(access=AccessPolicy(deny=("Delete-User",))), ("access", "deny", 0), "delete_user"),
+        (Policy(access=AccessPolicy(roles={"refnud": ("a",)})), ("access", "roles", "refnud"), "refund"),
+        (Policy(approvals=ApprovalPolicy(tools=("REFUND",))), ("approvals", "tools", 0), "refund"),
+        (limited(tool="refunds", calls=1), ("limits", 1, "tool"), "refund"),
+        (limited(tool="refund", amount=1, field="amuont"), ("limits", 1, "field"), "amount"),
+        (limited(amount=1, field="amuont"), ("limits", 1, "field"), "amount"),
+    ],
+)
+def test_a_name_that_means_nothing_is_found_with_what_it_may_mean(policy, place, meant):
+    """Every key that names a tool or an argument says where the name stands and what is near it."""
+    [(found, text)] = misnamed(policy, TOOLS)
+    assert (found, text.endswith(f"Did you mean '{meant}'?")) == (place, True)
+
+
+@pytest.mark.parametrize(
+    ("policy", "tools"),
+    [
+        (Policy(), TOOLS),
+        (Policy(access=AccessPolicy(allow=("refund", "read_more"), deny=("delete_user",))), TOOLS),
+        (limited(tool="refund", amount=1, field="amount"), TOOLS),
+        (limited(amount=1, field="amount"), (tool("ping", NOTHING), *TOOLS)),
+        (limited(tool="any", amount=1, field="sum"), (tool("any", {"type": "object"}),)),
+        (limited(tool="any", amount=1, field="sum_of_all"), (tool("any", PATTERN),)),
+        (limited(tool="refund", amount=1, field="sum"), (*TOOLS, tool("refund", {"type": "object"}, version="2"))),
+    ],
+)
+def test_a_name_that_means_something_is_not_found(policy, tools):
+    """One tool, or one of its versions, that has what is named, or may have it, is enough."""
+    assert list(misnamed(policy, tools, ("read_more",))) == []
+
+
+def test_a_limit_on_an_argument_that_no_tool_can_have_is_found():
+    """A tool that takes nothing has no argument to count, and the message says that there is none."""
+    [(_, text)] = misnamed(limited(tool="ping", amount=1, field="sum"), (tool("ping", NOTHING),))
+    assert "ping does not have" in text
+    assert "There are none." in text
+
+
+def test_of_many_names_some_are_listed():
+    """Where nothing is near, the message says what there is, and stays short in a large catalogue."""
+    tools = [tool(f"tool_{number}") for number in range(500)]
+    [(_, text)] = misnamed(Policy(access=AccessPolicy(deny=("xyz",))), tools)
+    assert "Known: tool_0, " in text
+    assert text.endswith(" and 440 more")
+
+
+def test_a_source_that_is_no_tool_is_found():
+    """A contract that bases itself on a tool there is none of is told with the nearest name."""
+    note = tool("note", sources=("find_usr", "read_more"))
+    free, all_of_them = tool("free", sources=()), tool("all")
+    tools = (note, tool("find_user"), free, all_of_them)
+    [(ident, text)] = unsourced(tools, ("read_more",))
+    assert (ident, text.endswith("Did you mean 'find_user'?")) == ("note@1", True)
