@@ -88,10 +88,16 @@ def undeclared_error(
     """
     if not is_object(value):
         return None
-    if (envelope is None or envelope.data is None) and (found := _unlike(value, schema)) is not None:
-        return found
-    if _SLOTS.isdisjoint(value):
-        return None
+    # Asked first, because most schemas require something, and every answer comes by here.
+    if isinstance(schema, dict) and not schema.get("required") and (envelope is None or envelope.data is None):
+        found = _unlike(value, schema)
+        if found is not None:
+            return found
+    return None if _SLOTS.isdisjoint(value) else _told(value, schema, envelope)
+
+
+def _told(value: dict[str, Any], schema: dict[str, Any] | bool, envelope: Envelope | None) -> Finding | None:
+    """Return the failure that a flag or an error field tells of."""
     known = () if envelope is None else (envelope.ok, envelope.error)
     for name in _FLAGS:
         flag = value.get(name)
@@ -107,12 +113,10 @@ def undeclared_error(
     return None
 
 
-def _unlike(value: dict[str, Any], schema: dict[str, Any] | bool) -> Finding | None:
+def _unlike(value: dict[str, Any], schema: dict[str, Any]) -> Finding | None:
     """Return what is wrong with an object of which the schema names no field: it allows that, but nobody meant it."""
     fields = properties_of(schema)
-    if not fields or not value or not fields.keys().isdisjoint(value) or not is_object(schema):
-        return None
-    if schema.get("required") or not _FREE.isdisjoint(schema):
+    if not fields or not value or not fields.keys().isdisjoint(value) or not _FREE.isdisjoint(schema):
         return None
     return Finding(
         code="unlike_schema",
