@@ -92,7 +92,8 @@ def test_pictures_stand_behind_the_text_of_an_answer(status, custom):
     assert claude.get("is_error", False) == (status == "failed")
     gpt = answered(known, "responses", custom=custom)["output"]
     assert gpt == [{"type": "input_text", "text": "a cat"}, {"type": "input_image", "image_url": DATA}]
-    assert answered(known, "openai")["content"] == answered(known, "text")["content"] == "a cat"
+    assert answered(known, "openai")["content"] == "a cat"
+    assert "a cat" in answered(known, "text")["content"]
     for wire, place in (("anthropic", "content"), ("responses", "output")):
         strange = Outcome(status="ok", call_id="c", tool="shot", text="a cat", content=(Raw(b"x"),))
         assert answered(strange, wire)[place] == "a cat"

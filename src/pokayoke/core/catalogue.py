@@ -98,8 +98,9 @@ class Catalogue:
         )
 
     def _register(self, contract: Contract) -> None:
-        known = self._by_name.setdefault(contract.name, contract)
-        if known is contract:
+        known = self._by_name.get(contract.name)
+        if known is None:
+            self._by_name[contract.name] = contract
             return
         if known.id == contract.id:
             raise ContractError(f"{contract.id} is registered twice. Give one of them another name or version")
