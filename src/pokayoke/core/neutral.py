@@ -67,7 +67,6 @@ _TAG = (
     rf"|[\u1438\u2039\u2329\u276e\u27e8\u3008](?={_FILL}tool_outputs?(?![a-z0-9_-]))"
 )
 _BRACKETS = rf"\[(?= ?/? ?(?:{'|'.join(_MARKS)}) ?\])"
-_BRACKET_BYTES = re.compile(_BRACKETS.encode())
 # A turn of a plain-text transcript: a role alone at the start of a paragraph, or a prompt's heading. Each
 # pattern begins with a literal line break, so that a clean text is skipped at memory speed. In small letters,
 # `user:` and `system:` begin paragraphs of settings and of classes; the others do not.
@@ -114,7 +113,7 @@ def _marked_in_brackets() -> Callable[[str], bool]:
 
 def _neutralised(text: str, data: bytes, *, json: bool) -> str:
     rest = data.translate(None, _HARMLESS if json else _HARMLESS_IN_TEXT)
-    marked = _BRACKET_BYTES.search(rest)
+    marked = _marked_in_brackets()(str(rest, "latin-1"))  # all that is looked for is ASCII
     rest = rest.translate(None, _MARK_LETTERS)
     if rest and _is_suspect(data, rest):
         text = rare(_UNSEEN).sub(_shown_pair if json else _shown, text)
