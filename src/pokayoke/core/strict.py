@@ -180,15 +180,15 @@ def _dump_within(value: Any, max_depth: int, option: int, *, long: bool) -> tupl
     """
     max_depth = min(max_depth, _DEEPEST)
     try:
-        if long:
-            dump = _dump_inside(value, _deepest_dump() - max_depth + 1, option)
-            return dump, dump.count(b":")
-        dump = dumps(value, option)
-        signs = dump.translate(None, _NO_SIGNS)
-        colons = signs.count(b":")
-        # Every level opens and closes, so it takes two signs.
-        if len(signs) - colons <= 2 * max_depth:
-            return dump, colons
+        if not long:
+            dump = dumps(value, option)
+            signs = dump.translate(None, _NO_SIGNS)
+            colons = signs.count(b":")
+            # Every level opens and closes, so it takes two signs.
+            if len(signs) - colons <= 2 * max_depth:
+                return dump, colons
+        dump = _dump_inside(value, _deepest_dump() - max_depth + 1, option)
+        return dump, dump.count(b":")
     except TypeError:
         pass
     if depth_of(value) > max_depth:
