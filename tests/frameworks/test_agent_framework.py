@@ -337,6 +337,17 @@ async def test_names_that_only_differ_in_spelling_reach_the_tool(tools, done):
     assert [one.name for one in said] == ["get_order"]
 
 
+@pytest.mark.parametrize("mode", ["enforce", "monitor"])
+async def test_a_tool_that_is_denied_is_not_shown(tools, done, mode):
+    """It is not offered, and a call of it does not run; monitor mode offers and runs what it would deny."""
+    client = Scripted([("c", "refund", REFUND)], [("d", "refund", REFUND)], "Done.")
+    agent, _ = guarded_write(tools, client, config={"mode": mode, "access": {"deny": ["refund"]}})
+    await agent.run("Refund.")
+    shown = mode == "monitor"
+    assert [one["tools"] for one in client.asked[:2]] == [["get_order", "refund"] if shown else ["get_order"]] * 2
+    assert done == ([("refund", "A1", 5)] if shown else [])
+
+
 async def test_a_large_output_can_be_paged_through():
     """Once an output is too large the model is offered a tool to page through it, and it works."""
 

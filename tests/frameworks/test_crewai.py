@@ -417,6 +417,18 @@ async def test_kickoffs_of_every_kind(tools, done):
         assert "already" in model.read[-1], kind
 
 
+@pytest.mark.parametrize("mode", ["enforce", "monitor"])
+def test_a_tool_that_is_denied_is_not_shown(tools, done, mode):
+    """It is not offered, and a call of it does not run; monitor mode offers and runs what it would deny."""
+    model = Scripted([("c1", "refund", REFUND)], "Done.")
+    guard = guard_of(tools, config={"mode": mode, "access": {"deny": ["refund"]}})
+    llm, wrapped = guarded(guard, model, tools)
+    crew_of(llm, wrapped).kickoff()
+    shown = mode == "monitor"
+    assert model.seen[0]["tools"] == (["get_order", "refund"] if shown else ["get_order"])
+    assert len(done) == shown
+
+
 def test_tenant_and_principal_come_from_task_and_agent(tools, done):
     """`who` is asked for each run, with both."""
     guard, seen = guard_of(tools, fields={"refund": {"approval": True}}), []
