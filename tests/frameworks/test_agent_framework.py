@@ -53,7 +53,14 @@ class Scripted(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
 
     def _inner_get_response(self, *, messages, stream, options, **kwargs):
         names = [one.name for one in options.get("tools") or ()]
-        self.asked.append({"messages": list(messages), "tools": names, "instructions": options.get("instructions")})
+        self.asked.append(
+            {
+                "messages": list(messages),
+                "tools": names,
+                "instructions": options.get("instructions"),
+                "options": dict(options),
+            }
+        )
         turn = self.turns[min(len(self.asked), len(self.turns)) - 1]
         contents = (
             [Content.from_text(turn)]
@@ -346,6 +353,15 @@ async def test_a_tool_that_is_denied_is_not_shown(tools, done, mode):
     shown = mode == "monitor"
     assert [one["tools"] for one in client.asked[:2]] == [["get_order", "refund"] if shown else ["get_order"]] * 2
     assert done == ([("refund", "A1", 5)] if shown else [])
+
+
+async def test_an_agent_whose_tools_are_all_denied_asks_without_any(tools):
+    """The request then names neither tools nor a choice among them: providers refuse an empty list."""
+    client = Scripted("Done.")
+    agent, _ = guarded_write(tools[1:], client, config={"access": {"deny": ["refund"]}})
+    answer = await agent.run("Refund.", options={"tool_choice": "required"})
+    assert answer.text == "Done."
+    assert not {"tools", "tool_choice"} & {*client.asked[0]["options"]}
 
 
 async def test_a_large_output_can_be_paged_through():

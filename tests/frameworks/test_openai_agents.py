@@ -602,6 +602,22 @@ async def test_a_tool_that_is_denied_is_not_shown(mode):
     assert log == (["A1"] if shown else [])
 
 
+async def test_an_agent_whose_tools_are_all_denied_asks_without_any():
+    """The request then names neither tools nor a choice among them: providers refuse an empty list."""
+
+    @function_tool
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        return "refunded"
+
+    model = ScriptedModel([[assistant_message("Done.")]])
+    guard = guard_of([refund], config={"access": {"deny": ["refund"]}})
+    settings = ModelSettings(tool_choice="required", parallel_tool_calls=False)
+    await GuardedRunner(guard).run(agent_of(model, [refund], model_settings=settings), "Refund.", run_config=QUIET)
+    [asked] = model.calls
+    assert (asked.tools, asked.model_settings.tool_choice, asked.model_settings.parallel_tool_calls) == ([], None, None)
+
+
 async def test_a_result_that_was_too_long_can_be_read_on():
     """The tool that pages is offered from then on, and answered by the guard."""
 
