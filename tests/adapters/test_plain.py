@@ -55,6 +55,7 @@ class End:
 
     def __init__(self, wire, asynchronous, stream, need):
         self.wire, self.asynchronous, self.stream = wire, asynchronous, stream
+        self.name, self.options = "m", {}
         name = "anthropic" if wire == "anthropic" else "openai"
         try:
             self._sdk = __import__(name)
@@ -73,7 +74,9 @@ class End:
         name = {"chat": "ChatModel", "responses": "ResponsesModel", "anthropic": "MessagesModel"}[self.wire]
         module = claude if self.wire == "anthropic" else gpt
         kind = "Async" if self.asynchronous else ""
-        return getattr(module, f"{kind}{name}")("m", self.client(url), stream=self.stream, **options)
+        return getattr(module, f"{kind}{name}")(
+            self.name, self.client(url), stream=self.stream, **self.options, **options
+        )
 
     def loop(self, guard, url, prompt="go", *, on_text=None, **options):
         """Run the reference loop to its end."""
@@ -196,13 +199,30 @@ def test_unknown_tools_end_the_run_and_the_tools_go(end):
         Turn(calls=(("b", "fetch", "{}"),)),
         Turn(calls=(("c", "fetch", "{}"),)),
     ]
+    end.options["tool_choice"] = {"type": "auto"} if end.wire == "anthropic" else "auto"
     with ModelServer(turns) as server:
         ended = end.loop(guarded(), server.url)
     assert (ended.stop_reason, ended.verified, ended.rounds) == ("unknown_tool", False, 3)
     assert "tools" not in server.bodies[2]
+    assert ["tool_choice" in body for body in server.bodies] == [True, True, False]  # without tools it is refused
     assert "Tools are off" in json.dumps(server.bodies[2])
     assert "Tools are off" not in json.dumps(ended.messages)
     assert (server.refused, ended.text.startswith("I could not finish")) == ([], True)
+
+
+def test_a_proxy_for_claude_is_told_that_no_tool_may_be_called(asynchronous, stream, need):
+    """It refuses calls in a history without definitions: it gets the names in it, and that none may be called."""
+    end = End("chat", asynchronous, stream, need)
+    end.name, end.options = "bedrock/anthropic.claude-x", {"tool_choice": "auto"}
+    calls = [Turn(calls=((f"c{number}", name, "{}"),)) for number, name in enumerate(("fetch", "look", "fetch"))]
+    with ModelServer([Turn("Hello."), *calls]) as server:
+        end.loop(guarded(), server.url)
+        end.loop(guarded(), server.url, rounds=2)
+    first, *between, last = server.bodies
+    assert all("tools" in body and body["tool_choice"] == "auto" for body in (first, *between))
+    assert last["tool_choice"] == "none"
+    assert [one["function"]["name"] for one in last["tools"]] == ["fetch", "look"]
+    assert server.refused == []
 
 
 def test_errors_of_the_endpoint_go_through(end):

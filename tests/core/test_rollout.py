@@ -84,7 +84,7 @@ def test_a_withdrawn_contract_keeps_its_name_and_has_no_plan():
     """A snapshot answers for a withdrawn version with the reason, under every spelling of its name."""
     force = snapshot([Contract(name="get_order", version="2")], Policy(), withdrawn={"get_order@2"})
     for spelling in ("get_order", "getOrder"):
-        assert force.find(spelling).code == "version_withdrawn"
+        assert (force.find(spelling).code, force.offers(spelling, None)) == ("version_withdrawn", False)
     assert (force.plans, force.simple) == ({}, {})
 
 

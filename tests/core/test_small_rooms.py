@@ -6,7 +6,7 @@ from pokayoke import Contract, Policy, Raw
 from pokayoke.core.answer import final_answer
 from pokayoke.core.call import Finding
 from pokayoke.core.event import reason_of
-from pokayoke.core.gate import Asked, Principal, first_objection, offered, rules_for, stop_reason_for
+from pokayoke.core.gate import Asked, Principal, first_objection, rules_for, stop_reason_for
 from pokayoke.core.plan import snapshot
 from pokayoke.core.policy import AccessPolicy
 from pokayoke.core.steps import NotStarted, Raised, Returned, TimedOut
@@ -96,7 +96,32 @@ def test_path_rules_look_at_every_path(arguments, at):
 )
 def test_who_is_offered_a_tool(access, roles, principal, shown):
     """Deny wins, an allow-list hides the rest, and of the contract's and the configuration's roles one each is needed."""
-    assert offered(contract(roles=roles), access, principal) is shown
+    force = snapshot([contract(roles=roles)], Policy(access=access))
+    assert (force.offered(principal) != [], force.offers("tool", principal)) == (shown, shown)
+
+
+def test_monitor_mode_offers_what_it_would_deny():
+    """Where every call runs every tool is offered: a trial says what enforcing would refuse, and changes nothing."""
+    force = snapshot([contract()], Policy(mode="monitor", access=AccessPolicy(deny=("tool",))))
+    assert [one.name for one in force.offered(None)] == ["tool"]
+    assert force.offers("tool", None)
+
+
+@pytest.mark.parametrize(
+    ("access", "offered"),
+    [
+        (AccessPolicy(allow=("tool",)), ["tool", "ours"]),
+        (AccessPolicy(allow=("tool",), deny=("ours",)), ["tool"]),
+        (AccessPolicy(roles={"ours": ("a",)}), ["tool"]),
+        (AccessPolicy(), ["tool", "ours"]),
+    ],
+)
+def test_the_guards_own_tools_need_not_be_allowed(access, offered):
+    """An allow-list is about the host's tools; the guard's own are taken away by name only."""
+    ours = Contract.from_schema("ours", {"type": "object"}, output_schema="text", effect="read")
+    force = snapshot([contract()], Policy(access=access), own=[ours])
+    assert [one.name for one in force.offered(None)] == offered
+    assert [force.offers(name, None) for name in ("tool", "ours", "nobodys")] == [True, "ours" in offered, None]
 
 
 def test_an_unlisted_code_is_a_matter_of_arguments():

@@ -73,6 +73,55 @@ def test_a_chat_completion_in_pieces_reads_like_the_whole(data, text, calls):
     assert all(is_cut(one.stop_reason) for one in broken.calls)
 
 
+@given(st.data(), CALLS, st.sampled_from([0, None]), st.booleans())
+def test_calls_that_share_an_index_are_told_apart_by_their_ids(data, calls, index, named):
+    """Where every delta carries its call's id, any mixture of calls at one index, or at none, gives the calls."""
+    hands, begun = [], []
+    for number, (name, value) in enumerate(calls):
+        own = {"id": f"c{number}", **({"name": name} if named else {})}
+        parts = [piece(index, part, **own) for part in data.draw(pieces(json.dumps(value)))]
+        hands.append([piece(index, id=f"c{number}", name=name), *parts])
+    events = [*dealt(data.draw, hands), chunk(finish="tool_calls")]
+    for event_ in events[:-1]:
+        ident = event_["choices"][0]["delta"]["tool_calls"][0]["id"]
+        begun += [ident] if ident not in begun else []
+    found, _ = read(ChatStream(), events)
+    expected = {f"c{number}": (f"c{number}", name, json.dumps(value)) for number, (name, value) in enumerate(calls)}
+    assert [(one.id, one.name, one.arguments) for one in found.calls] == [expected[ident] for ident in begun]
+
+
+@given(st.data(), CALLS)
+def test_items_that_share_an_index_are_told_apart_by_their_ids(data, calls):
+    """The same for the items of a response that ends without repeating them."""
+    hands = []
+    for number, (name, value) in enumerate(calls):
+        item = {"type": "function_call", "id": f"f{number}", "call_id": f"c{number}", "name": name, "arguments": ""}
+        parts = [
+            event("function_call_arguments.delta", 0, item_id=f"f{number}", delta=part)
+            for part in data.draw(pieces(json.dumps(value)))
+        ]
+        hands.append([event("output_item.added", 0, item=item), *parts])
+    events = [*dealt(data.draw, hands), event("completed", response={"status": "completed"})]
+    found, _ = read(ResponsesStream(), events)
+    assert {(one.id, one.name, one.arguments) for one in found.calls} == {
+        (f"c{number}", name, json.dumps(value)) for number, (name, value) in enumerate(calls)
+    }
+
+
+@given(st.data(), CALLS)
+def test_blocks_that_share_an_index_follow_each_other(data, calls):
+    """The same for Anthropic, whose pieces carry no id: a start at a used index begins another block."""
+    events = []
+    for number, (name, value) in enumerate(calls):
+        begun = {"type": "tool_use", "id": f"t{number}", "name": name, "input": {}}
+        deltas = [block(0, "delta", delta={"partial_json": part}) for part in data.draw(pieces(json.dumps(value)))]
+        events += [block(0, "start", content_block=begun), *deltas, block(0, "stop")]
+    found, _ = read(AnthropicStream(), [*events, {"type": "message_delta", "delta": {"stop_reason": "tool_use"}}])
+    assert [(one.id, one.name, one.arguments) for one in found.calls] == [
+        (f"t{number}", name, json.dumps(value)) for number, (name, value) in enumerate(calls)
+    ]
+
+
 def block(place, kind, **more):
     return {"type": f"content_block_{kind}", "index": place, **more}
 
@@ -172,6 +221,11 @@ def one_call(*parts, **first):
         ([piece(0, "{", id="a", name="get"), piece(0, "}", id="a", name="get")], [("a", "get", "{}")]),
         ([piece(0, "{", id="a", name="get"), piece(0, "}", id="z")], [("a", "get", "{}")]),
         ([piece(1, "{}", id="b", name="put"), piece(0, "{}", id="a", name="get")], [("a", "get", "{}"), ("b", "put", "{}")]),
+        # One that numbers the calls of each chunk anew, and one that gives all of a message's calls one id.
+        ([piece(0, "{", id="a", name="get"), piece(1, "[", id="b", name="put"), piece(0, "]", id="b"), piece(0, "}", id="a")], [("a", "get", "{}"), ("b", "put", "[]")]),
+        ([piece(0, "{", id="a", name="get"), piece(1, "[", id="a", name="put"), piece(0, "}", id="a"), piece(1, "]", id="a")], [("a", "get", "{}"), ("a_2", "put", "[]")]),
+        # One whose id comes late.
+        ([piece(0, name="get"), piece(0, "{}", id="a", name="get")], [("a", "get", "{}")]),
         # Arguments that come as an object, and what cannot be joined.
         ([piece(0, {"a": 1}, id="a", name="get")], [("a", "get", {"a": 1})]),
         ([piece(0, "{", id="a", name="get"), piece(0, {"a": 1})], [("a", "get", '["{",{"a":1}]')]),

@@ -53,7 +53,14 @@ class Scripted(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
 
     def _inner_get_response(self, *, messages, stream, options, **kwargs):
         names = [one.name for one in options.get("tools") or ()]
-        self.asked.append({"messages": list(messages), "tools": names, "instructions": options.get("instructions")})
+        self.asked.append(
+            {
+                "messages": list(messages),
+                "tools": names,
+                "instructions": options.get("instructions"),
+                "options": dict(options),
+            }
+        )
         turn = self.turns[min(len(self.asked), len(self.turns)) - 1]
         contents = (
             [Content.from_text(turn)]
@@ -335,6 +342,26 @@ async def test_names_that_only_differ_in_spelling_reach_the_tool(tools, done):
     assert done == [("get_order", "A1")]
     said = [one for m in client.asked[-1]["messages"] for one in m.contents if one.type == "function_call"]
     assert [one.name for one in said] == ["get_order"]
+
+
+@pytest.mark.parametrize("mode", ["enforce", "monitor"])
+async def test_a_tool_that_is_denied_is_not_shown(tools, done, mode):
+    """It is not offered, and a call of it does not run; monitor mode offers and runs what it would deny."""
+    client = Scripted([("c", "refund", REFUND)], [("d", "refund", REFUND)], "Done.")
+    agent, _ = guarded_write(tools, client, config={"mode": mode, "access": {"deny": ["refund"]}})
+    await agent.run("Refund.")
+    shown = mode == "monitor"
+    assert [one["tools"] for one in client.asked[:2]] == [["get_order", "refund"] if shown else ["get_order"]] * 2
+    assert done == ([("refund", "A1", 5)] if shown else [])
+
+
+async def test_an_agent_whose_tools_are_all_denied_asks_without_any(tools):
+    """The request then names neither tools nor a choice among them: providers refuse an empty list."""
+    client = Scripted("Done.")
+    agent, _ = guarded_write(tools[1:], client, config={"access": {"deny": ["refund"]}})
+    answer = await agent.run("Refund.", options={"tool_choice": "required"})
+    assert answer.text == "Done."
+    assert not {"tools", "tool_choice"} & {*client.asked[0]["options"]}
 
 
 async def test_a_large_output_can_be_paged_through():

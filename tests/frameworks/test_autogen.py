@@ -193,6 +193,17 @@ async def test_what_is_not_known_to_have_happened_is_said_beside_the_last_word()
     assert await said(agent) == "Done.\n\n[Not done: refund (in_doubt).]"
 
 
+@pytest.mark.parametrize("mode", ["enforce", "monitor"])
+async def test_a_tool_that_is_denied_is_not_shown(mode):
+    """It is not offered, and a call of it does not run; monitor mode offers and runs what it would deny."""
+    log = []
+    tools, client = made(log), Client(asks(REFUND), "Done.")
+    await said(agent_of(guard_of(tools, config={"mode": mode, "access": {"deny": ["refund"]}}), client, tools))
+    shown = mode == "monitor"
+    assert [tool["name"] for tool in client.seen[0][1]] == (["refund", "find"] if shown else ["find"])
+    assert log == (["A1"] if shown else [])
+
+
 async def test_a_result_that_was_too_long_can_be_read_on():
     """The tool that pages is listed from then on, and answered by the guard."""
 

@@ -67,7 +67,7 @@ class Scripted(BaseLLM):
 
     def call(self, messages, tools=None, callbacks=None, available_functions=None, **kwargs):
         offered = [one["function"]["name"] for one in tools or ()]
-        self.seen.append({"messages": json.loads(json.dumps(messages)), "tools": offered})
+        self.seen.append({"messages": json.loads(json.dumps(messages)), "tools": offered, "given": tools})
         turn = self.additional_params["turns"][min(len(self.seen), len(self.additional_params["turns"])) - 1]
         if isinstance(turn, Exception):
             raise turn
@@ -415,6 +415,27 @@ async def test_kickoffs_of_every_kind(tools, done):
         assert ended.raw == "Done.", kind
         assert len(done) == number + 1, kind
         assert "already" in model.read[-1], kind
+
+
+@pytest.mark.parametrize("mode", ["enforce", "monitor"])
+def test_a_tool_that_is_denied_is_not_shown(tools, done, mode):
+    """It is not offered, and a call of it does not run; monitor mode offers and runs what it would deny."""
+    model = Scripted([("c1", "refund", REFUND)], "Done.")
+    guard = guard_of(tools, config={"mode": mode, "access": {"deny": ["refund"]}})
+    llm, wrapped = guarded(guard, model, tools)
+    crew_of(llm, wrapped).kickoff()
+    shown = mode == "monitor"
+    assert model.seen[0]["tools"] == (["get_order", "refund"] if shown else ["get_order"])
+    assert len(done) == shown
+
+
+def test_an_agent_whose_tools_are_all_denied_asks_without_any(tools):
+    """The request then names neither tools nor a choice among them: providers refuse an empty list."""
+    model = Scripted("Done.")
+    guard = guard_of(tools[1:], config={"access": {"deny": ["refund"]}})
+    llm, wrapped = guarded(guard, model, tools[1:])
+    assert crew_of(llm, wrapped).kickoff().raw == "Done."
+    assert model.seen[0]["given"] is None
 
 
 def test_tenant_and_principal_come_from_task_and_agent(tools, done):

@@ -115,6 +115,27 @@ async def test_a_tool_without_a_contract_is_neither_listed_nor_run(shop):
     assert shop.happened() == []
 
 
+@pytest.mark.parametrize("mode", ["enforce", "monitor"])
+async def test_a_tool_that_is_denied_is_not_listed(shop, mode):
+    """Nor does a call of it run; monitor mode lists and runs what it would deny. The guard's own tool is no other."""
+    config = {"mode": mode, "access": {"deny": ["refund", "read_more"]}}
+    server = guarded(*shop.functions(["ping", "refund"]), reads=["ping"], guard={"config": config})
+    async with Client(server) as client:
+        listed = [one.name for one in await client.list_tools()]
+        await client.call_tool("refund", REFUND, raise_on_error=False)
+    shown = mode == "monitor"
+    assert listed == (["ping", "refund", "read_more"] if shown else ["ping"])
+    assert len(shop.happened()) == shown
+
+
+async def test_an_allow_list_leaves_the_guards_own_tool(shop):
+    """What is listed is what is allowed, and the tool by which the model reads on."""
+    config = {"access": {"allow": ["ping"]}}
+    server = guarded(*shop.functions(["ping", "refund"]), reads=["ping"], guard={"config": config})
+    async with Client(server) as client:
+        assert [one.name for one in await client.list_tools()] == ["ping", "read_more"]
+
+
 async def test_an_unguarded_tool_is_run_as_it_is(shop):
     """Its name is the only thing the guard knows of it."""
     server = FastMCP("shop")

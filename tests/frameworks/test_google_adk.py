@@ -390,6 +390,19 @@ async def test_a_long_running_tool_is_started_once_and_may_answer_later():
     assert started == ["a"]
 
 
+@pytest.mark.parametrize("mode", ["enforce", "monitor"])
+@pytest.mark.parametrize("names", [["ping", "refund"], ["refund"]])
+async def test_a_tool_that_is_denied_is_not_shown(shop, mode, names):
+    """It is not offered, and a call of it does not run; monitor mode offers and runs what it would deny."""
+    tools, guard = picked(shop, *names, config={"mode": mode, "access": {"deny": ["refund"]}})
+    model = Script(turns=[[("refund", {"order_id": "A1", "amount": 5})], "Done."])
+    await say(runner(LlmAgent(name="clerk", model=model, tools=tools), guard))
+    shown = mode == "monitor"
+    declared = [one.name for tool in model.asked[0].config.tools for one in tool.function_declarations]
+    assert declared == [name for name in names if shown or name != "refund"]
+    assert len(shop.happened()) == shown
+
+
 async def test_a_large_output_can_be_paged_through(shop):
     """After the preview the model is offered the guard's own tool, and it answers."""
     tools, guard = picked(shop, "huge", fields={"huge": {"output_schema": "text", "max_chars": 2_000_000}})

@@ -21,6 +21,7 @@ from agents import (
     InputGuardrailTripwireTriggered,
     MaxTurnsExceeded,
     ModelProvider,
+    ModelSettings,
     OpenAIChatCompletionsModel,
     OpenAIResponsesModel,
     RunConfig,
@@ -572,6 +573,49 @@ async def test_a_first_result_that_was_not_kept_is_no_null():
         ended.append((await runner.run(agent, "Go.", run_config=QUIET, run_id="r")).final_output)
     assert ended[0] == str({"code": 42})
     assert "its result was not kept" in ended[1]
+
+
+@pytest.mark.parametrize("mode", ["enforce", "monitor"])
+async def test_a_tool_that_is_denied_is_not_shown(mode):
+    """It is not offered, and a call of it does not run; monitor mode offers and runs what it would deny."""
+    log = []
+
+    @function_tool
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        log.append(order)
+        return "refunded"
+
+    @function_tool
+    async def find(order: str) -> str:
+        """Find an order."""
+        return "open"
+
+    tools = [refund, find]
+    model = ScriptedModel([[ask(*REFUND)], [assistant_message("Done.")]])
+    guard = guard_of(tools, config={"mode": mode, "access": {"deny": ["refund"]}})
+    settings = ModelSettings(tool_choice="refund")
+    await GuardedRunner(guard).run(agent_of(model, tools, model_settings=settings), "Refund.", run_config=QUIET)
+    shown = mode == "monitor"
+    assert [tool.name for tool in model.calls[0].tools] == (["refund", "find"] if shown else ["find"])
+    assert model.calls[0].model_settings.tool_choice == ("refund" if shown else None)
+    assert log == (["A1"] if shown else [])
+
+
+async def test_an_agent_whose_tools_are_all_denied_asks_without_any():
+    """The request then names neither tools nor a choice among them: providers refuse an empty list."""
+
+    @function_tool
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        return "refunded"
+
+    model = ScriptedModel([[assistant_message("Done.")]])
+    guard = guard_of([refund], config={"access": {"deny": ["refund"]}})
+    settings = ModelSettings(tool_choice="required", parallel_tool_calls=False)
+    await GuardedRunner(guard).run(agent_of(model, [refund], model_settings=settings), "Refund.", run_config=QUIET)
+    [asked] = model.calls
+    assert (asked.tools, asked.model_settings.tool_choice, asked.model_settings.parallel_tool_calls) == ([], None, None)
 
 
 async def test_a_result_that_was_too_long_can_be_read_on():

@@ -791,6 +791,18 @@ def test_large_outputs_are_kept_aside_and_paged(driver):
     assert driver.call(run, call("read_more", '{"handle": "out-9"}')).status == "failed"
 
 
+def test_an_allow_list_does_not_take_the_pager_away(driver):
+    """Who may use some tools only reads on in their outputs; a pager that is denied by name is not offered."""
+    contract = Contract.from_schema(
+        "text", {"type": "object"}, effect="read", output_schema="text", handler=lambda: "x" * 30_000
+    )
+    for access, status in (({"allow": ["text"]}, "ok"), ({"deny": ["read_more"]}, "refused")):
+        run = Guard([contract], config={"access": access}).run()
+        driver.call(run, call("text", "{}"))
+        assert ("read_more" in [tool["function"]["name"] for tool in run.tools()]) is (status == "ok")
+        assert driver.call(run, call("read_more", '{"handle": "out-1", "offset": 100}')).status == status
+
+
 def test_check_runs_and_records_nothing(world):
     """A verdict says what would be decided."""
     run = world.guard().run("r")

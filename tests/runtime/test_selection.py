@@ -105,6 +105,15 @@ def test_who_may_not_use_a_tool_does_not_find_it(driver):
     assert "create_flight" in chosen.names
 
 
+def test_an_allow_list_does_not_take_the_search_away(driver):
+    """Who may use some tools only is offered the search for them, and it runs."""
+    run = guarded(access={"allow": ["create_invoice", "create_recipe"]}).run()
+    run.select("invoice", 1)
+    assert named(run.tools()) == ["create_invoice", "find_tools"]
+    [found] = driver.batch(run, [ask("find_tools", query="recipe")])
+    assert [one["name"] for one in found.value["tools"]] == ["create_recipe"]
+
+
 def test_a_tool_of_the_same_name_is_the_hosts():
     """A host's own `find_tools` stays what it is; ours takes another name."""
     own = pokayoke.Contract.from_schema(

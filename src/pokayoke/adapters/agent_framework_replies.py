@@ -24,6 +24,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from pokayoke.adapters import hosted as host
 from pokayoke.adapters.agent_framework_tools import Placeholder
+from pokayoke.adapters.shown import hides, pager
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.names import history_name
@@ -73,11 +74,17 @@ class Reply:
         # The type and not isinstance: the framework's classes are abstract, which makes that slow.
         if any(type(tool) is Placeholder for tool in tools):
             tools[:] = [tool for tool in tools if type(tool) is not Placeholder]
-        if (pager := _pager(self._loop.hosted.run)) is not None and all(tool.name != pager.name for tool in tools):
-            tools.append(pager)
-        if not self._asked.final and self._asked.instruction is None:
+        run = self._loop.hosted.run
+        if (more := pager(run)) is not None and all(tool.name != more.name for tool in tools):
+            tools.append(Placeholder(more.name, description=more.description, input_model=dict(more.input_schema)))
+        # Another list than the framework's own, which is that of what can be called.
+        shown = [tool for tool in tools if not (isinstance(tool, FunctionTool) and hides(run, tool.name))]
+        final = self._asked.final or (not shown and bool(tools))
+        if not final and self._asked.instruction is None and len(shown) == len(tools):
             return options
-        changed = {key: value for key, value in options.items() if not self._asked.final or key not in _OFFERS}
+        changed = {key: value for key, value in options.items() if not final or key not in _OFFERS}
+        if not final and len(shown) < len(tools):
+            changed["tools"] = shown
         if self._asked.instruction is not None:
             # As an instruction it is part of this request alone, even where the service keeps the messages.
             changed["instructions"] = _joined(options.get("instructions"), self._asked.instruction)
@@ -179,14 +186,6 @@ def _last(response: Any) -> list[Any]:
         response.messages = [Message("assistant", [])]
     response.messages[-1].contents = list(response.messages[-1].contents)
     return response.messages[-1].contents  # type: ignore[no-any-return]  # the framework is Any here
-
-
-def _pager(run: Run) -> FunctionTool | None:
-    """Return the tool that pages through large outputs, once there is one."""
-    if not run.progress.keeps_texts:
-        return None
-    pager = run.guard.pager
-    return Placeholder(pager.name, description=pager.description, input_model=dict(pager.input_schema))
 
 
 def _meant(run: Run, name: str, names: Collection[str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from pokayoke.adapters.client import OnText, heard, sdk
+from pokayoke.adapters.client import OnText, heard, options_for, sdk
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.messages import field, text_of
 from pokayoke.core.replies import answered, answers, spoken
@@ -123,4 +123,4 @@ def _request(options: dict[str, Any], messages: list[Any], tools: list[dict[str,
     given = cast("str | None", options.get("system"))
     texts = [text for text in (given, *system) if text]
     beside = {"system": "\n\n".join(texts)} if texts else {}
-    return {**options, **beside, "messages": others, **({"tools": tools} if tools else {})}
+    return {**options_for(options, tools), **beside, "messages": others, **({"tools": tools} if tools else {})}

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pokayoke.adapters.autogen_run import SINK, Conversation
 from pokayoke.adapters.hosted import Asked, Hosted, stand_in
 from pokayoke.adapters.listening import STOPS, listened, overheard, worst
+from pokayoke.adapters.shown import hides
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.names import history_name
@@ -176,7 +177,7 @@ class GuardedClient(ChatCompletionClient):
             shown.insert(at, SystemMessage(content=request.instruction))
         shown_tools = [tool for tool in tools if _name(tool) != SINK]  # AutoGen has it, and no model is to call it
         handoffs = frozenset(map(_name, shown_tools)).difference(conversation.tools)
-        offered: Sequence[Any] = () if request.final else shown_tools
+        offered = [] if request.final else [tool for tool in shown_tools if not hides(hosted.run, _name(tool))]
         return _Turn(hosted, shown, offered, handoffs, choice == "none", isinstance(typed, type))
 
     def _judged(self, turn: _Turn, reply: Any, stops: list[Any]) -> Any:

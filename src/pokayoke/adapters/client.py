@@ -1,16 +1,24 @@
-"""What the plain models share: their provider's SDK, and who reads along while a reply streams."""
+"""What the plain models share: their SDKs, what a request without tools leaves out, and who reads along in a stream."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pokayoke.errors import MissingExtraError
 
-__all__ = ["OnText", "heard", "sdk"]
+__all__ = ["OnText", "heard", "options_for", "sdk"]
 
 OnText = Callable[[str], object]
+
+
+_AMONG_TOOLS: Final = ("tool_choice", "parallel_tool_calls")
+
+
+def options_for(options: dict[str, Any], tools: list[Any]) -> dict[str, Any]:
+    """Return the options of a request. Providers refuse those about the use of tools where it offers none."""
+    return options if tools else {name: value for name, value in options.items() if name not in _AMONG_TOOLS}
 
 
 def sdk(name: Literal["anthropic", "openai"]) -> Any:

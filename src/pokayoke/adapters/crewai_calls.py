@@ -17,6 +17,7 @@ from crewai.agents.constants import ACTION_INPUT_REGEX, FINAL_ANSWER_ACTION
 from pokayoke.adapters import hosted as host
 from pokayoke.adapters.crewai_tools import NOBODY, TOKEN, name_of
 from pokayoke.adapters.known import Known
+from pokayoke.adapters.shown import hides, pager
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.definitions import definitions
 from pokayoke.core.intake.reading import is_cut
@@ -81,15 +82,17 @@ class Turn:
         asked = self._hosted.before()
         self._final, self._texts = asked.final, tools is None
         self._offered = {tool["function"]["name"] for tool in tools or ()}
-        self.tools = None if tools is None or asked.final else self._offer(tools)
+        self.tools = None if tools is None or asked.final else self._offer(tools) or None
         self.messages = messages
         if asked.instruction is not None:
             self.messages = [*messages, {"role": "system", "content": asked.instruction}]
 
     def _offer(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        shown = [tool for tool in tools if tool["function"]["name"] != NOBODY]
         run = self._hosted.run
-        return [*shown, *definitions([run.guard.pager], format="openai")] if run.progress.keeps_texts else shown
+        hidden = {NOBODY, *(name for name in self._offered if hides(run, name))}
+        shown = [tool for tool in tools if tool["function"]["name"] not in hidden]
+        more = pager(run)
+        return shown if more is None else [*shown, *definitions([more], format="openai")]
 
     def took(self, reply: Any, stop_reason: Any, tokens: int | None) -> Any:
         """Take the reply; returns what CrewAI goes on with."""

@@ -20,6 +20,7 @@ from pokayoke.adapters.hosted import Described, Hosted, Runs
 from pokayoke.adapters.hosted import contracts as hosted_contracts
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract import Contract
+from pokayoke.core.gate import principal_of
 from pokayoke.core.steps import NotBegun
 from pokayoke.core.strict import dump_compact
 from pokayoke.errors import MissingExtraError, ToolError, UsageError
@@ -90,14 +91,13 @@ class GuardMiddleware(Middleware):
         self._paging, self._wrapped = paging, dict[str, bool]()
 
     async def on_list_tools(self, context: Any, call_next: Any) -> Any:
-        """List what has a contract, and the guard's own tool."""
-        listed = await call_next(context)
-        snapshot = self.guard.snapshot
-        kept = [
-            one for one in listed if one.name in self._unguarded or not isinstance(snapshot.find(one.name), Finding)
-        ]
-        if self._paging and all(one.name != self.guard.pager.name for one in kept):
-            kept.append(_pager(self.guard.pager))
+        """List what has a contract and is not denied to the client, and the guard's own tool."""
+        listed, who = await call_next(context), principal_of(_principal())
+        snapshot, pager = self.guard.snapshot, self.guard.pager
+        kept = [one for one in listed if one.name in self._unguarded or snapshot.offers(one.name, who)]
+        pages = self._paging and self.guard.view.paged.offers(pager.name, who)
+        if pages and all(one.name != pager.name for one in kept):
+            kept.append(_pager(pager))
         return kept
 
     async def on_call_tool(self, context: Any, call_next: Any) -> Any:

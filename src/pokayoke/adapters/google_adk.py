@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pokayoke.adapters.hosted import Asked, Described, Hosted, Runs, stand_in, written
 from pokayoke.adapters.hosted import contracts as hosted_contracts
 from pokayoke.adapters.known import Known
+from pokayoke.adapters.shown import hides, pager
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract import Contract
 from pokayoke.core.intake.reading import is_cut
@@ -143,8 +144,10 @@ class GuardPlugin(BasePlugin):
         if request.final:
             llm_request.config.tools, llm_request.config.tool_config = [], None
             llm_request.tools_dict.clear()
-        elif (pager := _pager(hosted)) is not None:
-            llm_request.append_tools([Pager(pager)])
+        else:
+            _hide(llm_request.config, hosted.run)
+            if (more := pager(hosted.run)) is not None:
+                llm_request.append_tools([Pager(more)])
         aside.set({})
         return None
 
@@ -316,13 +319,18 @@ def _watched(tool: Any, context: Any) -> bool:
     return bool(getattr(tool, "_require_confirmation", True))
 
 
-def _pager(hosted: Hosted) -> Contract | None:
-    """The contract by which the model reads on, once an output was too long to show."""
-    if not hosted.run.progress.keeps_texts:
-        return None
-    pager = hosted.run.guard.pager
-    plan = hosted.run.snapshot.find(pager.name)
-    return pager if not isinstance(plan, Finding) and plan.contract is pager else None
+def _hide(config: Any, run: Run) -> None:
+    """Leave out of a request the declarations of tools that its user may not use."""
+    shown: list[Any] = []
+    for tool in config.tools or ():
+        declared = getattr(tool, "function_declarations", None)
+        kept = [one for one in declared or () if not hides(run, one.name or "")]
+        if not declared or len(kept) == len(declared):
+            shown.append(tool)
+        elif kept:
+            shown.append(tool.model_copy(update={"function_declarations": kept}))
+    if shown or config.tools:
+        config.tools, config.tool_config = shown, config.tool_config if shown else None
 
 
 def _require_client(agent: Any) -> None:

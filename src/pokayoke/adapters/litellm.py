@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pokayoke.adapters.client import options_for
 from pokayoke.adapters.hosted import stand_in
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.arguments import read_arguments
@@ -93,7 +94,7 @@ class CompletionModel:
         streaming = {"stream": True, "stream_options": {"include_usage": True}} if self._stream else {}
         # An empty list of tools is an error at some providers.
         offered = {"tools": tools} if tools else self._no_tools(messages)
-        return {**streaming, **self._options, "messages": _sendable(messages), **offered}
+        return {**streaming, **options_for(self._options, tools), "messages": _sendable(messages), **offered}
 
     def _no_tools(self, messages: list[Any]) -> dict[str, Any]:
         """LiteLLM makes up a tool for Anthropic where the history holds calls; here it says that none may be called."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters.client import OnText, heard, sdk
+from pokayoke.adapters.client import OnText, heard, options_for, sdk
 from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.messages import calls_in
 from pokayoke.core.replies import answered, spoken
 from pokayoke.core.streams import ChatStream, ResponsesStream, Stream
 
@@ -91,8 +92,21 @@ class ChatModel:
     def _asked(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         streaming = {"stream": True, "stream_options": {"include_usage": True}} if self._stream else {}
         # An empty list of tools is an error at some endpoints.
-        offered = {"tools": tools} if tools else {}
-        return self._client.chat.completions.create(**{**streaming, **self._options}, messages=messages, **offered)
+        offered = {"tools": tools} if tools else self._no_tools(messages)
+        return self._client.chat.completions.create(
+            **{**streaming, **options_for(self._options, tools), **offered}, messages=messages
+        )
+
+    def _no_tools(self, messages: list[Any]) -> dict[str, Any]:
+        """Proxies for Claude refuse a history with calls and no tools; here they are told that none may be called.
+
+        No other endpoint gets that: many that run small models do not keep to it.
+        """
+        if "claude" not in str(self._options["model"]).lower():
+            return {}
+        names = dict.fromkeys(call.name for message in messages for call in calls_in(message))
+        known = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names]
+        return {"tools": known, "tool_choice": "none"} if known else {}
 
 
 class AsyncChatModel(ChatModel):
@@ -123,7 +137,7 @@ class ResponsesModel(ChatModel):
         offered = {"tools": [{"type": "function", "strict": False, **tool["function"]} for tool in tools]}
         streaming = {"stream": True} if self._stream else {}
         return self._client.responses.create(
-            **{**streaming, **self._options}, input=messages, **(offered if tools else {})
+            **{**streaming, **options_for(self._options, tools)}, input=messages, **(offered if tools else {})
         )
 
 

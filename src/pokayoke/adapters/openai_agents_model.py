@@ -17,6 +17,7 @@ from pokayoke.adapters.hosted import Asked, Hosted, stand_in
 from pokayoke.adapters.listening import STOPS, listened, overheard, worst
 from pokayoke.adapters.openai_agents_run import SINK, slot_in_use
 from pokayoke.adapters.openai_agents_sink import Handed, as_written, is_object, offer, sink
+from pokayoke.adapters.shown import hides, pager
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.errors import MissingExtraError
@@ -193,16 +194,21 @@ def _turn(  # noqa: PLR0917 - the framework's own arguments, in its order
     if request.instruction:
         # Beside the history, not in it: a conversation that the server keeps would keep an item for ever.
         system = f"{system}\n\n{request.instruction}" if system else request.instruction
-    offered = tools
     names = {tool.qualified_name: tool for tool in tools if isinstance(tool, FunctionTool)}
     slot.tools = [*names]
+    hidden = {id(tool): tool.name for name, tool in names.items() if hides(hosted.run, name)}
+    offered = [tool for tool in tools if id(tool) not in hidden]
+    if settings.tool_choice in hidden.values():
+        settings = replace(settings, tool_choice=None)
     if request.final:
-        offered, settings = [], replace(settings, tool_choice=None, parallel_tool_calls=None)
-    elif hosted.run.progress.keeps_texts and (pager := hosted.run.guard.pager).name not in names:
-        offered = [*tools, offer(pager)]
+        offered = []
+    elif (own := pager(hosted.run)) is not None and own.name not in names:
+        offered.append(offer(own))
     slot.handoffs = {handoff.tool_name: Handed(handoff) for handoff in handoffs}
     plain = schema is None or schema.is_plain_text()
     shown = [] if request.final else handoffs
+    if request.final or (hidden and not offered and not shown):
+        settings = replace(settings, tool_choice=None, parallel_tool_calls=None)
     arguments = (system, given, settings, offered, schema, shown, tracing)
     return _Turn(hosted, arguments, names, slot.handoffs, plain, tools)
 

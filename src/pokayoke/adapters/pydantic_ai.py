@@ -46,6 +46,7 @@ from pokayoke.adapters.pydantic_ai_tools import (
     own_tool,
     schema_for,
 )
+from pokayoke.adapters.shown import pager
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.steps import NotBegun
@@ -279,10 +280,9 @@ class _GuardedRun(Guarded):
             if term is not HIDDEN:
                 offered.append(tool if term is None else replace(tool, parameters_json_schema=term))
             changed = changed or term is not None
-        pager = self._guard.pager
-        if run.progress.keeps_texts and pager.name not in terms:
-            schema = pager.model_schema
-            tool = ToolDefinition(name=pager.name, description=pager.description, parameters_json_schema=schema)
+        if (own := pager(run)) is not None and own.name not in terms:
+            schema = own.model_schema
+            tool = ToolDefinition(name=own.name, description=own.description, parameters_json_schema=schema)
             return [*offered, tool]
         return offered if changed else None
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters import hosted
 from pokayoke.adapters.hosted import Described
+from pokayoke.adapters.shown import hides
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
-from pokayoke.core.gate import offered
 from pokayoke.errors import MissingExtraError, UsageError
 
 try:
@@ -123,17 +123,15 @@ def schema_for(tool: ToolDefinition, run: Run) -> dict[str, Any] | None:
     """
     if is_framework_tool(tool):
         return None
+    if hides(run, tool.name):
+        return HIDDEN
     plan = run.snapshot.find(tool.name)
     if isinstance(plan, Finding):
-        if plan.code != "unknown_tool":
-            return HIDDEN
         raise UsageError(
             f"the agent offers {tool.name!r}, and the guard has no contract for it: build one with contracts([...]), "
             "for an MCP server or a wrapped toolset with contracts(await definitions(toolset))"
         )
     contract = plan.contract
-    if not offered(contract, run.snapshot.policy.access, run.principal):
-        return HIDDEN
     return None if contract.key_argument is None else contract.model_schema
 
 

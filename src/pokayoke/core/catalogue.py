@@ -66,8 +66,11 @@ class Catalogue:
             name: the name as the model wrote it.
             offered: gives the tools the model may hear of; None is all of them.
         """
-        found = self._exact.get(name) or self._respelt(name)
-        return found or self.unknown(name, offered=None if offered is None else offered())
+        return self.get(name) or self.unknown(name, offered=None if offered is None else offered())
+
+    def get(self, name: str) -> Contract | None:
+        """Return the contract a called name means, if there is one."""
+        return self._exact.get(name) or self._respelt(name)
 
     def unknown(self, name: str, *, offered: Sequence[str] | None = None) -> Finding:
         """Return the finding for a name that means no tool.

@@ -93,11 +93,6 @@ def first_objection(rules: tuple[Rule, ...], asked: Asked) -> Finding | None:
     return None
 
 
-def offered(contract: Contract, access: AccessPolicy, principal: Principal | None) -> bool:
-    """True if this tool may be shown to the model at all."""
-    return denial(access_rule(contract, access), contract, principal) is None
-
-
 def denial(rule: Rule | None, contract: Contract, principal: Principal | None) -> Finding | None:
     """Return why an access rule keeps a caller from a tool, whatever the arguments; None if it does not."""
     return None if rule is None else rule(Asked(contract, {}, 1.0, principal))

@@ -16,7 +16,15 @@ from pokayoke.core.lastgood import may_keep
 from pokayoke.core.limits import own_limits
 from pokayoke.core.loop import KINDS, Kind, kinds_for
 from pokayoke.core.places import facts_at
-from pokayoke.core.policy import BudgetPolicy, IntakePolicy, LimitPolicy, Policy, RetryPolicy, ToolOutputPolicy
+from pokayoke.core.policy import (
+    AccessPolicy,
+    BudgetPolicy,
+    IntakePolicy,
+    LimitPolicy,
+    Policy,
+    RetryPolicy,
+    ToolOutputPolicy,
+)
 from pokayoke.core.rollout import version_withdrawn
 from pokayoke.errors import ContractError
 
@@ -94,9 +102,19 @@ class Snapshot(msgspec.Struct, frozen=True):
         return plan if plan is not None else version_withdrawn(found.name, found.version)
 
     def offered(self, principal: Principal | None) -> list[Contract]:
-        """Return the tools that a caller may use."""
-        found = ((plan.access, plan.contract) for plan in self.plans.values())
-        return [contract for access, contract in found if denial(access, contract, principal) is None]
+        """Return the tools that a caller may use; in monitor mode, where every call of them runs, all."""
+        return [plan.contract for plan in self.plans.values() if self._admits(plan, principal)]
+
+    def offers(self, name: str, principal: Principal | None) -> bool | None:
+        """Say whether a caller is offered the tool that a name means; None if it means none."""
+        found = self.catalogue.get(name)
+        if found is None:
+            return None
+        plan = self.plans.get(found.id)
+        return plan is not None and self._admits(plan, principal)
+
+    def _admits(self, plan: Plan, principal: Principal | None) -> bool:
+        return self.policy.mode == "monitor" or denial(plan.access, plan.contract, principal) is None
 
 
 def snapshot(
@@ -104,6 +122,7 @@ def snapshot(
     policy: Policy,
     kinds: Iterable[Kind] = (),
     *,
+    own: Iterable[Contract] = (),
     withdrawn: Container[str] = (),
     shadows: Iterable[Contract] = (),
 ) -> Snapshot:
@@ -113,6 +132,7 @@ def snapshot(
         contracts: one version per tool.
         policy: what is allowed.
         kinds: the host's own, for the loop guard.
+        own: further contracts, of the guard's own tools: who may use any tool may use these without being listed.
         withdrawn: ids of contracts whose calls are all refused.
         shadows: versions that judge beside these, one per tool.
 
@@ -121,23 +141,26 @@ def snapshot(
             what nobody knows.
         PolicyError: the policy of the loop guard names a kind of failure that there is not.
     """
-    kept = tuple(contracts)
-    plans = {contract.id: _plan(contract, policy) for contract in kept if contract.id not in withdrawn}
-    catalogue = Catalogue(kept)
+    kept, ours = tuple(contracts), tuple(own)
+    plans = {contract.id: _plan(contract, policy, policy.access) for contract in kept if contract.id not in withdrawn}
+    if ours:
+        open_to_all = msgspec.structs.replace(policy.access, allow=())
+        plans |= {contract.id: _plan(contract, policy, open_to_all) for contract in ours}
+    catalogue = Catalogue((*kept, *ours))
     simple = {plan.contract.name: plan for plan in plans.values() if not plan.contract.input_hooks}
     budgeted = policy.budgets != BudgetPolicy()
     beside = {contract.name: snapshot((contract,), policy, kinds) for contract in shadows}
     return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(policy.loop, kinds), beside)
 
 
-def _plan(contract: Contract, policy: Policy) -> Plan:
+def _plan(contract: Contract, policy: Policy, who: AccessPolicy) -> Plan:
     reads = contract.effect == "read"
     approvals = policy.approvals
     # Monitor mode lets everything readable run; only the ledger stays, or it would cause second effects.
     enforced = policy.mode == "enforce"
     asks = contract.approval or contract.name in approvals.tools or contract.effect in approvals.effects
     limits = (*own_limits(contract), *(x for x in policy.limits if x.tool in ("*", contract.name))) if enforced else ()
-    access = access_rule(contract, policy.access)
+    access = access_rule(contract, who)
     return Plan(
         contract=contract,
         kinds=policy.corrections.read if reads else policy.corrections.write,

@@ -165,7 +165,7 @@ class AccessPolicy(_Options, frozen=True, kw_only=True):
     """Who may call what. Empty means no restriction."""
 
     allow: tuple[str, ...] = ()
-    """If not empty, only these tools exist."""
+    """If not empty, only these tools exist, and the guard's own."""
     deny: tuple[str, ...] = ()
     """Tools that do not exist, whatever else is said."""
     roles: dict[str, tuple[str, ...]] = {}

@@ -1,9 +1,9 @@
 """A reply that comes in pieces, put together without guessing.
 
 In come a provider's stream events, as dicts or SDK objects, in order; out comes the reply as it would have
-come whole. Fragments of arguments are joined by their place in the message, never by id (ids come once), and
-stay the text they are: SDK helpers complete cut text without a word. No call may start before the reply's
-stop reason is known, so nothing is handed out earlier.
+come whole. Fragments of arguments are joined by their place in the message (ids mostly come once), several at
+one place by the ids they carry, and stay the text they are: SDK helpers complete cut text without a word. No call
+may start before the reply's stop reason is known, so nothing is handed out earlier.
 """
 
 from __future__ import annotations
@@ -30,6 +30,49 @@ class Stream(Protocol):
         ...
 
 
+_Place = tuple[int, int]
+"""The index that the server gives, and a number of our own: some servers give every call the index 0."""
+
+
+class _Places:
+    """Where the pieces of a reply belong."""
+
+    def __init__(self) -> None:
+        self._latest: dict[int, _Place] = {}
+        self._named: dict[tuple[int | None, str], _Place] = {}
+        self._count = 0
+
+    def latest(self, index: int) -> _Place | None:
+        """Return the place that the latest piece of an index went to."""
+        return self._latest.get(index)
+
+    def index_of(self, ident: Any, otherwise: int) -> int:
+        """Return the index of what has this id."""
+        known = self._named.get((None, ident)) if isinstance(ident, str) else None
+        return otherwise if known is None else known[0]
+
+    def of(self, index: int, ident: Any, *, begins: bool) -> _Place:
+        """Return the place of a piece.
+
+        Args:
+            index: the server's own number of it.
+            ident: the id it carries, if any. One that is known at this index says more than the index.
+            begins: True if what has no known id there is something new; else it goes on with what has its id at
+                another index, or with the latest at this one.
+        """
+        known: _Place | None = None
+        if named := isinstance(ident, str) and bool(ident):
+            known = self._named.get((index, ident)) or (None if begins else self._named.get((None, ident)))
+        place = known or (None if begins else self._latest.get(index))
+        if place is None:
+            self._count += 1
+            place = (index, self._count)
+        self._latest[index] = place
+        if named:
+            self._named[index, ident] = self._named[None, ident] = place
+        return place
+
+
 class ChatStream:
     """Chunks of an OpenAI chat completion."""
 
@@ -37,8 +80,8 @@ class ChatStream:
         """Begin with nothing."""
         self._text: list[str] = []
         self._refusal: list[str] = []
-        self._calls: list[tuple[int, _Pieces]] = []
-        self._places: dict[int, _Pieces] = {}
+        self._calls: dict[_Place, _Pieces] = {}
+        self._places = _Places()
         self._finish: Any = None
         self._usage: Any = None
 
@@ -64,15 +107,14 @@ class ChatStream:
         self._text += said
         return "".join(said)
 
-    def _piece(self, place: int, part: dict[str, Any]) -> None:
-        index = part.get("index")
-        place = index if isinstance(index, int) else place
-        call = self._places.get(place)
-        # Some servers give every call the place 0, each with its own id and name: what is whole is not gone on with.
-        if call is None or call.is_followed_by(part):
-            call = self._places[place] = _Pieces()
-            self._calls.append((place, call))
-        call.add(part)
+    def _piece(self, position: int, part: dict[str, Any]) -> None:
+        index, ident = part.get("index"), part.get("id")
+        if not isinstance(index, int):
+            index = self._places.index_of(ident, position)
+        latest = self._places.latest(index)
+        begins = _named(part) if latest is None else self._calls[latest].is_followed_by(part)
+        place = self._places.of(index, ident, begins=begins)
+        self._calls.setdefault(place, _Pieces()).add(part)
 
     def reply(self) -> dict[str, Any]:
         """Return the chat completion."""
@@ -80,13 +122,18 @@ class ChatStream:
         if self._refusal:
             message["refusal"] = "".join(self._refusal)
         if self._calls:
-            message["tool_calls"] = [call.whole() for _, call in sorted(self._calls, key=lambda one: one[0])]
+            message["tool_calls"] = [self._calls[place].whole() for place in sorted(self._calls)]
         return {"choices": [{"message": message, "finish_reason": self._finish or CUT}], "usage": self._usage}
 
 
 def _graver(known: Any, told: Any) -> Any:
     """The later stop reason, unless the earlier one proves that the reply was cut."""
     return known if is_cut(known) else told or known
+
+
+def _named(part: dict[str, Any]) -> Any:
+    """The name of a tool in a piece of a call: it stands where the call begins, and mostly there alone."""
+    return plain(part.get("function") or part.get("custom") or {}).get("name")
 
 
 class _Pieces:
@@ -98,11 +145,10 @@ class _Pieces:
         self.given: Any = None
 
     def is_followed_by(self, part: dict[str, Any]) -> bool:
-        """Whether a part begins another call: an id and a name of its own, behind arguments or another name."""
-        ident, inner = part.get("id"), plain(part.get("function") or part.get("custom") or {})
-        name = inner.get("name")
+        """Whether a part begins another call: an id and a name of its own, where those of this one are known."""
+        ident, name = part.get("id"), _named(part)
         begins = bool(self.name and name and ident) and ident != self.call["id"]
-        return begins and bool(self.given or name != self.name)
+        return begins and bool(self.call["id"] or self.given or name != self.name)
 
     def add(self, part: dict[str, Any]) -> None:
         kind = "custom" if part.get("custom") else "function"
@@ -127,21 +173,24 @@ class ResponsesStream:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._items: dict[int, dict[str, Any]] = {}
-        self._parts: dict[int, dict[int, dict[str, Any]]] = {}
+        self._items: dict[_Place, dict[str, Any]] = {}
+        self._parts: dict[_Place, dict[int, dict[str, Any]]] = {}
+        self._places = _Places()
         self._end: dict[str, Any] | None = None
 
     def add(self, event: Any) -> str:
         """Take an event; return its text."""
         one = plain(event)
-        kind, place = one.get("type"), one.get("output_index")
-        if kind in ("response.completed", "response.incomplete", "response.failed"):
+        kind, index = str(one.get("type")).removeprefix("response."), one.get("output_index")
+        if kind in ("completed", "incomplete", "failed"):
             self._end = plain(one.get("response") or {})
-        elif isinstance(place, int):
-            return self._at(place, str(kind).removeprefix("response."), one)
+        elif isinstance(index, int):
+            ident = plain(one.get("item") or {}).get("id") or one.get("item_id")
+            place = self._places.of(index, ident, begins=kind == "output_item.added")
+            return self._at(place, kind, one)
         return ""
 
-    def _at(self, place: int, kind: str, event: dict[str, Any]) -> str:
+    def _at(self, place: _Place, kind: str, event: dict[str, Any]) -> str:
         if kind in ("output_item.added", "output_item.done"):
             self._items[place] = plain(event.get("item") or {})
             if kind == "output_item.done":
@@ -190,32 +239,34 @@ class AnthropicStream:
     def __init__(self) -> None:
         """Begin with nothing."""
         self._message: dict[str, Any] = {}
-        self._blocks: dict[int, dict[str, Any]] = {}
-        self._inputs: dict[int, list[str]] = {}
+        self._blocks: dict[_Place, dict[str, Any]] = {}
+        self._inputs: dict[_Place, list[str]] = {}
+        self._places = _Places()
         self._stop: Any = None
         self._usage: dict[str, Any] = {}
 
     def add(self, event: Any) -> str:
         """Take an event; return its text."""
         one = plain(event)
-        kind, place = one.get("type"), one.get("index")
+        kind, index = one.get("type"), one.get("index")
         if kind == "message_start":
             self._message = plain(one.get("message") or {})
             self._count(self._message.get("usage"))
         elif kind == "message_delta":
             self._stop = _graver(self._stop, plain(one.get("delta") or {}).get("stop_reason"))
             self._count(one.get("usage"))
-        elif kind == "content_block_start" and isinstance(place, int):
-            self._blocks[place] = plain(one.get("content_block") or {})
-        elif kind == "content_block_delta" and isinstance(place, int):
-            return self._delta(place, plain(one.get("delta") or {}))
+        elif kind == "content_block_start" and isinstance(index, int):
+            block = plain(one.get("content_block") or {})
+            self._blocks[self._places.of(index, block.get("id"), begins=True)] = block
+        elif kind == "content_block_delta" and isinstance(index, int):
+            return self._delta(self._places.of(index, None, begins=False), plain(one.get("delta") or {}))
         return ""
 
     def _count(self, usage: Any) -> None:
         """The later count is the whole one; what it leaves out stays."""
         self._usage |= {name: value for name, value in plain(usage or {}).items() if value is not None}
 
-    def _delta(self, place: int, delta: dict[str, Any]) -> str:
+    def _delta(self, place: _Place, delta: dict[str, Any]) -> str:
         if isinstance(piece := delta.get("partial_json"), str):
             self._blocks.setdefault(place, {"type": "tool_use"})
             self._inputs.setdefault(place, []).append(piece)

@@ -100,7 +100,7 @@ class View:
         plain = snapshot(kept, policy, self._kinds, withdrawn=withdrawn, shadows=beside)
         paged = plain
         if not own_pager:
-            paged = snapshot((*kept, self.pager), policy, self._kinds, withdrawn=withdrawn, shadows=beside)
+            paged = snapshot(kept, policy, self._kinds, own=(self.pager,), withdrawn=withdrawn, shadows=beside)
 
         def use() -> None:
             self._all, self._withdrawn, self._shadows = kept, withdrawn, beside
@@ -109,10 +109,10 @@ class View:
 
         return use
 
-    def extended(self, *more: Contract) -> Snapshot:
-        """Return what is in force, and some more tools."""
-        policy = self.snapshot.policy
-        return snapshot((*self._all, *more), policy, self._kinds, withdrawn=self._withdrawn, shadows=self._shadows)
+    def extended(self, *own: Contract) -> Snapshot:
+        """Return what is in force, and some more of the guard's own tools."""
+        policy, out, beside = self.snapshot.policy, self._withdrawn, self._shadows
+        return snapshot(self._all, policy, self._kinds, own=own, withdrawn=out, shadows=beside)
 
     @property
     def searching(self) -> Searching:
