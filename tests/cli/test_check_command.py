@@ -217,6 +217,27 @@ def test_names_that_mean_no_tool_are_found(shell, folder):
     assert checked(shell, "based.json")[1]["problems"][0]["where"] == "own@1"
 
 
+def test_kinds_of_failure_that_do_not_exist_are_found(shell, folder):
+    """A misspelt kind is found with and without tools, at its line; a guard's own kinds are kinds, others may be."""
+    loop = "loop:\n  off:\n    - {}\n  instructions:\n    '*': Stop.\n    {}: Stop.\n"
+    (folder / "loops.yaml").write_text(loop.format("unknwon_tool", "tired"))
+    for command, *tools in (("check",), ("check", "shop:ALL"), ("doctor", "shop:ALL")):
+        done = shell(command, *tools, "--config", "loops.yaml", "--json")
+        problems = [one for one in json.loads(done.stdout)["problems"] if "kind of failure" in one["message"]]
+        assert done.returncode == 1
+        assert [(one["code"], one["where"]) for one in problems] == [
+            ("misnamed", "loops.yaml:3"), ("misnamed", "loops.yaml:6"),
+        ]  # fmt: skip
+        assert all("MODULE:ATTRIBUTE" in one["message"] for one in problems)
+    (folder / "tiring.py").write_text("from shop import ALL, pokayoke\nfrom pokayoke.core.loop import Kind\n"
+                                      "GUARD = pokayoke.Guard(ALL, loop_kinds=[Kind('tired', 'tired')])\n")  # fmt: skip
+    (found,) = checked(shell, "tiring:GUARD", "--config", "loops.yaml")[1]["problems"]
+    assert found["where"] == "loops.yaml:3"
+    assert "MODULE:ATTRIBUTE" not in found["message"]
+    (folder / "loops.yaml").write_text(loop.format("unknown_tool", "tired"))
+    assert shell("check", "tiring:GUARD", "--config", "loops.yaml").returncode == 0
+
+
 def test_names_are_not_looked_for_where_the_tools_are_not_known(shell, folder):
     """Without tools, or with one that cannot be read, a name is no problem; it is said that nobody looked."""
     (folder / "names.yaml").write_text("access: {deny: [odrer]}\n")

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from pokayoke.core.call import Correction
 from pokayoke.core.contract import Contract
 from pokayoke.core.correct import clarification, confidence, prepare
-from pokayoke.core.places import look_up, same
+from pokayoke.core.places import facts_at, look_up, same
 
 WRITE = ("equivalent", "declared")
 READ = (*WRITE, "likely")
@@ -32,6 +33,20 @@ INTEGER, NUMBER, STRING, BOOLEAN = ({"type": name} for name in ("integer", "numb
 NUMBERS, STRINGS = {"type": "array", "items": NUMBER}, {"type": "array", "items": STRING}
 ITEM = {"type": "object", "properties": {"n": INTEGER}, "required": ["n"], "additionalProperties": False}
 DATE, MOMENT = {"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}
+
+
+@pytest.mark.parametrize("before", [0, 600])
+def test_many_wrong_choices_out_of_very_many_are_judged_at_once(before):
+    """64 values that are none of 90,000 choices take a moment, whatever other places were asked about before."""
+    choices = [f"choice number {number}" for number in range(90_000)]
+    long = one({"type": "object", "properties": {"n": NUMBERS, "c": {"type": "array", "items": {"enum": choices}}}})
+    for number in range(before):
+        facts_at(long.input, ("v", "n", str(number)))
+    began = time.process_time()
+    refused = prepare({"v": {"c": [f"wrong {number}" for number in range(64)]}}, long, kinds=READ)
+    assert time.process_time() - began < 4
+    assert refused.findings
+    assert prepare({"v": {"c": [" CHOICE  number 7"]}}, long, kinds=READ).value["v"]["c"] == choices[7:8]
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,7 @@ def test_many_alternatives_are_not_compared_with_very_many_values(schema, value)
         [[number] for number in range(20_000)],
         [number + 0.5 for number in range(20_000)],
         [[number, number + 0.5] for number in range(9_000)],
+        [2**63 + number for number in range(20_000)],
     ],
 )
 def test_a_value_is_not_compared_with_many_choices_many_times(choices):
@@ -234,6 +235,28 @@ def test_choices_that_are_few_or_looked_up_limit_nothing(choices):
     """Texts and whole numbers, and a handful of anything, are compared as often as a value holds them."""
     compiled = compile_schema({"items": {"enum": choices}})
     assert compiled.is_valid([choices[-1]] * 20_000)
+
+
+@pytest.mark.parametrize("items", [{"type": "integer"}, {"type": "string"}, True])
+@pytest.mark.parametrize("wrap", [lambda number: number, lambda number: [number], lambda number: {"a": [-number]}])
+def test_integers_beyond_64_bits_are_not_compared_pair_by_pair_in_a_long_list(items, wrap):
+    """6,000 integers that must differ are refused at once, with a problem that says why, at any depth."""
+    compiled = compile_schema({"properties": {"ids": {"items": items, "uniqueItems": True}}})
+    value = {"ids": [wrap(2**63 + 1 + number) for number in range(6_000)]}
+    began = time.process_time()
+    assert not compiled.is_valid(value)
+    (problem,) = compiled.problems(value)
+    assert time.process_time() - began < 1
+    assert "integers beyond 64 bits" in problem.expected
+
+
+def test_items_that_are_looked_up_may_be_many_and_differ():
+    """20,000 texts, fractions and integers of 64 bits, and a hundred longer integers, are judged by the schema."""
+    compiled = compile_schema({"uniqueItems": True, "items": {"type": ["integer", "number", "string", "array"]}})
+    items = [x for n in range(5_000) for x in (f"x{n}", n + 0.5, [-(2**63), n], 2**63 - 1 - n)]
+    assert compiled.is_valid([*items, *(10**30 + number for number in range(100))])
+    assert not compiled.is_valid([*items, items[0]])
+    assert not compiled.is_valid([10**30, 10**30])
 
 
 @pytest.mark.parametrize("size", [0, 1, 99, 1_000])

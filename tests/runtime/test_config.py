@@ -388,8 +388,48 @@ class TestPolicyFile:
             PolicyFile(path)
 
 
+def keys_of(node, path=()):
+    """Every key that the published schema declares, with what stands there."""
+    defs = policy_schema()["$defs"]
+    while "$ref" in node:
+        node = defs[node["$ref"].rpartition("/")[2]]
+    for key, option in node.get("properties", {}).items():
+        yield (*path, key)
+        yield from keys_of(option, (*path, key))
+    if isinstance(node.get("items"), dict):
+        yield from keys_of(node["items"], (*path, 0))
+
+
+KEYS = list(keys_of(policy_schema()))
+SECTIONS = {key[:length] for key in KEYS for length in range(len(key))}
+
+
+def written(path, value):
+    """A file that sets one key, each step on a line of its own; a limit is of a tool."""
+    text = "# first\n"
+    for depth, step in enumerate(path):
+        text += "  " * depth + ("-\n" if step == 0 else f"{step}:{' ' if depth + 1 == len(path) else chr(10)}")
+    return f"{text}{value}\n"
+
+
 class TestSchema:
     """The schema editors use."""
+
+    @pytest.mark.parametrize("key", KEYS, ids=lambda key: ".".join(map(str, key)))
+    def test_every_key_is_checked_and_says_where(self, path, key):
+        """A wrong kind of value, and a misspelling, are told with file, line and key, and what would be right."""
+        place = "".join(f"[{step}]" if step == 0 else f".{step}" for step in key)[1:]
+        path.write_text(written(key, "3" if key in SECTIONS or key[-1] in ("roles", "instructions") else "{}"))
+        with pytest.raises(PolicyError) as wrong:
+            load_policy(path)
+        told = [line for line in str(wrong.value).splitlines() if f"`{place}`" in line]
+        assert any(line.startswith(f"{path}:{1 + len(key)}: ") and "expected" in line for line in told), str(
+            wrong.value
+        )
+        path.write_text(written((*key[:-1], f"{key[-1]}x"), "1"))
+        with pytest.raises(PolicyError) as wrong:
+            load_policy(path)
+        assert f"{path}:{1 + len(key)}: unknown key `{place}x`. Did you mean `{place}`?" in str(wrong.value)
 
     def test_the_published_file_is_current(self):
         """config.schema.json is what the code says now; run `make reference` to renew it."""

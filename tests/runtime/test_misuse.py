@@ -47,6 +47,22 @@ def test_the_calls_of_a_message_may_come_from_anywhere(guard):
             run.call_batch(given)
 
 
+@pytest.mark.parametrize("driver", ["call", "acall", "call_batch", "acall_batch"])
+def test_a_continuation_that_cannot_be_called_claims_nothing(driver):
+    """What runs a write is a function: anything else is refused before there is anything to be in doubt."""
+    write = Contract.from_schema("pay", {"type": "object"}, output_schema={}, effect="write", handler=lambda **_: {})
+    run = Guard([write]).run("r")
+    call = ToolCall("1", "pay", {})
+
+    async def take():
+        taken = getattr(run, driver)([call] if "batch" in driver else call, invoke="text")
+        return await taken if driver.startswith("a") else taken
+
+    with pytest.raises(UsageError, match="invoke is a function, or None; not 'text'"):
+        asyncio.run(take())
+    assert run.call(call).status == "ok"
+
+
 @pytest.mark.parametrize(
     ("mistake", "words"),
     [

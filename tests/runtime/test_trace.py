@@ -14,7 +14,7 @@ import tracemalloc
 import msgspec
 import pytest
 
-from pokayoke import Contract, Guard, ToolCall
+from pokayoke import Contract, Guard, Raw, ToolCall
 from pokayoke.core.call import Correction, Finding
 from pokayoke.core.policy import TracePolicy
 from pokayoke.core.redact import FAILED, Redactor
@@ -714,3 +714,25 @@ def test_what_a_call_keeps_takes_about_as_much_memory_as_its_line(tmp_path):
         taken, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert taken < 200 * len(run.trace.lines[-1]) * 5 / 3
+
+
+@pytest.mark.parametrize("effect", ["read", "write"])
+@pytest.mark.parametrize(
+    ("answer", "wire"),
+    [
+        (Raw('{"a": 1}', "application/json", 200), True),
+        (Raw("<html><body>Sorry</body></html>", "text/html", 200), True),
+        (Raw('{"error": "no"}', "application/json", 400), True),
+        ({"body": '{"a": 1}', "content_type": "application/json"}, True),
+        ({"a": 1}, None),
+        ('{"a": 1}', None),
+        (5, None),
+    ],
+)
+def test_an_event_says_whether_the_transport_was_checked(answer, wire, effect):
+    """A response went through status and content type, good or bad; a text or a Python value had neither."""
+    tool = Contract.from_schema("get", {}, output_schema={"type": "object"}, effect=effect, handler=lambda: answer)
+    run = Guard([tool]).run("r")
+    run.call(ToolCall("1", "get", {}))
+    (ended,) = [one for one in run.trace if one["event"] == "tool_result"]
+    assert ended.get("wire") is wire

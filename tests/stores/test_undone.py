@@ -2,9 +2,11 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall
+from pokayoke.core.ledger import compensation_key
 from pokayoke.core.reconcile import Compared, Row, undoings
 from pokayoke.runtime.compensate import Compensator
 from pokayoke.testing import FailingStore
@@ -62,6 +64,29 @@ def test_an_undone_effect_is_not_replayed(store, kind, compensate, became, undoi
     assert (finding.code, finding.data["undoing"], again.stop_reason) == ("compensated", undoing, "loop_detected")
     assert shop.call("c4", occurrence=1).ok
     assert len(shop.ordered) == 2
+
+
+@pytest.mark.parametrize("compensate", [lambda _: "R-1", refusing])
+def test_an_undone_effect_is_not_said_to_be_done(store, kind, compensate):
+    """The answer of a reopened run names what stands, and nothing that was undone or may have been."""
+    shop = Shop(store, kind, compensate)
+    undone, stands = shop.call("c1"), shop.call("c2", occurrence=1)
+    shop.undo(undone.key)
+    reopened = Guard([shop.contract], store=store).run("r")
+    assert reopened.answer("").text == "I could not finish this safely. Done: order."
+    shop.undo(stands.key)
+    assert "Done" not in Guard([shop.contract], store=store).run("r").answer("").text
+
+
+def test_what_ran_again_after_its_undoing_is_not_said_to_be_undone(store, kind):
+    """The undoing of an earlier attempt is no undoing of this one: that is left to a person, and said."""
+    shop = Shop(store, kind)
+    key = shop.call("c1").key
+    assert [shop.undo(key).status for _ in range(2)] == ["undone", "undone_before"]
+    later = msgspec.structs.replace(store.record(key), claimed_at=store.record(compensation_key(key)).claimed_at + 1)
+    (step,) = undoings(Compared("matched", key, record=later), "chosen")
+    done = Compensator(store, by="ann").undo(shop.contract, step)
+    assert (done.status, "run again since" in done.message) == ("refused", True)
 
 
 def test_an_effect_that_stands_is_replayed(store, kind):

@@ -113,11 +113,11 @@ def _one_version_each(contracts: list[Contract]) -> Iterator[list[Contract]]:
 
 
 def _without_file(material: Material) -> Any:
-    """The policy with the trace and the sample switched off: a check writes nothing."""
+    """The policy with the trace and the sample switched off: a check writes nothing. `misnaming` judges its kinds."""
     from msgspec.structs import replace  # noqa: PLC0415 - one use
 
     silent = replace(material.policy.trace, path=None, sample_path=None, sample_key_path=None)
-    return replace(material.policy, trace=silent)
+    return replace(material.policy, trace=silent, loop=replace(material.policy.loop, off=(), instructions={}))
 
 
 def _judged(material: Material, text: str) -> Verdict:

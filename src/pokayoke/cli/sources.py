@@ -13,7 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from pokayoke.core.contract import Contract
+from pokayoke.core.loop import Kind, unknown_kinds
 from pokayoke.core.misnamed import misnamed, unsourced
+from pokayoke.core.plan import Snapshot
 from pokayoke.core.policy import Policy
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.errors import ConfigurationError
@@ -48,6 +50,7 @@ class Material(msgspec.Struct):
     problems: list[Problem] = []
     config: str | None = None
     policy: Policy = Policy()
+    kinds: tuple[Kind, ...] | None = None  # of failure; None if no guard says whether it has some of its own
 
 
 def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool) -> Material:
@@ -74,6 +77,8 @@ def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool)
         elif ATTRIBUTE.fullmatch(name) and not Path(name).exists():
             found = _imported(name)
             material.contracts += _tools_of(name, found)
+            if isinstance(snapshot := getattr(found, "snapshot", None), Snapshot):
+                material.kinds = (*(material.kinds or ()), *snapshot.kinds)
             if not named and isinstance(policy := getattr(found, "policy", None), Policy):
                 material.policy, material.config = policy, f"the policy of {name}"
         else:
@@ -82,7 +87,13 @@ def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool)
 
 
 def misnaming(material: Material) -> Iterator[Problem]:
-    """Names in the configuration and the contracts that mean none of the tools: what is said of them has no effect."""
+    """Names in configuration and contracts that mean none of the tools or kinds of failure: they have no effect."""
+    unknown = list(unknown_kinds(material.policy.loop, material.kinds or ()))
+    if unknown:
+        known = material.kinds is not None
+        own = "" if known else "; one of your own is known if its guard is named as MODULE:ATTRIBUTE"
+        at = _places(material.config)
+        yield from (Problem("misnamed", at(place), text + own) for place, text in unknown)
     # Without tools, or with some that could not be read, nobody knows which names there are.
     if not material.contracts or any(problem.code == "definition" for problem in material.problems):
         return

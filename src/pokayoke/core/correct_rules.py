@@ -35,7 +35,7 @@ import msgspec
 
 from pokayoke.core import strict
 from pokayoke.core.call import CorrectionKind
-from pokayoke.core.places import Facts, item_facts, json_types
+from pokayoke.core.places import FOLDED, Facts, item_facts, json_types
 from pokayoke.core.schema import Schema
 
 MAX_TEXT = 20_000
@@ -124,11 +124,8 @@ def _from_text(text: str, facts: Facts) -> Iterator[Proposal]:
 
 def _choice(plain: str, facts: Facts) -> Iterator[Proposal]:
     """Match by spaces, else by case and spaces; the caller refuses if more than one choice fits."""
-    texts = [choice for choice in facts.choices if isinstance(choice, str)]
     spaced = " ".join(plain.split())
-    found = [choice for choice in texts if " ".join(choice.split()) == spaced]
-    folded = spaced.casefold()
-    for choice in found or [choice for choice in texts if " ".join(choice.split()).casefold() == folded]:
+    for choice in facts.spellings.get(spaced) or facts.spellings.get(FOLDED + spaced.casefold(), []):
         yield Proposal("choice_spelling", "equivalent", choice)
 
 
@@ -184,7 +181,7 @@ def _wrapped(value: Any, inner: Facts, schema: Schema) -> Iterator[Proposal]:
     kind: CorrectionKind = "equivalent"
     if isinstance(value, str):
         plain = value.strip()
-        if any(plain == choice for choice in inner.choices):
+        if plain in inner.choices:
             kind = "equivalent"
         elif not plain or plain[0] in "[{\"'(" or _SEPARATORS.search(plain):
             return

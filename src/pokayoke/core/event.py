@@ -67,11 +67,13 @@ def _asked(event: Event, judged: Judged) -> None:
         event["corrections"] = judged.corrections
 
 
-def tool_result(judged: Judged, scene: Scene, outcome: Outcome, seconds: float, result: bytes | None) -> Event:
+def tool_result(
+    judged: Judged, scene: Scene, outcome: Outcome, seconds: float, result: bytes | None, *, wire: bool = False
+) -> Event:
     """The event of a call that ended after its tool was started, or was answered from the ledger.
 
     A write has an event of its own from before its tool started; a read has only this one, so it
-    also tells what was asked and decided.
+    also tells what was asked and decided. `wire` says that the answer went through the transport rooms.
     """
     assert judged.plan is not None, "what ran has a contract"
     contract = judged.plan.contract
@@ -94,6 +96,8 @@ def tool_result(judged: Judged, scene: Scene, outcome: Outcome, seconds: float, 
     }
     if outcome.key is not None:
         event["key"] = outcome.key
+    if wire:
+        event["wire"] = True
     if outcome.findings:
         event["findings"] = outcome.findings
     if result is not None:

@@ -9,7 +9,7 @@ total of a turn (seed 002, C1-C4, with its gaps closed: reference, section 6).
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -131,14 +131,20 @@ def kinds_for(policy: LoopPolicy, own: Iterable[Kind] = ()) -> tuple[Kind, ...]:
         PolicyError: the policy names a kind that is none of them.
     """
     kinds = (*own, *KINDS)
-    names = {kind.name for kind in kinds}
-    for option, named in (("off", policy.off), ("instructions", tuple(policy.instructions))):
-        for name in named:
-            if name not in names and (option, name) != ("instructions", "*"):
-                raise PolicyError(
-                    f"loop.{option} names {name!r}, and no kind of failure is called so; use {', '.join(sorted(names))}"
-                )
+    for _, wrong in unknown_kinds(policy, kinds):
+        raise PolicyError(wrong)
     return kinds
+
+
+def unknown_kinds(policy: LoopPolicy, own: Iterable[Kind] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield each place of a policy that names a kind of failure there is none of, and what is wrong there."""
+    names = {kind.name for kind in (*own, *KINDS)}
+    places: list[tuple[str, str | int, str]] = [("off", number, name) for number, name in enumerate(policy.off)]
+    places += [("instructions", name, name) for name in policy.instructions if name != "*"]
+    for option, key, name in places:
+        if name not in names:
+            wrong = f"names {name!r}, and no kind of failure is called so; use {', '.join(sorted(names))}"
+            yield ("loop", option, key), f"loop.{option} {wrong}"
 
 
 class Rounds:

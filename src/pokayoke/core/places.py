@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -20,6 +21,7 @@ T = TypeVar("T")
 Path = tuple[str, ...]
 Node = dict[str, Any]
 
+FOLDED = "\n"  # in no text without odd spaces
 _MAX_NODES = 200
 _MAX_PLACES = 500
 _MAX_KEY = 200
@@ -28,7 +30,7 @@ _ONE = ("then", "else")
 _TYPE_NAMES: dict[type, str] = {str: "string", dict: "object", list: "array", float: "number", type(None): "null"}
 
 
-class Facts(msgspec.Struct, frozen=True):
+class Facts(msgspec.Struct, frozen=True, dict=True):
     """What a schema says about one place.
 
     Attributes:
@@ -48,6 +50,17 @@ class Facts(msgspec.Struct, frozen=True):
     properties: tuple[str, ...]
     required: frozenset[str]
     defaults: tuple[Any, ...]
+
+    @cached_property
+    def spellings(self) -> dict[str, list[str]]:
+        """The choices that are texts, by their text without odd spaces, and by `FOLDED` and that text without case."""
+        found: dict[str, list[str]] = {}
+        for choice in self.choices:
+            if isinstance(choice, str):
+                spaced = " ".join(choice.split())
+                for spelling in (spaced, FOLDED + spaced.casefold()):
+                    found.setdefault(spelling, []).append(choice)
+        return found
 
 
 def split(pointer: str) -> Path:
@@ -119,18 +132,19 @@ def renamed(value: Any, path: Path, name: str) -> Any:
     return replaced(value, path[:-1], {name if key == path[-1] else key: item for key, item in parent.items()})
 
 
-def remembered(schema: Schema, key: tuple[str, Path], make: Callable[[], T]) -> T:
+def remembered(schema: Schema, key: tuple[str, Path], make: Callable[[], T], most: int = _MAX_PLACES) -> T:
     """Return what `make` finds out about a place of a schema, found out once for the places asked first.
 
     Args:
         schema: keeps it, bounded: paths come from values, so they may be many and long.
         key: what is asked, and the path.
         make: finds it out.
+        most: how much may be known by then, all in all.
     """
     known: Any = schema.places.get(key)
     if known is None:
         known = make()
-        if len(schema.places) < _MAX_PLACES and sum(map(len, key[1])) < _MAX_KEY:
+        if len(schema.places) < most and sum(map(len, key[1])) < _MAX_KEY:
             schema.places[key] = known
     found: T = known
     return found
@@ -145,7 +159,7 @@ def _facts_at(schema: Schema, path: Path) -> Facts:
     nodes = _spread([schema.raw], schema)
     for step in path:
         nodes = _spread(_children(nodes, step), schema)
-    return _facts(nodes)
+    return _shared_facts(schema, nodes)
 
 
 def declared_facts(schema: Schema, path: Path) -> Facts | None:
@@ -166,7 +180,7 @@ def declared_facts(schema: Schema, path: Path) -> Facts | None:
 
 def facts_below(schema: Schema, facts: Facts, step: str) -> Facts:
     """Return what a schema may say about one property or item of a place."""
-    return _facts(_spread(_children(facts.nodes, step), schema))
+    return _shared_facts(schema, _spread(_children(facts.nodes, step), schema))
 
 
 def item_facts(schema: Schema, facts: Facts) -> Facts:
@@ -192,6 +206,12 @@ def same(one: Any, other: Any) -> bool:
         first, second = cast(Sequence[Any], one), cast(Sequence[Any], other)
         return len(first) == len(second) and all(map(same, first, second))
     return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+def _shared_facts(schema: Schema, nodes: Sequence[Node]) -> Facts:
+    """Return what these subschemas say; the same for all items of a list, whose choices may be very many."""
+    key = ("nodes", tuple([f"{id(node):x}" for node in nodes]))
+    return remembered(schema, key, lambda: _facts(nodes), 2 * _MAX_PLACES)  # room that no path of a value takes
 
 
 def _facts(nodes: Sequence[Node]) -> Facts:

@@ -67,10 +67,13 @@ def admitted(request: Request) -> Generator[Step, Any, Answer]:
 def standing(record: Record) -> Generator[Step, Any, Finding | None]:
     """Look whether a completed effect still stands. Returns what is told in its place if it does not, or may not."""
     undoing: Record | Finding | None = yield Recall(compensation_key(record.key), record.tool)
+    return taken_back(record, undoing) if isinstance(undoing, Record) else undoing
+
+
+def taken_back(record: Record, undoing: Record) -> Finding | None:
+    """Return what is told in place of an effect that was undone, or may have been; None if it stands."""
     # One that was claimed before is that of an earlier attempt.
-    if isinstance(undoing, Record):
-        return compensated(undoing) if undoing.claimed_at >= record.claimed_at else None
-    return undoing
+    return compensated(undoing) if undoing.claimed_at >= record.claimed_at else None
 
 
 def resolved(

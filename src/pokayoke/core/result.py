@@ -182,7 +182,8 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
         key=None if entered.claim is None else entered.claim.key,
         attempts=ran.attempts,
     )
-    yield Emit(event.tool_result(judged, scene, outcome, ran.seconds, None if contract.secret else stored))
+    told = None if contract.secret else stored
+    yield Emit(event.tool_result(judged, scene, outcome, ran.seconds, told, wire=checked.wire))
     return outcome
 
 
@@ -249,7 +250,7 @@ def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Gene
         safe_mode=policy.on_invalid_output,
         approval=review.id if review else None,
     )
-    yield Emit(event.tool_result(judged, scene, outcome, ran.seconds, None))
+    yield Emit(event.tool_result(judged, scene, outcome, ran.seconds, None, wire=checked.wire))
     if before.effective_mode != after.effective_mode:
         yield Emit(event.stop(after, scene.now, scene.step, "invalid_tool_output", policy.on_invalid_output))
     return outcome
@@ -289,7 +290,7 @@ def _declared_failure(entered: Entered, scene: Scene, checked: Checked, ran: Ran
     text = f"{refusal_text((finding,), tool=contract.name)}\n{shown}"
     findings = (finding, *checked.findings)
     outcome = _bad(entered, ran, status="failed", findings=findings, effect=effect, text=text)
-    yield Emit(event.tool_result(entered.judged, scene, outcome, ran.seconds, None))
+    yield Emit(event.tool_result(entered.judged, scene, outcome, ran.seconds, None, wire=checked.wire))
     return outcome
 
 

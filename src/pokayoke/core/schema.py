@@ -155,7 +155,7 @@ def compile_schema(
         compiled = validator(schema_map.root, **options, **registry)
     except Exception as exc:  # noqa: BLE001 - whatever the compiler says, the schema cannot be kept
         raise ContractError(_reason(where, exc)) from None
-    limits = limits_of(schema_map.patterns, schema_map.paths)
+    limits = limits_of(schema_map.patterns, schema_map.paths, unique=schema_map.unique)
     return Schema(schema_map, guarded(compiled.is_valid, limits), partial(validator, **options), limits)
 
 

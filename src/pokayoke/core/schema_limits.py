@@ -9,6 +9,7 @@ made smaller. Usual schemas have no such limit, and their validator stays bare.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import isqrt
 from typing import Any
 
 import msgspec
@@ -21,24 +22,28 @@ LIGHT_PATTERN = 500
 PATTERN_WORK = 100_000_000
 """Most states times characters for one text; about a second if the pattern is hostile, else far less."""
 FRACTION = 10
-"""Paths that comparing a value with one fraction costs (measured)."""
+"""Paths that comparing a value with one fraction or one integer beyond 64 bits costs (measured)."""
 LIGHT_PLACE = 100
 """Paths up to which a place may be met as often as the intake lets values through."""
 PLACE_WORK = 10_000_000
 """Most paths times values for one validation; a second or two if both are hostile, else far less."""
+WIDE_WORK = 1_000_000
+"""Most paths times pairs of integers beyond 64 bits; a second if all of them stand in one list, else far less."""
+_WIDE = 1 << 63
 
 
 def comparisons(node: Any) -> int:
     """Return how costly an `enum` is, in paths: the validator compares one value with all its lists and objects.
 
-    Texts and whole numbers are looked up and cost nothing; a fraction is compared digit by digit.
+    Texts and whole numbers are looked up and cost nothing; a fraction is compared digit by digit, and
+    so is an integer beyond 64 bits.
     """
     listed = node.get("enum")
     return sum(map(_comparison, listed)) if is_array(listed) else 0
 
 
 def _comparison(entry: Any) -> int:
-    if isinstance(entry, float):
+    if isinstance(entry, float) or _is_wide(entry):
         return FRACTION
     if is_object(entry):
         return max((_comparison(item) for item in entry.values()), default=1) or 1
@@ -61,14 +66,16 @@ class Limit(msgspec.Struct, frozen=True):
     wanted: str
 
 
-def limits_of(patterns: Iterable[str], paths: int) -> tuple[Limit, ...]:
+def limits_of(patterns: Iterable[str], paths: int, *, unique: bool) -> tuple[Limit, ...]:
     """Return the limits of values a schema may be asked about; () for the usual schema.
 
     Of its patterns the heaviest counts; many light ones count together as if every fourth met the same text.
+    Items that must differ are looked up, but integers beyond 64 bits one by one, before their type is looked at.
 
     Args:
         patterns: the schema's regular expressions.
         paths: on how many paths one place of a value is evaluated at most.
+        unique: the items of some list must all differ.
     """
     weights = [weight(pattern) for pattern in patterns]
     worst = max(max(weights, default=1), sum(weights) // 4)
@@ -79,6 +86,9 @@ def limits_of(patterns: Iterable[str], paths: int) -> tuple[Limit, ...]:
     if paths > LIGHT_PLACE:
         most = PLACE_WORK // paths
         found.append(Limit(count, most, f"at most {most} values in all (the schema has many alternatives for each)"))
+    if unique:
+        most = isqrt(WIDE_WORK // paths)
+        found.append(Limit(wide, most, f"at most {most} integers beyond 64 bits (items of a list must all differ)"))
     return tuple(found)
 
 
@@ -124,3 +134,22 @@ def count(value: Any) -> int:
         elif is_array(item):
             stack.extend(item)
     return seen
+
+
+def wide(value: Any) -> int:
+    """Return how many integers beyond 64 bits a value holds."""
+    found = 0
+    stack: list[Any] = [[value]]
+    for held in stack:  # grows; texts first, which most values are
+        for item in held.values() if is_object(held) else held:
+            if isinstance(item, str):
+                continue
+            if isinstance(item, int):
+                found += not -_WIDE <= item < _WIDE
+            elif is_object(item) or is_array(item):
+                stack.append(item)
+    return found
+
+
+def _is_wide(value: Any) -> bool:
+    return isinstance(value, int) and not -_WIDE <= value < _WIDE

@@ -46,6 +46,7 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
         unknown_formats: format names that are annotations only.
         patterns: its regular expressions.
         paths: on how many paths one place of a value is evaluated at most; what it is compared with counts too.
+        unique: the items of some list must all differ.
     """
 
     root: dict[str, Any] | bool
@@ -56,6 +57,7 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
     unknown_formats: tuple[str, ...]
     patterns: tuple[str, ...]
     paths: int
+    unique: bool
 
 
 Part = tuple[str, Any, Any, Any]

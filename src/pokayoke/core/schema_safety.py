@@ -107,6 +107,7 @@ class _Inspector:
             unknown_formats=tuple(sorted(unknown_formats(self.nodes, self.draft))),
             patterns=tuple(pattern for node in self.nodes for pattern in _patterns(node)),
             paths=paths + compared,
+            unique=any(node.get("uniqueItems") is True for node in self.nodes),
         )
 
     def fail(self, why: str) -> ContractError:

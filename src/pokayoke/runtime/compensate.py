@@ -17,7 +17,7 @@ import msgspec
 from pokayoke.core.admission import Request
 from pokayoke.core.contract import Contract
 from pokayoke.core.contract_rules import is_async
-from pokayoke.core.ledger import Answer, Claim, Settlement, Settling
+from pokayoke.core.ledger import Answer, Claim, Record, Settlement, Settling, compensation_key
 from pokayoke.core.reconcile import Compensation, undoing_hash
 from pokayoke.core.resolve import admitted
 from pokayoke.core.steps import Admit, Gone, NotStarted, Reaction, Returned, TimedOut
@@ -91,6 +91,9 @@ class Compensator:
         answer = self._admitted(request)
         if answer.kind == "replay":
             reference = answer.record.reference if answer.record else ""
+            if answer.record and what.key == compensation_key(what.effect_key) and _ran_since(what, answer.record):
+                why = "it was undone before and has run again since: undo it by hand"
+                return Undone("refused", what.key, what.effect_key, why, reference)
             return Undone("undone_before", what.key, what.effect_key, reference=reference)
         if answer.kind != "execute":
             message = answer.finding.message if answer.finding else answer.kind
@@ -198,6 +201,11 @@ class Compensator:
         }
         entry = Entry(self._clock.now(), "compensated", what.effect_key, self._by, what.reason, data)
         react(lambda: self._store.note(entry))
+
+
+def _ran_since(what: Compensation, undoing: Record) -> bool:
+    """Whether what is to be undone is a later attempt than the one that was undone: its key is the same."""
+    return what.record is not None and undoing.claimed_at < what.record.claimed_at
 
 
 def _judged(reaction: Reaction) -> tuple[Settling, str]:

@@ -23,6 +23,7 @@ from pokayoke.core.contract_rules import is_async
 from pokayoke.core.failure import not_recorded
 from pokayoke.core.ledger import Answer, Claim, Record, Settled, Settlement
 from pokayoke.core.ledger_explain import store_unavailable
+from pokayoke.core.misuse import function_of
 from pokayoke.core.output import declared_failure
 from pokayoke.core.shapes import kind_of
 from pokayoke.core.steps import (
@@ -77,9 +78,9 @@ class World:
     __slots__ = ("_guard", "_invoke", "_run", "misuse")
 
     def __init__(self, run: Run, invoke: Continuation | None) -> None:
-        """Keep what the steps need."""
+        """Keep what the steps need; an `invoke` that is no function is refused before anything is claimed."""
         self._run, self._guard = run, run.guard
-        self._invoke = invoke
+        self._invoke = None if invoke is None else function_of(invoke, "invoke")
         self.misuse: UsageError | None = None
 
     # -- steps that never wait ---------------------------------------------------------------
@@ -200,8 +201,7 @@ class World:
     def _function(self, step: Invoke) -> Callable[[], Any]:
         key = None if step.claim is None else step.claim.key
         arguments = handed_over(step.contract, step.arguments, step.located, key, own=step.own)
-        if self._invoke is not None:
-            continuation = self._invoke
+        if (continuation := self._invoke) is not None:
             function: Callable[[], Any] = lambda: continuation(arguments)  # noqa: E731 - as below
         else:
             handler = step.contract.handler or self._run.handler(step.contract)

@@ -18,7 +18,7 @@ Observer = Callable[[dict[str, Any]], object]
 _SHOWN: Final = frozenset(
     {"ts", "run_id", "step", "event", "tool", "ok", "error", "call_id", "room", "decision", "contract", "status"}
     | {"us", "attempts", "effect", "mode", "repairs", "safe_mode", "confidence", "args_hash", "key", "occurrence"}
-    | {"alert", "invalid", "outputs", "candidate", "differs"}
+    | {"alert", "invalid", "outputs", "candidate", "differs", "wire"}
 )
 
 

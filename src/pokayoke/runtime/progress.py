@@ -14,11 +14,12 @@ import msgspec
 from pokayoke.core.admission import Approval, Request
 from pokayoke.core.answer import remember
 from pokayoke.core.call import SUCCESSFUL, Finding, Outcome, StopReason, ToolCall
-from pokayoke.core.ledger import EXECUTE, Answer
+from pokayoke.core.ledger import EXECUTE, Answer, Record, compensation_key
 from pokayoke.core.loop import Rounds, counted, exhausted, instruction
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.policy import BudgetPolicy
 from pokayoke.core.preview import page
+from pokayoke.core.resolve import taken_back
 from pokayoke.core.rollout import pinned
 from pokayoke.core.state import LoopCount, RunState, begin_turn, blocked, over_budget, worsen
 from pokayoke.core.tokens import TokenCounter
@@ -282,6 +283,7 @@ class Progress:
             return True
         try:
             found = self._store.records(Query(run_id=self.state.run_id))
+            undone = {record.key for record in found if record.state == "completed" and self._undone(record)}
         except Exception:  # noqa: BLE001 - a store may raise anything; then it is said that nobody knows
             return False
         with self._lock:
@@ -290,12 +292,17 @@ class Progress:
                 (record for record in found if (record.settled_at or record.claimed_at) < self._opened),
                 key=lambda record: record.claimed_at,
             )
-            self._done = {record.key: record.tool for record in older if record.state == "completed"} | self._done
+            stands = {record.key: record.tool for record in older if record.state == "completed"}
+            self._done = {key: tool for key, tool in stands.items() if key not in undone} | self._done
             for record in older:
                 if record.state in ("executing", "resolving", "in_doubt") and not self._new_turn:
                     self.unmet.setdefault(record.key, (record.tool, "in_doubt"))
                     self.open.setdefault(record.key, Matter(record.tool, "in_doubt"))
         return True
+
+    def _undone(self, record: Record) -> bool:
+        undoing = self._store.record(compensation_key(record.key))
+        return undoing is not None and taken_back(record, undoing) is not None
 
     def keep(self, text: str, handle: str | None = None) -> str:
         """Keep a large text for paging; the oldest is dropped beyond sixteen. Returns its handle, a new one if None."""

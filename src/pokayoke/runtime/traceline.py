@@ -23,7 +23,7 @@ from pokayoke.core.tight import dumps
 # and only those are searched for secrets. (`tool` is a resolved name unless there are findings.)
 _OURS: Final = frozenset(
     {"ts", "run_id", "step", "event", "tool", "ok", "call_id", "room", "decision", "args_hash", "confidence"}
-    | {"contract", "status", "us", "attempts", "effect", "key", "mode", "repairs", "safe_mode", "occurrence"}
+    | {"contract", "status", "us", "attempts", "effect", "key", "mode", "repairs", "safe_mode", "occurrence", "wire"}
 )
 COMMON: Final = _OURS | {"arguments", "result"}
 """What an event of a call that ended well holds: names, numbers and the two payloads."""
