@@ -703,7 +703,7 @@ def test_forked_processes_do_not_mark_different_calls_alike():
         import os
         from pokayoke.adapters.crewai_calls import _token
         child = os.fork()
-        print(_token(), flush=True)
+        os.write(1, f"{_token()}\\n".encode())  # in one piece, however the output is buffered
         if child:
             os.waitpid(child, 0)
     """
