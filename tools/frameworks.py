@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -28,6 +29,7 @@ from tools.environments import NAMES, ROOT, BuildError, build, python
 from tools.examples import PAGES, host
 
 AT_ONCE = 2
+CLOSING = re.compile(r"\d+ (?:passed|failed|errors?|skipped|deselected)\b.* in \d")
 PATIENCE = 10.0
 """Seconds between two signs of life."""
 TESTS = ROOT / "tests" / "frameworks"
@@ -169,7 +171,8 @@ class Work:
         self.say(report.name, what)
         command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments)
         code, out = await _output(report.name, *command)
-        closing = (out.strip().splitlines() or ["no output"])[-1]
+        # A framework may have something to say after that.
+        closing = next((line for line in reversed(out.splitlines()) if CLOSING.search(line)), "no closing line")
         if code:
             report.failed.append(what)
             print(out, file=sys.stderr)
