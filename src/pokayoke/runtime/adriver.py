@@ -35,7 +35,8 @@ from pokayoke.core.steps import (
 )
 from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import aask
-from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, is_unfinished, spread, unheard
+from pokayoke.runtime.clock import spread
+from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, is_unfinished, unheard
 from pokayoke.runtime.workers import Late, react
 from pokayoke.stores.acts import recalling
 

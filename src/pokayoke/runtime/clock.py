@@ -6,6 +6,8 @@ import threading
 import time
 from typing import Protocol
 
+from pokayoke.core.steps import Wait
+
 LONGEST = threading.TIMEOUT_MAX / 2
 """Seconds that can be waited for; what is beyond them overflows, in Python or in the system."""
 
@@ -45,3 +47,10 @@ class SystemClock:
         from asyncio import sleep  # noqa: PLC0415 - 20 ms of import, for those who await
 
         await sleep(seconds)
+
+
+def spread(step: Wait) -> float:
+    """The delay, spread to both sides so that many callers do not return at one moment."""
+    from random import uniform  # noqa: PLC0415 - a millisecond of import, for who waits
+
+    return step.seconds * (1 + step.jitter * uniform(-1, 1))  # noqa: S311 - not a secret

@@ -8,7 +8,6 @@ of a tool that has begun then stays open and becomes in doubt.
 from __future__ import annotations
 
 import inspect
-import random
 import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
@@ -50,6 +49,7 @@ from pokayoke.core.steps import (
 )
 from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import ask
+from pokayoke.runtime.clock import spread
 from pokayoke.runtime.effect import Effect, is_outside, within
 from pokayoke.runtime.handover import handed_over
 from pokayoke.runtime.locate import locate
@@ -393,8 +393,3 @@ def is_unfinished(reaction: Reaction) -> TypeGuard[Returned]:
 
 
 _SETTLED = frozenset((str, dict, list, bytes, int, float, bool, type(None)))  # asking a type what it lacks is dear
-
-
-def spread(step: Wait) -> float:
-    """The delay, spread to both sides so that many callers do not return at one moment."""
-    return step.seconds * (1 + step.jitter * random.uniform(-1, 1))  # noqa: S311 - not a secret

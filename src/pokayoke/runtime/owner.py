@@ -7,7 +7,6 @@ space. Everything else stays unknown: a claim wrongly taken for dead is a second
 from __future__ import annotations
 
 import os
-import socket
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,7 +28,7 @@ def _named(pid: int) -> str:
         return ""
     if started is None:
         return ""
-    return _SEPARATOR.join((socket.gethostname(), boot, space, str(pid), started))
+    return _SEPARATOR.join((os.uname().nodename, boot, space, str(pid), started))
 
 
 def is_dead(name: str) -> bool:
