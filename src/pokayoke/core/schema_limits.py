@@ -144,10 +144,10 @@ def wide(value: Any) -> int:
         for item in held.values() if is_object(held) else held:
             if isinstance(item, str):
                 continue
-            if isinstance(item, int):
-                found += not -_WIDE <= item < _WIDE
-            elif is_object(item) or is_array(item):
+            if is_object(item) or is_array(item):
                 stack.append(item)
+            else:
+                found += _is_wide(item)
     return found
 
 
