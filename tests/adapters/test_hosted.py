@@ -37,6 +37,18 @@ def test_a_schema_without_properties_stays_open():
     assert "additionalProperties" not in contracts([Described("get", "Get.", {"type": "object"})])[0].input_schema
 
 
+def test_what_a_run_was_opened_for_is_kept_until_it_is_closed_or_acts_for_another():
+    """Whoever holds a run may use it as long as it would be found again."""
+    runs = Runs(pokayoke.Guard(contracts([Described("get", "Get.", KEY)])))
+    first = runs.of("r", principal="ann")
+    assert runs.keeps(first, "r")
+    assert not runs.keeps(first, "s")
+    other = runs.of("r", principal="bob")
+    assert (runs.keeps(first, "r"), runs.keeps(other, "r")) == (False, True)
+    runs.close("r")
+    assert not runs.keeps(other, "r")
+
+
 class ParkedError(Exception):
     """What a framework raises to come back later."""
 
@@ -310,6 +322,11 @@ def test_a_run_acts_for_whoever_calls():
     assert temp.notes == {"seen": 1}
     assert [one.id for hosted in (boss, temp) for one in hosted.heard([Asked("c", "put", "{}")])] == ["c", "c_2"]
     assert runs.of("r", principal={"id": "t", "roles": []}) is temp
+    assert runs.of("r", principal="t") is temp
+    assert [runs.of("r", principal=who).run.principal.roles for who in ({"id": "t", "roles": ["boss"]}, "t")] == [
+        ("boss",),
+        (),
+    ]
 
 
 @pytest.mark.parametrize("durable", [True, False])

@@ -243,7 +243,13 @@ def test_a_used_up_limit_says_which(calls, amount, what):
 
 @pytest.mark.parametrize(
     ("per", "counter"),
-    [("run", "run:*:r"), ("user", "user:*:u"), ("tool", "tool:pay"), ("day", "day:*:2026-11-21")],
+    [
+        ("run", "run:*:r"),
+        ("user", "user:*:u"),
+        ("tool", "tool:pay"),
+        ("day", "day:*:2026-11-21"),
+        ("user_day", "user_day:*:2026-11-21:u"),
+    ],
 )
 def test_what_is_counted_together(per, counter):
     """Each kind of limit counts what its name says; days are UTC days."""

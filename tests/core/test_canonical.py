@@ -99,6 +99,13 @@ def test_digest_is_sha_256():
     assert digest(b"") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
+@given(st.floats(min_value=1e15, max_value=2.0**53) | st.floats(min_value=-2e-3, max_value=2e-3))
+def test_huge_and_tiny_numbers_are_spelt_as_in_rfc_8785(number):
+    """Numbers of many digits before or after the point, alone, in a list and as a member."""
+    for value in (number, [number, 1], {"a": number}):
+        assert canonical(value, dump(value)) == rfc8785.dumps(value)
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -108,6 +115,9 @@ def test_digest_is_sha_256():
         {"a": 1.0, "b": ",3.0"},
         {"\ue000": 1, "😀": 2},
         {"a": 0.0001},
+        {"a": 1e-7, "b": 1e-5},
+        {"a": "née\x7f", "b": 5e-324},
+        {"a": "3e4", "b": 1.5},
         {"a": 123456789012345680.0},
         -0.0,
     ],

@@ -78,6 +78,12 @@ def test_everything_at_once():
     assert sorted(places) == ["/amount", "/currency", "/extra", "/more", "/tags/0", "/tags/1", "/user"]
 
 
+def test_one_place_that_is_wrong_in_one_way_is_named_once():
+    """Two rules of a kind that are both broken are one finding."""
+    schema = compile_schema({"type": "integer", "minimum": 10, "multipleOf": 5})
+    assert [finding.code for finding in check(3, schema)] == ["out_of_range"]
+
+
 def test_valid_is_silent():
     """A valid value has no findings."""
     assert check({"user": "abc"}, SCHEMA) == ()

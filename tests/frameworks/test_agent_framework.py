@@ -496,6 +496,8 @@ class Rewriting(FunctionMiddleware):
     [
         (REFUND, {"amount": 7.5}, [("refund", "A1", 7.5)]),
         (REFUND, {"amount": "much"}, []),
+        ('{"order_id": "A1", "amount": 1}', {"amount": True}, []),
+        (REFUND, {"amount": object()}, []),
         (REFUND, {"more": 1}, []),
         (REFUND, {"order_id": "A1"}, [("refund", "A1", 5)]),
         ('{"order_id": "A1"}', {"amount": 3}, [("refund", "A1", 3)]),

@@ -18,11 +18,13 @@ from langchain.agents.middleware import AgentMiddleware, TodoListMiddleware, wra
 from langchain.agents.structured_output import ToolStrategy
 from langchain.tools import InjectedState, InjectedToolCallId, ToolRuntime
 from langchain_anthropic import ChatAnthropic
+from langchain_core.callbacks import CallbackManagerForToolRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.messages.content import create_file_block, create_image_block
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.tools import ToolException, tool
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, ToolException, tool
 from langchain_openai import ChatOpenAI
 from langchain_process import effects
 from langgraph.checkpoint.memory import InMemorySaver
@@ -30,7 +32,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 from model_server import ModelServer, Turn
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, create_model, field_validator
 
 import pokayoke
 from pokayoke.adapters.langchain import GuardMiddleware, calls, contracts, message
@@ -683,6 +685,80 @@ def test_the_tools_own_validators_prove_that_it_never_began():
     assert "no order of this year" in first
     assert "refunded" in second
     assert done == ["asked", "A1"]
+
+
+class Own(BaseTool):
+    """A tool that is a class, and wants to know what LangChain has for it."""
+
+    name: str = "get"
+    description: str = "Get."
+    args_schema: type = create_model("Key", key=(int, ...))
+    seen: list = Field(default_factory=list)
+
+    def _run(self, key: int, settings: "RunnableConfig", run_manager: "CallbackManagerForToolRun | None" = None):
+        self.seen.append((key, "tags" in settings, type(run_manager).__name__))
+        return {"key": key}
+
+
+class Odd(Own):
+    """The same, with the name of a type that is nowhere at run time."""
+
+    def _run(self, key: int, settings: "Nowhere" = None, run_manager=None):  # noqa: F821 - that is the case
+        self.seen.append((key, settings, type(run_manager).__name__))
+        return {"key": key}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("kind", [Own, Odd])
+def test_a_tool_that_is_a_class_gets_what_langchain_has_for_it(kind, asynchronous):
+    """Guarded or not, LangChain finds the same signature and the same types."""
+    seen = []
+    for guarded in (False, True):
+        own = kind()
+        middleware = [GuardMiddleware(pokayoke.Guard(contracts([own], reads=["get"])))] if guarded else []
+        agent = create_agent(Script(turns=[asks("get", key=2), "Done."]), [own], middleware=middleware)
+        asyncio.run(agent.ainvoke(GO)) if asynchronous else agent.invoke(GO)
+        seen.append(own.seen)
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 1
+
+
+def test_a_message_that_a_tool_returned_keeps_what_is_not_the_guards():
+    """Only its text, its name and its status are the guard's; a message of another class stays one."""
+
+    class Noted(ToolMessage):
+        note: str = "mine"
+
+    @tool
+    def get(key: int, ident: Annotated[str, InjectedToolCallId]) -> ToolMessage:
+        """Get."""
+        return (Noted if key else ToolMessage)("x", tool_call_id=ident, artifact={"key": key}, id=f"m{key}", extra="e")
+
+    guard = pokayoke.Guard(contracts([get], reads=["get"]))
+    script = Script(turns=[asks("get", "c0", key=0), asks("get", "c1", key=1), "Done."])
+    messages = create_agent(script, [get], middleware=[GuardMiddleware(guard)]).invoke(GO)["messages"]
+    plain, noted = (one for one in messages if one.type == "tool")
+    for place, one in enumerate((plain, noted)):
+        assert (one.id, one.artifact, one.extra, one.name) == (f"m{place}", {"key": place}, "e", "get")
+        assert "<tool_output" in one.text
+        assert {"content", "name", "status", "artifact", "extra"} <= one.model_fields_set
+    assert (type(plain), noted.note) == (ToolMessage, "mine")
+
+
+def test_a_history_may_be_written_in_any_way_that_langchain_reads(shop):
+    """Pairs, dicts and messages: what middleware puts into a request is read like the rest."""
+
+    @wrap_model_call
+    def adds(request, handler):
+        before = [("user", "hello"), {"role": "ai", "content": "hi"}]
+        return handler(request.override(messages=[*before, *request.messages]))
+
+    script = Script(turns=[asks("find", order="A1"), "Done."])
+    guard = pokayoke.Guard(contracts(shop.tools, reads=["find"]))
+    agent = create_agent(script, shop.tools, middleware=[adds, GuardMiddleware(guard)])
+    assert agent.invoke(GO)["messages"][-1].text == "Done."
+    assert shop.done == [("find", "A1")]
+    assert [one.type for one in script.asked[-1]] == ["human", "ai", "human", "ai", "tool"]
 
 
 def test_a_tool_without_a_synchronous_side_is_the_hosts_mistake():

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import json
 import signal
 import subprocess
@@ -824,6 +825,15 @@ async def test_calls_and_message_are_for_loops_of_ones_own():
         outcome = run.call(calls(reply, run)[0], invoke=lambda arguments: "open")
     assert message(outcome)["call_id"] == "call_1"
     assert message(outcome)["type"] == "function_call_output"
+
+
+async def test_what_the_model_reads_is_a_text_that_a_copy_does_not_double():
+    """The SDK copies the item of every call; the outcome behind it may hold a long output."""
+    tools = made([])
+    result = await GuardedRunner(guard_of(tools)).run(agent_of(SCRIPT, tools), "Refund A1.", run_config=QUIET)
+    output = next(item.output for item in result.new_items if item.type == "tool_call_output_item")
+    assert copy.deepcopy([output])[0] is output
+    assert copy.copy(output) == output
 
 
 # -- runs ------------------------------------------------------------------------------------------------

@@ -570,6 +570,35 @@ def test_limits_count_calls_and_amounts(world, driver):
     assert outcomes == ["ok", "ok", "refused", "ok"]
 
 
+def test_a_limit_may_be_each_users_own_and_of_each_day(world, driver):
+    """What one user has spent today keeps nobody else from spending, nor the same one tomorrow."""
+    clock = FrozenClock()
+    limit = {"tool": "order", "per": "user_day", "amount": 5, "field": "amount"}
+    guard = world.guard(clock=clock, config={"limits": [limit]})
+    today = [driver.call(guard.run(principal=who), call()).status for who in ("a", "a", "a", "b")]
+    clock.advance(86_400)
+    tomorrow = [driver.call(guard.run(principal=who), call()).status for who in ("a", "a", "a")]
+    assert (today, tomorrow) == (["ok", "ok", "refused", "ok"], ["ok", "ok", "refused"])
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("shop__order", "ok"),
+        ("shop.order", "ok"),
+        ("Shop:order", "ok"),
+        ("shop_order", "refused"),
+        ("x__order", "refused"),
+    ],
+)
+def test_the_name_of_a_server_before_a_tool_means_the_tool(world, driver, name, status):
+    """A prefix that the configuration names is taken off; any other makes an unknown tool of it."""
+    guard = world.guard(config={"validation": {"intake": {"prefixes": ["shop"]}}})
+    outcome = driver.call(guard.run("r"), call(name))
+    assert (outcome.status, len(world.effects)) == (status, 1 if status == "ok" else 0)
+    assert driver.call(world.guard().run("s"), call("shop__order")).stop_reason == "unknown_tool"
+
+
 def test_a_quota_counts_the_calls_of_its_own_tool(driver):
     """Neither another tool's quota nor a limit on all tools together uses up a contract's own limit."""
     made = {

@@ -137,6 +137,21 @@ def test_the_handler_hands_the_key_on_by_itself(bank, driver):
     assert seen == [(record.key, 1), (record.key, 2)]
 
 
+def test_what_the_handler_sees_of_its_write_cannot_be_changed_and_shows_no_more_than_it_says(bank, driver):
+    """`this_effect()` is a value; printed, it names key, attempt and deadline, and nothing of the guard."""
+    seen = []
+
+    def curious(**arguments):
+        with pytest.raises(AttributeError):
+            this_effect().key = "another"
+        seen.append(repr(this_effect()))
+        return {"ref": "P1"}
+
+    assert driver.call(bank.run(handler=curious), pay()).ok
+    (record,) = bank.store.records(Query())
+    assert seen == [f"Effect(key={record.key!r}, attempt=1, deadline=None)"]
+
+
 def test_compensating_is_never_done_by_a_call(bank, driver):
     """A contract that can be undone is not undone by itself, whatever happens to its write."""
     undone = []

@@ -170,6 +170,7 @@ COUNTERS = {
     "run:pay:idle": "execute",
     "run:pay:held:not": "execute",
     "day:pay:2026-11-21": "execute",
+    "user_day:amount:pay:2026-11-21:ann": "execute",
 }
 
 

@@ -150,9 +150,18 @@ def test_a_settlement_writes_only_what_it_changes(db):
     for after, sql in ((settled, statements.SETTLE_RECORD), (again, statements.WRITE_RECORD)):
         ((used, _),) = statements.writes(Changes(after), Books(before), NO_SEAL, 1.0)
         assert used == sql
-        keep(db, Changes(before))
+        keep(db, Changes(before), found(db, Need("k")))
         keep(db, Changes(after), Books(before))
         assert found(db, Need("k")).record == after
+
+
+def test_a_new_record_takes_no_other_ones_place(db):
+    """If a record stands where an act has seen none, writing fails and changes nothing."""
+    first = Record("k", "h", "executing", 1, "c", 1.0, "pay", "pay@1", "r", 1.0)
+    keep(db, Changes(first))
+    with pytest.raises(apsw.ConstraintError):
+        keep(db, Changes(msgspec.structs.replace(first, claim_id="d")))
+    assert found(db, Need("k")).record == first
 
 
 def test_a_settlement_leaves_other_records_alone(db):

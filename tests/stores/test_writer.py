@@ -1,6 +1,7 @@
 """The writer: what waits together is committed together, and nobody waits for ever."""
 
 import asyncio
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -306,6 +307,117 @@ def test_one_of_those_who_wait_goes_on(store, locked, commits):
         thread.join()
     assert len(commits) == len(leaders) == len(set(leaders)) == 2
     assert set(leaders) < set(threads)
+
+
+def test_those_who_were_answered_together_wait_for_each_other(store, commits, monkeypatch):
+    """Who leads after a group waits until the group is whole again, and not a moment longer than it has to."""
+    claim(store, "warm")
+    commits.clear()
+    store._writer._size, store._writer._seconds = 3, 100.0
+    monkeypatch.setattr(writer, "_GATHERING_MOST", 60)
+    begun = time.monotonic()
+    threads = started([lambda n=n: claim(store, f"k{n}") for n in range(3)])
+    for thread in threads:
+        thread.join()
+    assert len(commits) == 1
+    assert time.monotonic() - begun < 30
+
+
+def test_who_does_not_come_is_not_waited_for(store, commits):
+    """If the others of the last group have no more to write, who leads goes on without them."""
+    claim(store, "warm")
+    commits.clear()
+    store._writer._size, store._writer._seconds = 3, 100.0
+    assert claim(store, "k").kind == "execute"
+    assert len(commits) == 1
+    assert store._writer._full is None
+
+
+def test_each_who_is_answered_wakes_the_next(store, locked, monkeypatch):
+    """All of a group go on as soon as their transaction is committed, and nobody only because they looked."""
+    monkeypatch.setattr(writer, "_LOOK_AFTER", 60)
+    claim(store, "warm")
+    let_go = locked()
+    kinds = []
+    threads = line_up(store, *[lambda n=n: kinds.append(claim(store, f"k{n}").kind) for n in range(8)])
+    let_go()
+    begun = time.monotonic()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - begun < 30
+    assert kinds == ["execute"] * 8
+
+
+def throw_out(thread):
+    """Raise a TimeoutError in a thread, wherever it is, as some libraries do that bound the time of a call."""
+    ident = ctypes.c_ulong(thread.ident)
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(TimeoutError)) == 1
+
+
+def thrown_out(store, then=lambda: None):
+    """A caller that is thrown out while it waits, and does something else then."""
+    with pytest.raises(TimeoutError):
+        claim(store, "left")
+    then()
+
+
+def test_who_waits_no_more_still_wakes_the_next(store, locked, monkeypatch):
+    """A thread that is thrown out while it waits leaves its act to the others, and keeps nobody waiting."""
+    monkeypatch.setattr(writer, "_LOOK_AFTER", 60)
+    claim(store, "warm")
+    let_go = locked()
+    kinds = []
+    others = [lambda n=n: kinds.append(claim(store, f"k{n}").kind) for n in range(5)]
+    threads = line_up(store, *others[:2], lambda: thrown_out(store), *others[2:])
+    throw_out(threads[2])
+    let_go()
+    for thread in threads:
+        thread.join(30)
+    assert kinds == ["execute"] * 5
+    assert store.record("left").state == "executing"
+
+
+def test_who_waits_no_more_is_not_asked_to_lead(store, locked, monkeypatch):
+    """A thread that was thrown out and does something else is passed over; another one leads, and takes its act along."""
+    monkeypatch.setattr(writer, "_LOOK_AFTER", 0.1)
+    claim(store, "warm")
+    let_go = locked()
+    out, over, kinds = threading.Event(), threading.Event(), []
+
+    def leaves():
+        thrown_out(store, lambda: (out.set(), over.wait(60)))
+
+    threads = line_up(store, lambda: claim(store, "k0"), leaves)
+    throw_out(threads[1])
+    assert out.wait(30)
+    threads += started([lambda: kinds.append(claim(store, "k1").kind)])
+    while len(store._writer._waiting) < 2:
+        time.sleep(0.01)
+    let_go()
+    threads[2].join(30)
+    over.set()
+    for thread in threads:
+        thread.join(30)
+    assert kinds == ["execute"]
+    assert store.record("left").state == "executing"
+
+
+def test_who_is_not_woken_looks(store, locked, monkeypatch):
+    """If whoever should wake the others never does, they find their answers all the same."""
+
+    def marked(jobs):
+        for job in jobs:
+            job.stands = True
+
+    claim(store, "warm")
+    let_go = locked()
+    kinds = []
+    threads = line_up(store, *[lambda n=n: kinds.append(claim(store, f"k{n}").kind) for n in range(3)])
+    monkeypatch.setattr(writer, "_answer", marked)
+    let_go()
+    for thread in threads:
+        thread.join(30)
+    assert kinds == ["execute"] * 3
 
 
 def test_the_main_thread_is_not_asked_to_lead(store, locked):

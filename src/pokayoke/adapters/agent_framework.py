@@ -27,7 +27,16 @@ except ImportError as error:
     raise MissingExtraError("agent-framework-core", "agent-framework") from error
 
 from pokayoke.adapters import hosted as host
-from pokayoke.adapters.agent_framework_replies import Loop, Reply, as_it_comes, contents_of, given, ours, said_by_user
+from pokayoke.adapters.agent_framework_replies import (
+    Heard,
+    Loop,
+    Reply,
+    as_it_comes,
+    contents_of,
+    given,
+    ours,
+    said_by_user,
+)
 from pokayoke.adapters.agent_framework_tools import Invocation, Placeholder, contracts, result_of
 from pokayoke.adapters.known import Known
 from pokayoke.core.call import Finding, Outcome, ToolCall
@@ -81,7 +90,9 @@ class _Shared:
         self._who = who
         self._runs = host.Runs(guard)
         self._loops: Known[int, Loop] = Known()
-        self._heard: Known[str, tuple[host.Hosted, ToolCall]] = Known()
+        self._heard: Known[str, Heard] = Known()
+        self.keep = self._heard.put
+        """Remember what the model wrote until the framework runs it: it validates and drops before any hook."""
 
     def run(self, session: Any, ident: str | None = None) -> host.Hosted:
         """Return the run of a session, or one that nobody will know again."""
@@ -115,15 +126,12 @@ class _Shared:
             self._runs.close(loop.ident)
         self.guard.trace.flush()
 
-    def keep(self, occurrence: str, hosted: host.Hosted, call: ToolCall) -> None:
-        """Remember what the model wrote until the framework runs it: it validates and drops before any hook."""
-        self._heard.put(occurrence, (hosted, call))
-
     def taken(self, context: FunctionInvocationContext) -> tuple[host.Hosted, ToolCall]:
         """Return the call behind an invocation, and its run."""
         found = self._heard.pop(context.metadata.get("function_call_occurrence_id", ""))
         if found is not None:
-            return found[0], as_it_comes(found[1], context)
+            hosted, call, said = found
+            return hosted, as_it_comes(call, said, context)
         # A call of an earlier process, which somebody approved: all that is left is the framework's history.
         approval = context.metadata.get("approval_response")
         arguments = context.arguments if approval is None else given(approval.function_call)
@@ -216,7 +224,7 @@ def _reads(run: Run, call: ToolCall) -> bool:
 
 def _invoke(run: Run, call: ToolCall, tool: Invocation) -> Any:
     """Return how a call runs: through the framework, or by the guard's own handler."""
-    if not isinstance(tool.function, Placeholder):
+    if type(tool.function) is not Placeholder:  # the framework's classes are abstract: isinstance is slow
         return tool
     plan = run.snapshot.find(call.name)
     own = not isinstance(plan, Finding) and (plan.contract.handler is not None or plan.contract is run.guard.pager)

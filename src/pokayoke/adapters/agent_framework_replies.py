@@ -7,9 +7,10 @@ import copy
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import orjson
 from agent_framework import (
     ChatResponse,
     ChatResponseUpdate,
@@ -24,7 +25,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from pokayoke.adapters import hosted as host
 from pokayoke.adapters.agent_framework_tools import Placeholder
-from pokayoke.adapters.shown import hides, pager
+from pokayoke.adapters.shown import Look, hides, pager
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.names import history_name
@@ -32,7 +33,8 @@ from pokayoke.core.names import history_name
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
 
-Keep = Callable[[str, host.Hosted, ToolCall], None]
+Heard = tuple[host.Hosted, ToolCall, Any]
+Keep = Callable[[str, Heard], None]
 
 # How the framework itself sees that arguments were changed since it read them; public nowhere.
 _PREPARED = "_prepared_function_arguments"
@@ -40,14 +42,41 @@ _token_of = getattr(_tools, "_argument_comparison_token", None)
 _OFFERS = frozenset({"tools", "tool_choice", "allow_multiple_tool_calls"})
 
 
-class Loop(NamedTuple):
-    """One request of the framework's user, and all model requests that it takes."""
+class Loop:
+    """One request of the framework's user, and all model requests that it takes.
 
-    hosted: host.Hosted
-    tools: list[Any]
-    """The framework's own list: what stands in it can be called, and it is looked at anew for each reply."""
-    ident: str | None
-    """Id of a run that ends with this loop; None if its session goes on."""
+    Args:
+        hosted: the run.
+        tools: the framework's own list: what stands in it can be called, and it is looked at anew for each reply.
+        ident: id of a run that ends with this loop; None if its session goes on.
+    """
+
+    __slots__ = ("_look", "hosted", "ident", "tools")
+
+    def __init__(self, hosted: host.Hosted, tools: list[Any], ident: str | None) -> None:
+        """Look at nothing yet."""
+        self.hosted, self.tools, self.ident = hosted, tools, ident
+        self._look: Look | None = None
+
+    def shown(self) -> list[Any]:
+        """Return the tools that the model may see; the list itself if that is all of them."""
+        run, tools = self.hosted.run, self.tools
+        if self._look is not None and self._look.holds(run, tools):
+            return tools
+        shown = self._looked(run)
+        all_of_them = len(shown) == len(tools)
+        self._look = Look(run, tools) if all_of_them else None
+        return tools if all_of_them else shown
+
+    def _looked(self, run: Run) -> list[Any]:
+        tools = self.tools
+        # The type and not isinstance: the framework's classes are abstract, which makes that slow.
+        if any(type(tool) is Placeholder for tool in tools):
+            tools[:] = [tool for tool in tools if type(tool) is not Placeholder]
+        if (more := pager(run)) is not None and all(tool.name != more.name for tool in tools):
+            tools.append(Placeholder(more.name, description=more.description, input_model=dict(more.input_schema)))
+        # Another list than the framework's own, which is that of what can be called.
+        return [tool for tool in tools if not (isinstance(tool, FunctionTool) and hides(run, tool.name))]
 
 
 class Reply:
@@ -59,7 +88,8 @@ class Reply:
         Args:
             loop: the loop it belongs to.
             options: of the request, as the framework made them.
-            keep: told of each call that the framework is going to run: its occurrence, its run, and what was written.
+            keep: told of each call that the framework is going to run: its occurrence; its run, what was written and
+                what that says.
             end: told that the loop has its last answer.
         """
         self._loop, self._options = loop, options
@@ -71,19 +101,12 @@ class Reply:
     def request(self) -> Mapping[str, Any]:
         """Return the options of the request."""
         tools, options = self._loop.tools, self._options
-        # The type and not isinstance: the framework's classes are abstract, which makes that slow.
-        if any(type(tool) is Placeholder for tool in tools):
-            tools[:] = [tool for tool in tools if type(tool) is not Placeholder]
-        run = self._loop.hosted.run
-        if (more := pager(run)) is not None and all(tool.name != more.name for tool in tools):
-            tools.append(Placeholder(more.name, description=more.description, input_model=dict(more.input_schema)))
-        # Another list than the framework's own, which is that of what can be called.
-        shown = [tool for tool in tools if not (isinstance(tool, FunctionTool) and hides(run, tool.name))]
+        shown = self._loop.shown()
         final = self._asked.final or (not shown and bool(tools))
-        if not final and self._asked.instruction is None and len(shown) == len(tools):
+        if not final and self._asked.instruction is None and shown is tools:
             return options
         changed = {key: value for key, value in options.items() if not final or key not in _OFFERS}
-        if not final and len(shown) < len(tools):
+        if not final and shown is not tools:
             changed["tools"] = shown
         if self._asked.instruction is not None:
             # As an instruction it is part of this request alone, even where the service keeps the messages.
@@ -116,8 +139,8 @@ class Reply:
         for content, call in zip(found, hosted.heard(asked, stop_reason), strict=True):
             content.call_id = call.id
             content.id = content.id or uuid.uuid4().hex
-            content.arguments = _readable(call)
-            self._keep(content.id, hosted, call)
+            content.arguments, said = _readable(call)
+            self._keep(content.id, (hosted, call, said))
             if call.name not in names:
                 content.name = _meant(hosted.run, call.name, names)
             if content.name not in names:
@@ -196,36 +219,47 @@ def _meant(run: Run, name: str, names: Collection[str]) -> str:
     return history_name(name)
 
 
-def _readable(call: ToolCall) -> Any:
-    """Return arguments for the history: the model's own text where that is sound."""
+def _readable(call: ToolCall) -> tuple[Any, Any]:
+    """Return arguments for the history, the model's own text where that is sound, and what that text says."""
     text = call.arguments
     if isinstance(text, str) and not is_cut(call.stop_reason):
         with contextlib.suppress(ValueError, RecursionError):
             parsed = json.loads(text)
             # Arguments that look like a stand-in are none, and are put into one.
-            if isinstance(parsed, dict) and host.written(None, call.name, parsed).arguments is parsed:
-                return text
-    return host.stand_in(call)
+            if isinstance(parsed, dict) and not host.stands_in(parsed):
+                return text, parsed
+    return host.stand_in(call), None
 
 
-def as_it_comes(call: ToolCall, context: FunctionInvocationContext) -> ToolCall:
+def as_it_comes(call: ToolCall, said: Any, context: FunctionInvocationContext) -> ToolCall:
     """Return the call with what middleware in front of the guard has made of its arguments.
 
     Args:
         call: as the model wrote it; the framework's own reading drops what it does not know, and changes types.
+        said: what its text says; None if that could not be read.
         context: the framework's, of this call.
     """
     arguments, prepared = context.arguments, context.metadata.get(_PREPARED)
+    if said is not None and _equal(arguments, said):
+        return call
     if prepared is not None:
         changed = _token_of is not None and _token_of(arguments) != prepared.token
     else:  # the framework could not take them, and shows middleware what they parse to
-        shown = _readable(call)
-        changed = arguments != (json.loads(shown) if isinstance(shown, str) else shown)
+        shown, parsed = _readable(call)
+        changed = arguments != (shown if parsed is None else parsed)
     if not changed:
         return call
     with contextlib.suppress(PydanticSerializationError):  # what is no JSON is the guard's to refuse
         arguments = to_jsonable_python(arguments)
     return msgspec.structs.replace(call, arguments=arguments)
+
+
+def _equal(arguments: Any, said: Any) -> bool:
+    """Return whether two are the same JSON; 1, 1.0 and true are not."""
+    try:
+        return orjson.dumps(arguments) == orjson.dumps(said) and bool(arguments == said)
+    except TypeError:  # what orjson does not know
+        return False
 
 
 def given(content: Any) -> str | dict[str, Any]:

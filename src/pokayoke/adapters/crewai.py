@@ -122,9 +122,10 @@ class _Shared:
         """Return what is known of the run that a request belongs to: one task, however often it is attempted."""
         who = dict(self._who(task, agent)) if self._who is not None else {}
         named = self._run_id() if callable(self._run_id) else self._run_id
+        own = str(task.id) if task is not None else ""
         if named is None:
             # Without a kickoff there is nothing that two requests have in common.
-            ident, durable = f"{get_execution_uuid() or uuid.uuid4().hex}/{_within(task, agent)}", False
+            ident, durable = f"{get_execution_uuid() or uuid.uuid4().hex}/{_within(task, agent, own)}", False
         else:
             ident, durable = f"{named}/{_about(task, agent)}", True
             who.setdefault("session", kept_id(named))
@@ -132,7 +133,7 @@ class _Shared:
         if record is None:
             record = Record(self._runs.of(ident, durable=durable, **who))
             self._records.put(ident, record)
-        self._latest.put(str(task.id) if task is not None else get_execution_uuid() or "", record)
+        self._latest.put(own or get_execution_uuid() or "", record)
         return record
 
     def taken(self, token: str | None, name: str, arguments: dict[str, Any]) -> tuple[host.Hosted, ToolCall]:
@@ -141,21 +142,21 @@ class _Shared:
         if heard is not None:
             # A hook of the user may have changed what stood there.
             unchanged = arguments == heard.stand_in
-            return heard.hosted, heard.call if unchanged else ToolCall(heard.call.id, name, arguments)
+            return heard.hosted, heard.call if unchanged else ToolCall(heard.call.id, name_of(name), arguments)
         # Run by CrewAI without a token, or by somebody else: then no run is known.
         record = self._latest.get(get_current_task_id() or get_execution_uuid() or "")
         if record is None:
             record = self.record(None, None)
         call, record.written = record.written, None
-        return record.hosted, call or ToolCall(uuid.uuid4().hex, name, arguments)
+        return record.hosted, call or ToolCall(uuid.uuid4().hex, name_of(name), arguments)
 
 
-def _within(task: Any, agent: Any) -> str:
+def _within(task: Any, agent: Any, own: str) -> str:
     """Which part of a kickoff this is. A coworker's task is made anew by each attempt, so it is what it says."""
     crew = getattr(agent, "crew", None)
     known = getattr(crew, "tasks", None)
     if task is None or not known or any(one.id == task.id for one in known):
-        return str(getattr(task, "id", None) or getattr(agent, "id", ""))
+        return own or str(getattr(agent, "id", ""))
     return f"{getattr(crew, 'id', '')}/{agent.id}/{task.key}"
 
 

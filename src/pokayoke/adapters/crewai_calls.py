@@ -10,19 +10,22 @@ import itertools
 import json
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crewai.agents.constants import ACTION_INPUT_REGEX, FINAL_ANSWER_ACTION
 
 from pokayoke.adapters import hosted as host
 from pokayoke.adapters.crewai_tools import NOBODY, TOKEN, name_of
 from pokayoke.adapters.known import Known
-from pokayoke.adapters.shown import hides, pager
+from pokayoke.adapters.shown import Look, hides, pager
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.definitions import definitions
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.names import history_name
 from pokayoke.runtime.forks import process_token
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
 
 _counter = itertools.count()
 _TOKENS = re.compile(rf'"{TOKEN}": "([0-9a-f]+-[0-9a-f]+)"')
@@ -36,6 +39,7 @@ class Record:
         answered: True if the model's latest reply was an answer: what it is asked next begins a turn.
         written: the call that stood in the text of the latest reply, for models without tool calls of their own.
         restored: what the history gets back, by token.
+        offer: the latest offer to the model.
     """
 
     def __init__(self, hosted: host.Hosted) -> None:
@@ -44,6 +48,28 @@ class Record:
         self.answered = True
         self.written: ToolCall | None = None
         self.restored: Known[str, dict[str, Any]] = Known()
+        self.offer: Offer | None = None
+
+
+class Offer:
+    """Which of the definitions that CrewAI offers the model sees: worked out once, until something of it changes.
+
+    Attributes:
+        look: what it depends on.
+        names: names of all that CrewAI offers.
+        shown: the definitions for the model.
+    """
+
+    __slots__ = ("look", "names", "shown")
+
+    def __init__(self, run: Run, tools: list[dict[str, Any]]) -> None:
+        """Look at every definition."""
+        self.look = Look(run, tools)
+        self.names = {tool["function"]["name"] for tool in tools}
+        hidden = {NOBODY, *(name for name in self.names if name != NOBODY and hides(run, name))}
+        self.shown = [tool for tool in tools if tool["function"]["name"] not in hidden]
+        if (more := pager(run)) is not None:
+            self.shown += definitions([more], format="openai")
 
 
 class Heard(NamedTuple):
@@ -81,18 +107,14 @@ class Turn:
             record.answered = False
         asked = self._hosted.before()
         self._final, self._texts = asked.final, tools is None
-        self._offered = {tool["function"]["name"] for tool in tools or ()}
-        self.tools = None if tools is None or asked.final else self._offer(tools) or None
+        offer = record.offer
+        if offer is None or not offer.look.holds(record.hosted.run, tools or ()):
+            offer = record.offer = Offer(record.hosted.run, tools or [])
+        self._offered = offer.names
+        self.tools = None if tools is None or asked.final else [*offer.shown] or None
         self.messages = messages
         if asked.instruction is not None:
             self.messages = [*messages, {"role": "system", "content": asked.instruction}]
-
-    def _offer(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        run = self._hosted.run
-        hidden = {NOBODY, *(name for name in self._offered if hides(run, name))}
-        shown = [tool for tool in tools if tool["function"]["name"] not in hidden]
-        more = pager(run)
-        return shown if more is None else [*shown, *definitions([more], format="openai")]
 
     def took(self, reply: Any, stop_reason: Any, tokens: int | None) -> Any:
         """Take the reply; returns what CrewAI goes on with."""
@@ -129,7 +151,7 @@ class Turn:
             sound = given is not None and not is_cut(call.stop_reason)
             return _openai(call.id, name_of(call.name), text if sound else f"!{text}")
         token = _token()
-        if given is not None and not is_cut(call.stop_reason) and host.written(None, "", given).arguments is given:
+        if given is not None and not is_cut(call.stop_reason) and not host.stands_in(given):
             kept, stand_in = text, given
             # The model's own text with one more member, which comes last and so is the one that counts.
             sent = f'{text.rstrip()[:-1]}{", " if given else ""}"{TOKEN}": "{token}"}}'
@@ -142,11 +164,10 @@ class Turn:
 
     def _target(self, call: ToolCall) -> str | None:
         """Return the tool that answers a call; None if CrewAI has one that is not guarded."""
-        run, name = self._hosted.run, name_of(call.name)
-        found = run.snapshot.find(call.name)
+        found = self._hosted.run.snapshot.find(call.name)
         if not isinstance(found, Finding) and found.contract.name in self._offered:
             return found.contract.name
-        own = name in self._offered or NOBODY not in self._offered
+        own = name_of(call.name) in self._offered or NOBODY not in self._offered
         return None if own else NOBODY
 
     # -- calls in a text -----------------------------------------------------------------------------
@@ -221,15 +242,18 @@ def _asked(messages: list[Any]) -> str:
 def _restore(record: Record, messages: list[Any]) -> None:
     """Give the history back what the model wrote, from the end to where that was done before."""
     names: dict[str, str] = {}
+    answers: list[dict[str, Any]] = []
     for said in reversed(messages):
         if not said.get("tool_calls"):
+            if said.get("role") == "tool":
+                answers.append(said)
             _restore_text(record, said)
         elif (found := _restore_calls(record, said)) is not None:
             names.update(found)
         else:
             break
-    for said in messages if names else ():
-        if said.get("role") == "tool" and said.get("tool_call_id") in names:
+    for said in answers:
+        if said.get("tool_call_id") in names:
             said["name"] = names[said["tool_call_id"]]
 
 

@@ -103,8 +103,11 @@ class GuardedTool(BaseTool):
         A result that is the answer is returned as its plain value.
         """
         del args
-        hosted, call = self._taken(given.pop(TOKEN, None), name_of(self.name), given)
-        outcome = hosted.call(call, self._invoke(hosted, call))
+        # Pydantic finds a private attribute only after it has looked everywhere else.
+        own = self.__pydantic_private__ or {}
+        hosted, call = own["_taken"](given.pop(TOKEN, None), self.name, given)
+        invoke = self._started if own["_inner"] is not None else self._invoke(hosted, call)
+        outcome = hosted.call(call, invoke)
         if outcome.ok and self.result_as_answer:  # no model reads it
             return host.plain(outcome)
         if outcome.ok or outcome.status == "degraded":
@@ -121,9 +124,7 @@ class GuardedTool(BaseTool):
         return raw_result.message if isinstance(raw_result, ToolFailure) else str(raw_result)
 
     def _invoke(self, hosted: host.Hosted, call: ToolCall) -> Any:
-        """Return how the call runs: by the tool, or by the guard's own handler."""
-        if self._inner is not None:
-            return self._started
+        """Return how a call runs that has no tool before it: by the one it means, or by the guard's own handler."""
         plan = hosted.run.snapshot.find(call.name)
         if isinstance(plan, Finding):
             return _missing
@@ -133,7 +134,7 @@ class GuardedTool(BaseTool):
         return None if own else _missing
 
     def _started(self, arguments: dict[str, Any]) -> Any:
-        tool = self._inner
+        tool = (self.__pydantic_private__ or {})["_inner"]
         try:
             result = tool.run(**arguments)
         except ValueError as error:
@@ -152,8 +153,10 @@ class GuardedTool(BaseTool):
 
 def bare(tool: Any) -> bool:
     """Return whether a tool is neither guarded nor one by which CrewAI itself works, such as those for delegation."""
+    if isinstance(tool, GuardedTool):
+        return False
     made = getattr(tool, "func", None) or type(tool)
-    return not isinstance(tool, GuardedTool) and str(made.__module__).partition(".")[0] != "crewai"
+    return str(made.__module__).partition(".")[0] != "crewai"
 
 
 def _turned_away(error: Exception) -> bool:

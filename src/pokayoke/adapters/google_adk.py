@@ -133,7 +133,7 @@ class GuardPlugin(BasePlugin):
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> Any:
         """Take the tools away where only an answer is allowed. A run that was stopped asks nobody."""
-        _require_client(callback_context.get_invocation_context().agent)
+        _require_client(callback_context._invocation_context.agent)  # noqa: SLF001 - the public way copies all of it
         hosted = self._run_of(callback_context)
         self._require_contracts(hosted, llm_request.tools_dict)
         request = hosted.before()
@@ -170,8 +170,8 @@ class GuardPlugin(BasePlugin):
         ], cut)  # fmt: skip
         for one, call in zip(asked, heard, strict=True):
             plan = hosted.run.snapshot.find(call.name)
-            one.id, one.args = call.id, stand_in(call)
-            one.name = history_name(call.name) if isinstance(plan, Finding) else plan.contract.name
+            name = history_name(call.name) if isinstance(plan, Finding) else plan.contract.name
+            _rewrite(one, call.id, name, stand_in(call))
             _kept(hosted).put(call.id, call)
         if is_cut(cut):  # every call is answered with that reason, and the run goes on
             llm_response.error_code = llm_response.error_message = None
@@ -290,8 +290,18 @@ def _asked(reply: Any) -> Iterator[Any]:
 
 def _kept(hosted: Hosted) -> Known[str, ToolCall]:
     """What the model wrote, by call id, until the tool's turn. Only the trace would miss it: see `stand_in`."""
-    kept: Known[str, ToolCall] = hosted.notes.setdefault("calls", Known(_KEPT_CALLS))
+    kept: Known[str, ToolCall] = hosted.notes.get("calls") or hosted.notes.setdefault("calls", Known(_KEPT_CALLS))
     return kept
+
+
+def _rewrite(one: Any, ident: str, name: str, arguments: dict[str, Any]) -> None:
+    """Write a call as ADK may hold it. What stands there already stays: pydantic looks twice at what is set."""
+    if one.id != ident:
+        one.id = ident
+    if one.name != name:
+        one.name = name
+    if one.args is not arguments:
+        one.args = arguments
 
 
 def _ended(hosted: Hosted, context: Any, reply: Any, *, called: bool) -> Any:
@@ -329,15 +339,14 @@ def _hide(config: Any, run: Run) -> None:
             shown.append(tool)
         elif kept:
             shown.append(tool.model_copy(update={"function_declarations": kept}))
-    if shown or config.tools:
+    if shown != config.tools and (shown or config.tools):
         config.tools, config.tool_config = shown, config.tool_config if shown else None
 
 
 def _require_client(agent: Any) -> None:
     """Refuse a model whose argument texts would be lost, also one that is only named: ADK makes a `LiteLlm` of it."""
     model: Any = getattr(agent, "canonical_model", None)
-    client: Any = getattr(model, "llm_client", None)
-    if isinstance(model, LiteLlm) and not isinstance(client, GuardClient):
+    if isinstance(model, LiteLlm) and not isinstance(getattr(model, "llm_client", None), GuardClient):
         named = getattr(agent.canonical_model, "model", "...")
         raise UsageError(
             f"ADK would drop calls of the agent {agent.name!r} before the guard sees them: "

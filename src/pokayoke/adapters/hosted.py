@@ -13,9 +13,10 @@ import json
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
+from pokayoke.adapters.steering import Invoke, Steering
 from pokayoke.adapters.turnstile import Turnstile
 from pokayoke.core.call import Effect, Finding, Outcome, ToolCall
 from pokayoke.core.contract import Contract
@@ -24,14 +25,13 @@ from pokayoke.core.ident import kept_id
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.replies import Ids
-from pokayoke.core.steps import NotBegun
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard import Guard
     from pokayoke.runtime.run import Run
 
-__all__ = ["Asked", "Described", "Hosted", "Request", "Runs", "contracts", "plain", "stand_in", "written"]
+__all__ = ["Asked", "Described", "Hosted", "Request", "Runs", "contracts", "plain", "stand_in", "stands_in", "written"]
 
 _KEPT_RUNS = 1_000
 _KEPT_IDS = 100_000
@@ -39,7 +39,6 @@ _OURS = 2  # references to what only a run of ours holds: its own, and the argum
 _UNREAD = "unread_tool_call"
 _MAX_NAME = 128
 
-Invoke = Callable[[dict[str, Any]], Any]
 _Key = tuple[str, str]
 
 
@@ -137,18 +136,26 @@ class Hosted:
 
     def call(self, call: ToolCall, invoke: Invoke | None = None) -> Outcome:
         """Take one call to its outcome. Raises what the framework steers itself by."""
-        steering = _Steering(self.through)
+        steering = None
+        if self.through and invoke is not None:
+            steering = Steering(self.through)
+            invoke = steering.around(invoke)
         with self._turnstile.passing(self._reads(call)):
-            outcome = self.run.call(call, invoke=invoke and steering.around(invoke))
-        steering.go_on()
+            outcome = self.run.call(call, invoke=invoke)
+        if steering is not None:
+            steering.go_on()
         return outcome
 
     async def acall(self, call: ToolCall, invoke: Invoke | None = None) -> Outcome:
         """`call` for asynchronous code; `invoke` may return an awaitable."""
-        steering = _Steering(self.through)
+        steering = None
+        if self.through and invoke is not None:
+            steering = Steering(self.through)
+            invoke = steering.around_async(invoke)
         async with self._turnstile.passing(self._reads(call)):
-            outcome = await self.run.acall(call, invoke=invoke and steering.around_async(invoke))
-        steering.go_on()
+            outcome = await self.run.acall(call, invoke=invoke)
+        if steering is not None:
+            steering.go_on()
         return outcome
 
     def _reads(self, call: ToolCall) -> bool:
@@ -212,6 +219,13 @@ class Runs:
             kept.move_to_end(key)
             return hosted
 
+    def keeps(self, hosted: Hosted, ident: str) -> bool:
+        """Return whether `of` opened this for that id and still has it, on whose behalf it did then; it is used now."""
+        with self._lock:
+            if kept := self._open.get((ident, "")) is hosted:
+                self._open.move_to_end((ident, ""))
+            return kept
+
     def close(self, ident: str, *, part: str = "") -> None:
         """Say that a run is over."""
         with self._lock:
@@ -237,53 +251,17 @@ class Runs:
 
 def _acting(run: Run, session: str | None = None, tenant: str | None = None, principal: Any = None) -> Run:
     """The run on behalf of these; itself if they are those it acts for already."""
-    if (session, tenant, principal_of(principal)) == (run.session, run.tenant, run.principal):
+    known = run.principal
+    if known is not None and type(principal) is str:
+        same = known.id == principal and not known.roles  # as whoever is known, a plain id needs no second check
+    else:
+        same = known == principal_of(principal)
+    if same and run.session == session and run.tenant == tenant:
         return run
     checked = run.guard.run(run.id, session=session, tenant=tenant, principal=principal)
     acting = copy.copy(run)
     acting.session, acting.principal = checked.session, checked.principal
     return acting
-
-
-class _Steering:
-    """Lets a framework's own exceptions through a guarded call."""
-
-    __slots__ = ("_raised", "_through")
-
-    def __init__(self, through: tuple[type[Exception], ...]) -> None:
-        self._through = through
-        self._raised: Exception | None = None
-
-    def around(self, invoke: Invoke) -> Invoke:
-        if not self._through:
-            return invoke
-
-        def invoked(arguments: dict[str, Any]) -> Any:
-            try:
-                return invoke(arguments)
-            except self._through as steering:
-                self._raised = steering
-                raise NotBegun(type(steering).__name__) from steering
-
-        return invoked
-
-    def around_async(self, invoke: Invoke) -> Invoke:
-        if not self._through:
-            return invoke
-
-        async def invoked(arguments: dict[str, Any]) -> Any:
-            try:
-                result = invoke(arguments)
-                return await result if hasattr(type(result), "__await__") else result
-            except self._through as steering:
-                self._raised = steering
-                raise NotBegun(type(steering).__name__) from steering
-
-        return invoked
-
-    def go_on(self) -> None:
-        if self._raised is not None:
-            raise self._raised
 
 
 def plain(outcome: Outcome) -> str:
@@ -314,6 +292,11 @@ def stand_in(call: ToolCall, *, name: bool = False) -> dict[str, Any]:
     return {_UNREAD: {"name": call.name[:_MAX_NAME], "arguments": text, "stop_reason": call.stop_reason}}
 
 
+def stands_in(arguments: Mapping[str, Any]) -> bool:
+    """Return whether arguments look like what `stand_in` wraps a text with."""
+    return len(arguments) == 1 and isinstance(arguments.get(_UNREAD), dict)
+
+
 def written(ident: str | None, name: str, arguments: Any) -> ToolCall:
     """Return the call as the model wrote it, from what a framework's hook was handed.
 
@@ -324,8 +307,8 @@ def written(ident: str | None, name: str, arguments: Any) -> ToolCall:
             seen must not be handed over: it could name another tool.
     """
     given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None
-    if given is not None and len(given) == 1 and isinstance(inner := given.get(_UNREAD), dict):
-        kept = cast("dict[str, Any]", inner)
+    if given is not None and stands_in(given):
+        kept = cast("dict[str, Any]", given[_UNREAD])
         return ToolCall(ident or "", kept.get("name") or name, kept.get("arguments", ""), kept.get("stop_reason"))
     return ToolCall(ident or "", name, given if given is not None else str(arguments or ""))
 

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, cast
 from pokayoke.adapters import hosted as engine
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.contract import Contract
-from pokayoke.core.messages import field
 from pokayoke.core.replies import Ids
 from pokayoke.errors import MissingExtraError, UsageError
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-    from langchain_core.messages import AIMessage, convert_to_messages
+    from langchain_core.messages import AIMessage
     from langchain_core.runnables import RunnableLambda
     from langchain_core.tools import BaseTool
     from langchain_core.tools import tool as as_tool
@@ -36,7 +35,7 @@ except ImportError as error:
 
 from pokayoke.adapters.langchain_call import Arrival
 from pokayoke.adapters.langchain_heard import Heard, asked_in, stop_of
-from pokayoke.adapters.langchain_loop import Loop, ids_in, with_changes
+from pokayoke.adapters.langchain_loop import Loop, as_messages, ids_in, with_changes
 from pokayoke.adapters.langchain_tool import STEERING, Refused, message_of
 from pokayoke.adapters.turnstile import inside
 
@@ -81,7 +80,7 @@ class GuardMiddleware(AgentMiddleware):
         Raises:
             UsageError: a tool of the request has no contract, or the run has no id.
         """
-        request = with_changes(request, {"messages": convert_to_messages(request.messages)})
+        request = _converted(request)
         loop = self._loop(request)
         while (out := loop.before(request)) is not None:
             with Heard() as heard:
@@ -92,7 +91,7 @@ class GuardMiddleware(AgentMiddleware):
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """`wrap_model_call` for asynchronous code."""
-        request = with_changes(request, {"messages": convert_to_messages(request.messages)})
+        request = _converted(request)
         loop = self._loop(request)
         while (out := loop.before(request)) is not None:
             with Heard() as heard:
@@ -128,7 +127,7 @@ class GuardMiddleware(AgentMiddleware):
         made = [tool if isinstance(tool, (BaseTool, dict)) else as_tool(tool) for tool in tools]
 
         def requested(messages: Any) -> Any:
-            return ModelRequest(model=model, tools=made, messages=convert_to_messages(messages))
+            return ModelRequest(model=model, tools=made, messages=as_messages(messages))
 
         def bound(request: Any) -> Any:
             return request.model.bind_tools(request.tools, **options) if request.tools else request.model
@@ -160,22 +159,23 @@ class GuardMiddleware(AgentMiddleware):
         loop.hosted = hosted
         if not inside():  # there, what an agent is told comes from another model and begins no turn
             progress = hosted.run.progress
-            self._said[progress] = loop.heed(request, self._said.get(progress))
+            known = self._said.get(progress)
+            if (said := loop.heed(request, known)) != known:
+                self._said[progress] = said
         return loop
 
     def _hosted(self, state: Any) -> engine.Hosted:
         """The running loop, acting for its caller of now."""
         config = get_config()
         conf = config["configurable"]
-        messages = state if isinstance(state, list) else field(state, "messages")
         # In a graph inside a graph, what stands before the last bar is the node it runs in.
         part = str(conf.get("checkpoint_ns", "")).rpartition("|")[0]
         who = self._who(config) if self._who is not None else {}
         if (thread := conf.get("thread_id")) is not None:
-            return self._runs.of(str(thread), part=part, taken=ids_in(messages), **who)
-        return self._unnamed(conf, part, messages, who)
+            return self._runs.of(str(thread), part=part, taken=ids_in(state), **who)
+        return self._unnamed(conf, part, state, who)
 
-    def _unnamed(self, conf: Mapping[str, Any], part: str, messages: Any, who: Mapping[str, Any]) -> engine.Hosted:
+    def _unnamed(self, conf: Mapping[str, Any], part: str, state: Any, who: Mapping[str, Any]) -> engine.Hosted:
         """The run of an invocation without a thread: its nodes share one control, and so do graphs inside them."""
         control = getattr(conf.get("__pregel_runtime"), "control", None)
         if control is None:
@@ -183,11 +183,17 @@ class GuardMiddleware(AgentMiddleware):
                 "outside of a graph a run needs an id: pass config={'configurable': {'thread_id': ...}} to invoke()"
             )
         ident = f"invocation {id(control)}"
-        hosted = self._runs.of(ident, durable=False, taken=ids_in(messages), life=control, **who)
+        hosted = self._runs.of(ident, durable=False, taken=ids_in(state), life=control, **who)
         if not part:
             return hosted
         named = not self.guard.store.durable  # a durable store must not take this id for one that a restart knows
-        return self._runs.of(hosted.run.id, durable=named, part=part, taken=ids_in(messages), **who)
+        return self._runs.of(hosted.run.id, durable=named, part=part, taken=ids_in(state), **who)
+
+
+def _converted(request: Any) -> Any:
+    """The request with messages alone: other middleware may have written some as pairs or dicts."""
+    messages = as_messages(request.messages)
+    return request if messages is request.messages else with_changes(request, {"messages": messages})
 
 
 def _unasked(loop: Loop) -> Any:

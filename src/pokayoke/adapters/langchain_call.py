@@ -102,7 +102,8 @@ class Arrival:
                 leading.add(key)
             elif outcome.status == "replayed" and key in leading:
                 outcome = msgspec.structs.replace(outcome, text=f"{outcome.text}\n{_NOT_LED}")
-        return message_of(outcome, self._request.tool_call, made, direct=self._direct())
+        direct = passing is not None and passing.direct and self._direct()
+        return message_of(outcome, self._request.tool_call, made, direct=direct)
 
     # -- a person --------------------------------------------------------------------------------------
 
@@ -135,7 +136,7 @@ class Arrival:
 
     def _direct(self) -> bool:
         """Whether `create_agent` ends here: the tools of all these calls return what the user reads."""
-        if self._passing is None or not self._passing.direct or not _pushed():
+        if not _pushed():
             return False
         direct = {one.name for one in self._request.runtime.tools if one.return_direct}
         return direct.issuperset(field(call, "name") for call in self._beside())

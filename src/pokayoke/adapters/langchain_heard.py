@@ -119,7 +119,10 @@ def hearing() -> Heard | None:
 
 def stop_of(metadata: Mapping[str, Any]) -> str | None:
     """Return why a message ended, as its provider spells it; None if it does not say."""
-    return next((str(stop) for name in _STOPS if (stop := metadata.get(name))), None)
+    for name in _STOPS:
+        if stop := metadata.get(name):
+            return str(stop)
+    return None
 
 
 def asked_in(message: Any, heard: Heard | None = None) -> list[Asked]:
@@ -142,8 +145,8 @@ def _read(call: Mapping[str, Any]) -> Asked:
     """What LangChain made of a call; a stand-in is what it stands for."""
     given = call["args"]
     if isinstance(given, dict):
-        meant = written(None, call["name"] or "", given)
-        return Asked(call["id"], meant.name, cast("str | dict[str, Any]", meant.arguments))
+        meant: Any = written(None, call["name"] or "", given)
+        return Asked(call["id"], meant.name, meant.arguments)
     return Asked(call["id"], call["name"] or "", given or "")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
-from langchain_core.messages import AIMessage, HumanMessage, convert_to_messages
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool
 
 from pokayoke.adapters.hosted import Asked, Hosted, stand_in
@@ -25,8 +25,9 @@ from pokayoke.runtime.selection import shown as offered_by
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
 
-__all__ = ["Loop", "ids_in", "with_changes"]
+__all__ = ["Loop", "as_messages", "ids_in", "with_changes"]
 
+_OWN = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
 _CUT = "The message was cut before its end, so nothing of it was used. Send it again, shorter."
 
 
@@ -70,13 +71,16 @@ class Loop:
         Returns:
             the id of the latest one now.
         """
-        since = list[Any]()
-        for one in reversed(convert_to_messages(field(request.state, "messages") or ()) or request.messages):
-            if one.type == "ai" or (one.id is not None and one.id == known):
+        said, answers = list[Any](), False
+        for one in reversed(as_messages(field(request.state, "messages") or ()) or request.messages):
+            kind = one.type
+            if kind == "ai" or (one.id is not None and one.id == known):
                 break
-            since.append(one)
-        answers = any(one.type == "tool" for one in since)
-        said = [one for one in since if one.type == "human" and (one.id is not None or not answers)]
+            if kind == "human":
+                said.append(one)
+            answers = answers or kind == "tool"
+        if answers:
+            said = [one for one in said if one.id is not None]
         for one in reversed(said):
             self.hosted.run.user(str(one.text))
         return said[0].id if said else known
@@ -102,7 +106,7 @@ class Loop:
         if asked.instruction is not None:
             # In the user's name and at the end: every provider takes it there, and the history never holds it.
             messages = [*messages, HumanMessage(asked.instruction)]
-        changes: dict[str, Any] = {"model": through(request.model), "messages": messages}
+        changes = {"model": through(request.model), "messages": messages}
         if asked.final:
             changes.update(tools=[], tool_choice=None)
         else:
@@ -147,10 +151,11 @@ class Loop:
 
         Every call that is left in it has an id of its own and arguments that LangGraph can carry.
         """
-        place = next((n for n, one in enumerate(response.result) if isinstance(one, AIMessage)), None)
-        if place is None:
+        for place, message in enumerate(response.result):  # noqa: B007 - both are used below
+            if isinstance(message, AIMessage):
+                break
+        else:
             return response
-        message = response.result[place]
         if message.id in (known := self._ids or set()):
             message.id = None  # LangGraph would put it in the place of the other message of that id
         elif message.id:
@@ -158,8 +163,10 @@ class Loop:
         stop = heard.stop or stop_of(message.response_metadata)
         self._count(message)
         # What LangChain has answered by itself: calls by which the model gives a structured response.
-        answered = {one.tool_call_id for one in response.result[place + 1 :] if one.type == "tool"}
-        asked = [one for one in asked_in(message, heard) if one.id not in answered]
+        rest, asked = response.result[place + 1 :], asked_in(message, heard)
+        answered = {one.tool_call_id for one in rest if one.type == "tool"} if rest else None
+        if answered:
+            asked = [one for one in asked if one.id not in answered]
         calls = self.hosted.heard(asked, stop)
         if answered:
             after = self._structured(response, answered, stop)
@@ -212,6 +219,12 @@ class Loop:
         return message.model_copy(update={**update, "id": None} if heard.streamed else update)
 
 
+def as_messages(given: Any) -> list[Any]:
+    """The messages of a history; a list of LangChain's own is one already, and a quick look at the classes says so."""
+    listed: list[Any] | None = given if type(given) is list else None
+    return listed if listed is not None and _OWN.issuperset(map(type, listed)) else convert_to_messages(given)
+
+
 def with_changes(request: Any, changes: dict[str, Any]) -> Any:
     """Return the request with these changes, by the quickest way its class allows."""
     if type(request) is not ModelRequest:
@@ -219,13 +232,13 @@ def with_changes(request: Any, changes: dict[str, Any]) -> Any:
     # What `override` does for this class, without the process-wide warnings filter it sets meanwhile: that is not
     # safe among threads, and took longer than everything else here.
     made = object.__new__(ModelRequest)
-    made.__dict__.update(request.__dict__)
-    made.__dict__.update(changes)
+    made.__dict__.update(request.__dict__, **changes)
     return made
 
 
-def ids_in(messages: Any) -> Iterator[str]:
-    """The ids of all calls of a history."""
+def ids_in(state: Any) -> Iterator[str]:
+    """The ids of all calls of a history, or of the state that holds it; nothing is looked at before they are."""
+    messages = state if isinstance(state, list) else field(state, "messages")
     for one in messages if isinstance(messages, list) else ():
         for call in (*(field(one, "tool_calls") or ()), *(field(one, "invalid_tool_calls") or ())):
             if isinstance(ident := field(call, "id"), str):
@@ -234,8 +247,9 @@ def ids_in(messages: Any) -> Iterator[str]:
 
 def _calling(message: Any, calls: Iterable[ToolCall], answered: Iterable[str] = ()) -> Any:
     """The message with these calls, beside those that are answered already; itself if that changes nothing."""
-    kept = [call for call in message.tool_calls if call["id"] in answered]
-    made = [*kept, *(_written(call) for call in calls)]
+    made = [_written(call) for call in calls]
+    if answered:
+        made = [*(call for call in message.tool_calls if call["id"] in answered), *made]
     if made == message.tool_calls and not message.invalid_tool_calls:
         return message
     update: dict[str, Any] = {"tool_calls": made, "invalid_tool_calls": [], **_kept(message)}

@@ -7,9 +7,10 @@ run through a view of itself that keeps both as they were, and says whether the 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolOutputMixin
@@ -188,7 +189,6 @@ def _methods(kind: type) -> dict[str, Any]:
     base = cast("Any", kind)
     plain, awaited = base._run, base._arun  # noqa: SLF001 - the class is extended
 
-    @functools.wraps(plain)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         passing = _passing.get()
         if passing is None or getattr(self, "func", self) is None:  # a tool without a synchronous side only says so
@@ -202,7 +202,6 @@ def _methods(kind: type) -> dict[str, Any]:
         passing.ends(value)
         return value
 
-    @functools.wraps(awaited)
     async def arun(self: Any, *args: Any, **kwargs: Any) -> Any:
         passing = _passing.get()
         if passing is None:
@@ -218,7 +217,22 @@ def _methods(kind: type) -> dict[str, Any]:
 
     # LangChain compares `_arun` with its own to see whether a class has one.
     own = cast("Any", BaseTool)._arun  # noqa: SLF001 - as above
-    return {"_run": run} if awaited is own else {"_run": run, "_arun": arun}
+    methods = {"_run": _signed(run, plain)}
+    return methods if awaited is own else {**methods, "_arun": _signed(arun, awaited)}
+
+
+def _signed(does: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function the signature of another one, worked out: LangChain reads it and the types before each call."""
+    functools.update_wrapper(does, plain)
+    try:
+        hints, signature = get_type_hints(plain, include_extras=True), inspect.signature(plain)
+    except Exception:  # noqa: BLE001 - names that only a type checker knows: then LangChain finds what it always found
+        return does
+    known = [one.replace(annotation=hints.get(name, one.annotation)) for name, one in signature.parameters.items()]
+    returned = hints.get("return", signature.return_annotation)
+    does.__annotations__ = hints
+    cast("Any", does).__signature__ = signature.replace(parameters=known, return_annotation=returned)
+    return does
 
 
 def _is_message(value: Any) -> bool:
@@ -278,8 +292,20 @@ def message_of(outcome: Outcome, call: Any, made: Any = None, *, direct: bool = 
     if known is None:
         return made  # it leads to another graph, and nothing in this one waits for an answer
     content = known.content if direct else content
-    answer = known.model_copy(update={"content": content, "name": call["name"], "status": status})
+    answer = _changed(known, {"content": content, "name": call["name"], "status": status})
     return _replaced(made, known, answer)
+
+
+def _changed(message: ToolMessage, update: dict[str, Any]) -> ToolMessage:
+    """A copy of a message with some fields changed: what `model_copy` makes, in less than half the time."""
+    if type(message) is not ToolMessage or message.__pydantic_extra__ or message.__pydantic_private__:
+        return message.model_copy(update=update)
+    made = object.__new__(ToolMessage)
+    object.__setattr__(made, "__dict__", {**message.__dict__, **update})
+    object.__setattr__(made, "__pydantic_fields_set__", {*message.__pydantic_fields_set__, *update})
+    object.__setattr__(made, "__pydantic_extra__", {})
+    object.__setattr__(made, "__pydantic_private__", None)
+    return made
 
 
 def _replaced(made: Any, known: Any, answer: Any) -> Any:

@@ -16,35 +16,43 @@ __all__ = ["view"]
 T = TypeVar("T")
 Methods = Callable[[type], dict[str, Any]]
 
-_STATE = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+_new, _put = object.__new__, object.__setattr__  # looked up once: there is a view for each request and each call
 _made: dict[tuple[type, Methods], type] = {}
 _views: set[type] = set()
 _lock = threading.Lock()
 
 
 def view(thing: T, methods: Methods) -> T:
-    """Return a view of a pydantic object; one that is a view already comes back as it is.
+    """Return a view of a pydantic object; a view, or what a view would do as it does, comes back as it is.
 
     Args:
         thing: the object.
         methods: says for a class what its views do otherwise; asked once for each class.
     """
+    state: Any = thing
     kind = type(thing)
     made = _made.get((kind, methods))
     if made is None:
         if kind in _views:
             return thing
         made = _class_of_views(kind, methods)
-    seen = cast("T", object.__new__(made))
-    for name in _STATE:
-        object.__setattr__(seen, name, object.__getattribute__(thing, name))
-    return seen
+    if made is kind:
+        return thing
+    seen: Any = _new(made)
+    _put(seen, "__dict__", state.__dict__)
+    _put(seen, "__pydantic_fields_set__", state.__pydantic_fields_set__)
+    _put(seen, "__pydantic_extra__", state.__pydantic_extra__)
+    _put(seen, "__pydantic_private__", state.__pydantic_private__)
+    return cast("T", seen)
 
 
 def _class_of_views(kind: type, methods: Methods) -> type:
-    """Named like the class itself: names of classes are part of traces and of cache keys."""
+    """Named like the class itself: names of classes are part of traces and of cache keys. Itself if it stays as is."""
     with _lock:
         if (made := _made.get((kind, methods))) is None:
+            if not (does := methods(kind)):
+                _made[kind, methods] = kind
+                return kind
             namespace = {
                 "__module__": kind.__module__,
                 "__qualname__": kind.__qualname__,
@@ -53,8 +61,8 @@ def _class_of_views(kind: type, methods: Methods) -> type:
             }
             made = type(kind)(kind.__name__, (kind,), namespace)
             # Afterwards: pydantic would take a property with the name of a field for the field's default.
-            for name, does in methods(kind).items():
-                setattr(made, name, does)
+            for name, method in does.items():
+                setattr(made, name, method)
             _views.add(made)
             _made[kind, methods] = made
         return made

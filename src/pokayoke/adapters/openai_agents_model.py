@@ -11,13 +11,13 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pokayoke.adapters.hosted import Asked, Hosted, stand_in
 from pokayoke.adapters.listening import STOPS, listened, overheard, worst
 from pokayoke.adapters.openai_agents_run import SINK, slot_in_use
 from pokayoke.adapters.openai_agents_sink import Handed, as_written, is_object, offer, sink
-from pokayoke.adapters.shown import hides, pager
+from pokayoke.adapters.shown import Look, hides, pager
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.errors import MissingExtraError
@@ -33,6 +33,9 @@ try:
     )
 except ImportError as error:
     raise MissingExtraError("openai-agents", "openai-agents") from error
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
 
 __all__ = ["GuardedModel", "GuardedProvider"]
 
@@ -175,6 +178,27 @@ def _listening(model: Any) -> Any:
 # -- what is asked ------------------------------------------------------------------------------------
 
 
+class _Listed:
+    """What an agent's tools are called and which of them the model sees.
+
+    The SDK lists the same tools for each request, so it is worked out once, until something of it changes.
+
+    Attributes:
+        look: what all of it depends on.
+        names: the function tools, by their qualified names.
+        offered: the tools that the model may see.
+        hidden: names of those that it may not see.
+    """
+
+    def __init__(self, run: Run, tools: list[Any]) -> None:
+        """Look at every tool."""
+        self.look = Look(run, tools)
+        self.names = {tool.qualified_name: tool for tool in tools if isinstance(tool, FunctionTool)}
+        hidden = {id(tool): tool.name for name, tool in self.names.items() if hides(run, name)}
+        self.offered = [tool for tool in tools if id(tool) not in hidden]
+        self.hidden = [*hidden.values()]
+
+
 def _turn(  # noqa: PLR0917 - the framework's own arguments, in its order
     system: str | None,
     given: Any,
@@ -194,23 +218,23 @@ def _turn(  # noqa: PLR0917 - the framework's own arguments, in its order
     if request.instruction:
         # Beside the history, not in it: a conversation that the server keeps would keep an item for ever.
         system = f"{system}\n\n{request.instruction}" if system else request.instruction
-    names = {tool.qualified_name: tool for tool in tools if isinstance(tool, FunctionTool)}
-    slot.tools = [*names]
-    hidden = {id(tool): tool.name for name, tool in names.items() if hides(hosted.run, name)}
-    offered = [tool for tool in tools if id(tool) not in hidden]
-    if settings.tool_choice in hidden.values():
+    listed = slot.listed
+    if listed is None or not listed.look.holds(hosted.run, tools):
+        listed = slot.listed = _Listed(hosted.run, tools)
+    hidden, offered = listed.hidden, [*listed.offered]
+    if hidden and settings.tool_choice in hidden:
         settings = replace(settings, tool_choice=None)
     if request.final:
         offered = []
-    elif (own := pager(hosted.run)) is not None and own.name not in names:
+    elif (own := pager(hosted.run)) is not None and own.name not in listed.names:
         offered.append(offer(own))
-    slot.handoffs = {handoff.tool_name: Handed(handoff) for handoff in handoffs}
+    slot.handoffs = {handoff.tool_name: Handed(handoff) for handoff in handoffs} if handoffs else {}
     plain = schema is None or schema.is_plain_text()
     shown = [] if request.final else handoffs
     if request.final or (hidden and not offered and not shown):
         settings = replace(settings, tool_choice=None, parallel_tool_calls=None)
     arguments = (system, given, settings, offered, schema, shown, tracing)
-    return _Turn(hosted, arguments, names, slot.handoffs, plain, tools)
+    return _Turn(hosted, arguments, listed.names, slot.handoffs, plain, tools)
 
 
 # -- what was said ------------------------------------------------------------------------------------
@@ -225,12 +249,14 @@ def _judged(turn: _Turn, output: list[Any], stop: Any) -> list[Any]:
     if hosted.final and len(kept := [item for item in items if item.type in _SAID]) < len(items):
         # Reasoning belongs to what followed it, which is gone.
         items = [item for item in kept if item.type == "message"]
+    led = False
     for at, call in zip(places, heard, strict=False):
         items[at] = _standing(items[at], call, turn)
-    if any(item.type == "function_call" and item.name == SINK for item in items):
+        led = led or items[at].name == SINK
+    if led:
         turn.listed.append(sink)
         slot_in_use().sank = True
-    if all(item.type in _SAID for item in items):
+    if not heard and all(item.type in _SAID for item in items):
         _last_word(turn, items)
     return items
 

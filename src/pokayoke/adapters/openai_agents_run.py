@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextvars import ContextVar
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters.hosted import Hosted, written
@@ -19,6 +20,7 @@ __all__ = ["SINK", "WRAPPED", "Slot", "as_heard", "current", "slot_in_use"]
 SINK = "unread_tool_call"
 """The tool that answers calls of tools an agent does not have. No model is ever offered it: the runner gets it
 for the turn in which it is needed, in the very list of tools that it reads the reply with."""
+_CALL_ID = methodcaller("get", "call_id")
 WRAPPED = f'{{"{SINK}"'
 """How the arguments of a call begin whose text the SDK could not have read."""
 
@@ -34,31 +36,35 @@ class Slot:
         said: what the user says in it; begins a turn.
 
     Attributes:
-        tools: names of the function tools that the agent has now.
+        listed: what is known of the tools that the agent has now; None before its first request.
         handoffs: those that it has now, by the names of their tools.
         sank: True if the history may hold a call that was led to `SINK`.
     """
 
-    __slots__ = ("_said", "durable", "handoffs", "ident", "runs", "sank", "tools", "who")
+    __slots__ = ("_hosted", "_said", "durable", "handoffs", "ident", "listed", "runs", "sank", "who")
 
     def __init__(self, runs: Runs, ident: str, *, durable: bool, who: dict[str, Any], said: Iterable[str] = ()) -> None:
         """Open nothing yet."""
         self.runs, self.ident, self.durable, self.who = runs, ident, durable, who
-        self.tools: list[str] = []
+        self.listed: Any = None
         self.handoffs: dict[str, Any] = {}
         self.sank = True
         self._said = list(said)
+        self._hosted: Hosted | None = None
 
     @property
     def hosted(self) -> Hosted:
         """The run, opened if need be."""
-        return self.runs.of(self.ident, durable=self.durable, **self.who)
+        hosted = self._hosted
+        if hosted is None or not self.runs.keeps(hosted, self.ident):
+            hosted = self._hosted = self.runs.of(self.ident, durable=self.durable, **self.who)
+        return hosted
 
     def before(self, history: list[Any]) -> Hosted:
         """Return the run for a request with that history, told of what the user said first."""
         # Ids of calls that are in the history already, from before a restart, must not be given again.
         hosted = self.hosted
-        hosted.take_ids(str(item.get("call_id")) for item in history if item.get("type") == "function_call")
+        hosted.take_ids(filter(None, map(_CALL_ID, history)))
         said, self._said = self._said, []
         for text in said:
             hosted.run.user(text)

@@ -95,8 +95,8 @@ async def _answered(context: Any, text: str) -> str:
     def missing(_arguments: dict[str, Any]) -> Any:
         raise NotBegun("it is not among the tools of the agent now", blame="model")
 
-    told = (await hosted.acall(call, missing)).text
-    return f"{plan.contract.name} is not among your tools now. There are: {', '.join(slot.tools) or 'none'}.\n{told}"
+    told, known = (await hosted.acall(call, missing)).text, slot.listed.names if slot.listed is not None else ()
+    return f"{plan.contract.name} is not among your tools now. There are: {', '.join(known) or 'none'}.\n{told}"
 
 
 def _sent_back(run: Run, call: ToolCall, wrong: tuple[Finding, ...]) -> Outcome:

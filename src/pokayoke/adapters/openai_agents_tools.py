@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from pokayoke.adapters.hosted import Hosted, plain, written
 from pokayoke.adapters.openai_agents_run import Slot, as_heard, current, slot_in_use
@@ -158,6 +158,10 @@ class Told(str):
     __slots__ = ("outcome",)
     outcome: Outcome
 
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
+        """Stay the same, as any text does: the SDK copies the item of each call."""
+        return self
+
 
 class _Blocks(list[Any]):
     """The same, where a result is not text alone."""
@@ -175,9 +179,11 @@ def _parts(result: Any) -> Any:
 
 def _shown(outcome: Outcome) -> Any:
     """What the model reads: text, and the pictures and files that the SDK takes beside it."""
-    media = [block for one in outcome.content if (block := carried(one, "responses")) is not None]
-    own = [{**block, "type": block["type"].removeprefix("input_")} for block in media]
-    told = _Blocks([{"type": "text", "text": outcome.text}, *own]) if own else Told(outcome.text)
+    told: Any = Told(outcome.text)
+    if outcome.content:
+        media = [block for one in outcome.content if (block := carried(one, "responses")) is not None]
+        own = [{**block, "type": block["type"].removeprefix("input_")} for block in media]
+        told = _Blocks([{"type": "text", "text": outcome.text}, *own]) if own else told
     told.outcome = outcome
     return told
 

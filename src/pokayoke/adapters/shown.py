@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import operator
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
@@ -10,7 +12,7 @@ from pokayoke.core.contract import Contract
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
 
-__all__ = ["hides", "pager"]
+__all__ = ["Look", "hides", "pager"]
 
 
 def hides(run: Run, name: str) -> bool:
@@ -26,3 +28,23 @@ def pager(run: Run) -> Contract | None:
     plan = run.snapshot.find(own.name)
     ours = not isinstance(plan, Finding) and plan.contract is own
     return own if ours and not hides(run, own.name) else None
+
+
+class Look:
+    """What decides about a framework's tools, as it was at a request: frameworks list the same ones each time.
+
+    Args:
+        run: the run, whose contracts, policy and principal count.
+        tools: the framework's tools.
+    """
+
+    __slots__ = ("_seen",)
+
+    def __init__(self, run: Run, tools: Iterable[Any]) -> None:
+        """Keep it."""
+        self._seen = (run.snapshot, run.principal, run.progress.keeps_texts, *tools)
+
+    def holds(self, run: Run, tools: Iterable[Any]) -> bool:
+        """Return whether all of it is the same now, so that nothing has to be looked at anew."""
+        now, seen = (run.snapshot, run.principal, run.progress.keeps_texts, *tools), self._seen
+        return len(now) == len(seen) and all(map(operator.is_, now, seen))

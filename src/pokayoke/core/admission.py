@@ -161,8 +161,7 @@ def admit(request: Request, held: Held) -> Kept:
         kept, answer = claim(record, wish)
         if answer.kind != "execute":
             return Kept(answer, kept)
-    question = _question(request, held.approval)
-    if question is not None:
+    if request.approval is not None and (question := _question(request.approval, held.approval, request.now)):
         return question
     used: Mapping[str, Used] = {}
     if record is None and request.charges:
@@ -176,18 +175,16 @@ def admit(request: Request, held: Held) -> Kept:
 
 
 def _halted(request: Request, held: Held) -> Finding | None:
-    return blocked(held.run, request.effect, request.sources) or switched_off(
-        held.switches, request.tool, request.effect, request.sources
-    )
+    finding = blocked(held.run, request.effect, request.sources)
+    if finding is None and held.switches:
+        finding = switched_off(held.switches, request.tool, request.effect, request.sources)
+    return finding
 
 
-def _question(request: Request, known: Approval | None) -> Kept | None:
-    asked = request.approval
-    if asked is None:
-        return None
+def _question(asked: Approval, known: Approval | None, now: float) -> Kept | None:
     if known is None:
         return Kept(Answer("pending", _awaiting(asked), approval=asked.id), approval=asked)
-    known = known.at(request.now)
+    known = known.at(now)
     if known.status == "approved":
         return None
     if known.status == "waiting":
@@ -290,12 +287,13 @@ def _counter(limit: LimitPolicy, *, tool: str, run_id: str, user: str | None, te
     what = f"{limit.per}:{limit.field}" if limit.field else limit.per
     if limit.per == "run":
         return f"{what}:{limit.tool}:{run_id}"
+    if limit.per == "tool":
+        return f"{what}:{tool}"
+    whose = user or "" if tenant is None else f"{tenant}\x1f{user or ''}"
     if limit.per == "user":
-        whose = user or "" if tenant is None else f"{tenant}\x1f{user or ''}"
         return f"{what}:{limit.tool}:{whose}"
-    if limit.per == "day":
-        return f"{what}:{limit.tool}:{datetime.fromtimestamp(now, UTC):%Y-%m-%d}"
-    return f"{what}:{tool}"
+    day = f"{what}:{limit.tool}:{datetime.fromtimestamp(now, UTC):%Y-%m-%d}"
+    return day if limit.per == "day" else f"{day}:{whose}"
 
 
 def _amount(limit: LimitPolicy, arguments: Mapping[str, Any]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -82,5 +83,9 @@ def remember(not_done: dict[str, None], outcome: Outcome) -> None:
     The tool's name may be one that the model invented: it is cut, and shown so that it does nothing.
     """
     if len(not_done) <= _MOST_NAMED:
-        tool = neutralise(outcome.tool[:_NAME_CHARS].replace("\n", " "))
-        not_done[f"{tool}: {outcome.stop_reason}"] = None
+        not_done[f"{_shown(outcome.tool[:_NAME_CHARS])}: {outcome.stop_reason}"] = None
+
+
+@lru_cache(512)
+def _shown(name: str) -> str:
+    return neutralise(name.replace("\n", " "))

@@ -27,14 +27,16 @@ _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-3, 1e15
 _NEVER_RESPELT = frozenset((str, int, bool, type(None)))
 
 
-_RESPELT: Final = r"(?:^|[:\[,])-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[0-9]+\.0(?:[,\]}]|$)|0\.000|[0-9]{16,}\.)"
-"""Where a number may stand that RFC 8785 spells otherwise: with an exponent, whole, tiny or huge.
+_RESPELT: Final = r"[0-9]e[-+]?[0-9]+(?:[,\]}]|$)|[0-9]\.0(?:[,\]}]|$)|0\.000"
+"""A number that RFC 8785 may spell otherwise: with an exponent, whole, or tiny.
 
-A text can look like one; then the value itself is looked at.
+A text can look like one; then the value itself is looked at. Each branch begins with few literals, which the
+engine finds ten times as fast as a number from its first digit on.
 """
-# Lead bytes of characters beyond the basic plane: only with those do UTF-8 and UTF-16 sort keys differently.
-_BEYOND: Final = bytes(range(0xF0, 0xF5))
-_ASCII_ONLY: Final = bytes(byte if byte < 0x80 else 0x7F for byte in range(256))  # noqa: PLR2004 - the last of ASCII
+# The text for that search, which runs faster on ASCII. A zero, which no dump holds, stands where a character
+# beyond the basic plane begins: only with those do UTF-8 and UTF-16 sort keys differently.
+_BEYOND: Final = 0
+_ASCII_ONLY: Final = bytes(range(0x80)) + b"\x7f" * (0xF0 - 0x80) + bytes([_BEYOND]) * 0x10
 
 
 @cache
@@ -43,10 +45,10 @@ def _respelt() -> Callable[[str], bool]:
 
 
 def _may_be_respelt(dumped: bytes) -> bool:
-    if not dumped.isascii():  # the search runs on ASCII five times as fast
-        if any(map(dumped.__contains__, _BEYOND)):
-            return True
+    if not dumped.isascii():
         dumped = dumped.translate(_ASCII_ONLY)
+        if _BEYOND in dumped:
+            return True
     return _respelt()(str(dumped, "ascii"))
 
 

@@ -15,6 +15,7 @@ from pokayoke.core.call import Blame, Finding
 from pokayoke.core.placeholders import find_placeholders, lost_backslash
 from pokayoke.core.places import Facts, Node, Path, facts_at, item_facts, join, remembered, split, spoken
 from pokayoke.core.schema import Problem, Schema
+from pokayoke.core.schema_problems import escape
 
 __all__ = ["CODES", "Issue", "check", "clarification", "describe_issue", "issues_of", "placeholders", "wanted"]
 
@@ -81,16 +82,18 @@ _ARTICLES = {
 }
 
 
-class Issue(msgspec.Struct, frozen=True):
+class Issue(msgspec.Struct, frozen=True, gc=False):
     """One problem, brought to the place that has to change.
 
     Attributes:
         path: where it has to change.
+        at: the same as a JSON pointer.
         code: a code of this module.
         problem: what the schema said.
     """
 
     path: Path
+    at: str
     code: str
     problem: Problem
 
@@ -149,18 +152,18 @@ def issues_of(value: Any, schema: Schema, *, parsed: bool = False) -> tuple[Issu
     """
     found: dict[tuple[Path, str], Issue] = {}
     for problem in schema.problems(value, parsed=parsed):
-        path, code = split(problem.at), _KEYWORDS.get(problem.keyword, "schema_mismatch")
-        if problem.keyword == "false" and path and not path[-1].isdecimal():
-            code = "unknown_field"
+        keyword, at = problem.keyword, problem.at
+        path, code = split(at), _KEYWORDS.get(keyword, "schema_mismatch")
         names: Sequence[Any] = ()
         if code == "missing_field":
-            names = [problem.data.get("missing")]
+            names = (problem.data.get("missing"),)
         elif code == "unknown_field":
             names = problem.data.get("unexpected", ())
-        places = [(*path, name) for name in names if isinstance(name, str)] or [path]
-        for place in places:
-            issue = Issue(place, code, problem)
-            found.setdefault(issue.key, issue)
+        elif keyword == "false" and path and not path[-1].isdecimal():
+            code = "unknown_field"
+        places = [((*path, name), at + escape(name)) for name in names if isinstance(name, str)] or [(path, at)]
+        for place, pointer in places:
+            found.setdefault((place, code), Issue(place, pointer, code, problem))
     return tuple(found.values())
 
 
@@ -176,18 +179,22 @@ def describe_issue(
         suggestion: a sentence with what was probably meant; it comes first in the hint.
         blame: who has to change something.
     """
-    name, at = spoken(issue.path, root), join(issue.path)
-    problem = issue.problem
-    hint = f"{suggestion} {_advice(issue, schema, name)}".strip()
-    if problem.data.get("tied"):
-        hint += " Or fit another variant that is allowed there."
+    code, at, problem = issue.code, issue.at, issue.problem
     message = problem.message
-    if issue.code == "missing_field":
-        message = f"{at}: required, but absent"
-    elif issue.code == "unknown_field":
+    if code == "unknown_field":  # no place of the schema: there is nothing to remember
         message = f"{_clip(at)}: the schema does not know this field"
+        hint = _clip(_advice(issue, schema, root))
+    else:
+        asked = ("advice", code, problem.expected, root)
+        hint = remembered(schema, (asked, issue.path), lambda: _clip(_advice(issue, schema, root)))
+        if code == "missing_field":
+            message = f"{at}: required, but absent"
+    tied = problem.data.get("tied")
+    if suggestion or tied:
+        other = " Or fit another variant that is allowed there." if tied else ""
+        hint = _clip(f"{suggestion} {hint}{other}".lstrip())
     data: dict[str, Any] = {"keyword": problem.keyword, "expected": problem.expected, "got": problem.got}
-    return Finding(code=issue.code, at=at, blame=blame, message=message, hint=_clip(hint), data=data)
+    return Finding(code=code, at=at, blame=blame, message=message, hint=hint, data=data)
 
 
 def clarification(findings: Sequence[Finding], schema: Schema, *, root: str = "arguments") -> str:
@@ -303,7 +310,8 @@ def _size(nodes: Sequence[Node], low_name: str, high_name: str, unit: str) -> st
     return f" of at most {high[1]} {unit}" if high else ""
 
 
-def _advice(issue: Issue, schema: Schema, name: str) -> str:
+def _advice(issue: Issue, schema: Schema, root: str) -> str:
+    name = spoken(issue.path, root)
     if issue.code == "unknown_field":
         shown = remembered(schema, ("fields", issue.path[:-1]), lambda: _fields(schema, issue.path[:-1]))
         return f"`{name}` is not a field here. Fields: {shown}."

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,6 +20,9 @@ from pokayoke.core.call import Correction, CorrectionKind, Finding
 from pokayoke.core.check import clarification, placeholders
 from pokayoke.core.contract import Contract
 from pokayoke.core.placeholders import find_placeholders, may_hold_placeholder
+
+if TYPE_CHECKING:
+    from pokayoke.core.correct_steps import Work
 
 __all__ = ["CODES", "Prepared", "clarification", "confidence", "prepare"]
 
@@ -110,13 +114,19 @@ def _clean(value: dict[str, Any], contract: Contract, canonical: bytes | None) -
     return valid and not (may_hold_placeholder(canonical) and find_placeholders(value, schema))
 
 
+@cache
+def _work() -> type[Work]:
+    """Load the rules of corrections and their tables when they are needed first; to import is to look up much."""
+    from pokayoke.core.correct_steps import Work  # noqa: PLC0415 - as above
+
+    return Work
+
+
 def _corrected(
     value: dict[str, Any], contract: Contract, kinds: Sequence[CorrectionKind], canonical: bytes | None
 ) -> Prepared:
     """Correct what may be corrected; the way of every value that is not clean."""
-    from pokayoke.core.correct_steps import Work  # noqa: PLC0415 - its rules and tables are loaded when needed
-
-    work = Work(
+    work = _work()(
         value,
         contract.input,
         name=contract.name,
@@ -128,8 +138,10 @@ def _corrected(
     marks: tuple[Finding, ...] = ()
     if canonical is None or work.corrections or may_hold_placeholder(canonical):
         marks = placeholders(work.value, contract.input)
-    places = {mark.at for mark in marks}
-    findings = (*marks, *(finding for finding in work.findings() if finding.at not in places))
+    findings = work.findings()
+    if marks:
+        places = {mark.at for mark in marks}
+        findings = [*marks, *[finding for finding in findings if finding.at not in places]]
     if findings:
-        return Prepared(value, findings=findings)
+        return Prepared(value, findings=tuple(findings))
     return Prepared(work.value, tuple(work.corrections), changed=bool(work.corrections))

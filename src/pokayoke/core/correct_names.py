@@ -11,7 +11,7 @@ words (`from`, `form`) are therefore never renamed, nor names in scripts whose s
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from functools import lru_cache
 
 from rapidfuzz.distance import OSA
@@ -25,22 +25,26 @@ _LONG = 9
 _NEAR = 3
 
 
-def nearest_field(wrong: str, fields: Iterable[str], present: Container[str]) -> tuple[str, CorrectionKind] | None:
+def nearest_field(wrong: str, fields: tuple[str, ...], present: Container[str]) -> tuple[str, CorrectionKind] | None:
     """Return the one field a wrong name can mean and how sure that is, or None.
 
     Args:
         wrong: the name the model wrote.
-        fields: the names the schema knows.
+        fields: the names the schema knows; the wrong one is none of them.
         present: the names the object already has; none of them can be meant.
     """
     plain = _plain(wrong) if len(wrong) <= _MAX_NAME else ""
     if not plain:
         return None
-    known = [field for field in fields if field != wrong]
-    alike = [field for field in known if _plain(field) == plain]
+    alike: list[str] = []
+    near: list[str] = []
+    for field, known in _plainly(fields):
+        if known == plain:
+            alike.append(field)
+        elif OSA.distance(plain, known, score_cutoff=_NEAR) <= _NEAR:
+            near.append(field)
     if alike:
         return (alike[0], "equivalent") if len(alike) == 1 and alike[0] not in present else None
-    near = [field for field in known if OSA.distance(plain, _plain(field), score_cutoff=_NEAR) <= _NEAR]
     slips = [field for field in near if field not in present and _is_slip(wrong, field)]
     if len(slips) != 1:
         return None
@@ -82,6 +86,11 @@ def _words(name: str) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
     return "".join(_words(name))
+
+
+@lru_cache(maxsize=256)
+def _plainly(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _plain(name)) for name in names)
 
 
 def _digits(text: str) -> str:

@@ -33,6 +33,7 @@ MAX_WORK = 1_000_000
 """Most bytes validated while correcting one value: a large value gets fewer trials, `MIN_TRIALS` at least."""
 
 _ORDER: tuple[CorrectionKind, ...] = ("equivalent", "declared", "likely")
+_NAMED = frozenset({"missing_field", "unknown_field"})
 _SPELLED = frozenset({"wrong_type", "not_in_enum", "bad_format", "schema_mismatch"})
 _ENVELOPES = frozenset({"arguments", "args", "input", "parameters", "params", "kwargs", "tool_input"})
 _ROOT = "arguments"
@@ -47,7 +48,7 @@ _NAMES = frozenset({"name", "tool", "function", "tool_name"})
 Meant = tuple[str, CorrectionKind] | None
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """One possible change of the whole value.
 
     Attributes:
@@ -107,24 +108,26 @@ class Work:
                 self._settle_together(group)
             found = self.issues
             for issue in found:
-                if issue.key in swapped:
+                if swapped and issue.key in swapped:
                     continue
                 if len(self.corrections) < MAX_CORRECTIONS and (self.issues is found or self._still(issue)):
                     self._settle(issue)
             if not self.issues or len(self.corrections) == before:
                 return
 
-    def findings(self) -> Iterator[Finding]:
-        """Yield what is still wrong, with what may not be done alone as a hint, and failed user code."""
-        yield from self._failed.values()
+    def findings(self) -> list[Finding]:
+        """Return what is still wrong, with what may not be done alone as a hint, and failed user code."""
+        found = list(self._failed.values())
         for issue in self.issues:
-            held = self._held.get(issue.key)
-            finding = describe_issue(issue, self._schema, suggestion=held.meant if held else "")
-            if held:
-                change = held.corrections[-1]
-                extra = {"suggestion": change.after, "rule": change.rule, "class": change.kind}
-                finding = msgspec.structs.replace(finding, data={**finding.data, **extra})
-            yield finding
+            held = self._held.get(issue.key) if self._held else None
+            if held is None:
+                found.append(describe_issue(issue, self._schema))
+                continue
+            finding = describe_issue(issue, self._schema, suggestion=held.meant)
+            change = held.corrections[-1]
+            extra = {"suggestion": change.after, "rule": change.rule, "class": change.kind}
+            found.append(msgspec.structs.replace(finding, data={**finding.data, **extra}))
+        return found
 
     def _still(self, issue: Issue) -> bool:
         return any(issue.key == other.key for other in self.issues)
@@ -132,7 +135,7 @@ class Work:
     def _unwrap(self) -> None:
         """Open an envelope that holds exactly the arguments, and nothing else that could matter."""
         whole = self.value
-        if not self.issues or not is_object(whole):
+        if not self.issues or not is_object(whole) or _ENVELOPES.isdisjoint(whole):
             return
         inner = [key for key in whole if key in _ENVELOPES]
         names = [key for key in whole if key in _NAMES and whole[key] == self._name]
@@ -162,7 +165,7 @@ class Work:
 
     def _settle(self, issue: Issue) -> None:
         """Take the one step that settles an issue, hold it if its class is not allowed, or leave it."""
-        steps = list(self._steps(issue))
+        steps = self._steps(issue)
         if not steps and self._correctors is None:
             return
         for kind in _ORDER:
@@ -240,20 +243,20 @@ class Work:
                 return False
         return True
 
-    def _steps(self, issue: Issue) -> Iterator[Step]:
-        """Yield what the rules propose for an issue."""
-        if issue.code in ("missing_field", "unknown_field"):
-            yield from self._renames(issue)
-            return
+    def _steps(self, issue: Issue) -> list[Step]:
+        """Return what the rules propose for an issue."""
+        if issue.code in _NAMED:
+            return list(self._renames(issue))
+        if issue.code not in _SPELLED:
+            return []
         value = look_up(self.value, issue.path)
-        if value is None and issue.path:
-            yield from self._absent(issue.path)
-        if issue.code in _SPELLED:
-            yield from self._spellings(self.value, issue.path)
+        steps = list(self._absent(issue.path)) if value is None and issue.path else []
+        steps.extend(self._spellings(self.value, issue.path, value))
+        return steps
 
     def _declared(self, issue: Issue) -> Iterator[Step]:
         """Yield what the contract's own correctors make of a value; those that fail are noted."""
-        if self._correctors is None or issue.code in ("missing_field", "unknown_field", "not_json"):
+        if self._correctors is None or issue.code in _NAMED or issue.code == "not_json":
             return
         value = look_up(self.value, issue.path)
         answers, failures = self._correctors.answers(issue.path, value)
@@ -261,8 +264,7 @@ class Work:
         for rule, after in answers:
             yield _replacement(self.value, issue.path, value, Proposal(rule, "declared", after))
 
-    def _spellings(self, whole: Any, path: Path) -> Iterator[Step]:
-        value = look_up(whole, path)
+    def _spellings(self, whole: Any, path: Path, value: Any) -> Iterator[Step]:
         for proposal in proposals(value, facts_at(self._schema, path), self._schema):
             yield _replacement(whole, path, value, proposal)
 
@@ -305,7 +307,7 @@ class Work:
         meant = f"Did you mean `{spoken(target, _ROOT)}`? Send it under that name."
         yield Step(whole, target, (correction,), kind, meant)
         if any(other.path == target for other in issues_of(whole, self._schema)):
-            for step in self._spellings(whole, target):
+            for step in self._spellings(whole, target, look_up(whole, target)):
                 worst = _ORDER[max(_ORDER.index(kind), _ORDER.index(step.kind))]
                 yield Step(step.value, target, (correction, *step.corrections), worst, meant)
 

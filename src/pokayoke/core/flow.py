@@ -153,11 +153,11 @@ def _resolution(
 
 def _claim(judged: Judged, plan: Plan, scene: Scene, scope: tuple[str, str], occurrence: int) -> Claim:
     contract = plan.contract
+    args_hash = effect_hash(judged, contract) if contract.volatile else judged.args_hash
+    identity = args_hash if contract.identity is None else identity_of(judged, contract)
     return Claim(
-        key=ledger_key(
-            scope, contract.name, identity_of(judged, contract), occurrence=occurrence, epoch=contract.key_epoch
-        ),
-        args_hash=effect_hash(judged, contract),
+        key=ledger_key(scope, contract.name, identity, occurrence=occurrence, epoch=contract.key_epoch),
+        args_hash=args_hash,
         claim_id=scene.ident,
         tool=contract.name,
         contract=contract.id,
@@ -171,10 +171,10 @@ def _claim(judged: Judged, plan: Plan, scene: Scene, scope: tuple[str, str], occ
 
 def _request(judged: Judged, plan: Plan, scene: Scene, claim: Claim | None, approval: Approval | None) -> Request:
     contract, now = plan.contract, scene.now
-    user, tenant = scene.principal.id if scene.principal else None, scene.tenant
     taken: tuple[Charge, ...] = ()
     if plan.limits:
         given, run_id = {**plan.unsent, **(judged.arguments or {})}, scene.run_id
+        user, tenant = scene.principal.id if scene.principal else None, scene.tenant
         taken = charges(plan.limits, given, tool=contract.name, run_id=run_id, user=user, tenant=tenant, now=now)
     return Request(scene.run_id, contract.name, contract.effect, contract.sources, now, claim, taken, approval)
 

@@ -112,12 +112,12 @@ def kind_of(outcome: Outcome, kinds: Iterable[Kind], off: Container[str] = ()) -
     """Return the kind of failure an outcome is; None if it is none, nobody's fault here, or of a kind in `off`."""
     if outcome.ok or outcome.status == "pending" or not outcome.findings:
         return None
-    first = outcome.findings[0]
+    status, code, blame = outcome.status, outcome.findings[0].code, outcome.findings[0].blame
     for kind in kinds:
         if (
-            (not kind.codes or first.code in kind.codes)
-            and (not kind.statuses or outcome.status in kind.statuses)
-            and (not kind.blames or first.blame in kind.blames)
+            (not kind.codes or code in kind.codes)
+            and (not kind.statuses or status in kind.statuses)
+            and (not kind.blames or blame in kind.blames)
         ):
             # What is switched off must not count as the next kind that would fit.
             return None if kind.name in off else kind

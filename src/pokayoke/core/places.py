@@ -8,7 +8,7 @@ other proposal is accepted too.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
@@ -132,12 +132,12 @@ def renamed(value: Any, path: Path, name: str) -> Any:
     return replaced(value, path[:-1], {name if key == path[-1] else key: item for key, item in parent.items()})
 
 
-def remembered(schema: Schema, key: tuple[str, Path], make: Callable[[], T], most: int = _MAX_PLACES) -> T:
+def remembered(schema: Schema, key: tuple[Hashable, Path], make: Callable[[], T], most: int = _MAX_PLACES) -> T:
     """Return what `make` finds out about a place of a schema, found out once for the places asked first.
 
     Args:
         schema: keeps it, bounded: paths come from values, so they may be many and long.
-        key: what is asked, and the path.
+        key: what is asked, with what else the answer depends on, and the path.
         make: finds it out.
         most: how much may be known by then, all in all.
     """

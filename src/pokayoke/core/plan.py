@@ -146,7 +146,7 @@ def snapshot(
     if ours:
         open_to_all = msgspec.structs.replace(policy.access, allow=())
         plans |= {contract.id: _plan(contract, policy, open_to_all) for contract in ours}
-    catalogue = Catalogue((*kept, *ours))
+    catalogue = Catalogue((*kept, *ours), prefixes=policy.validation.intake.prefixes)
     simple = {plan.contract.name: plan for plan in plans.values() if not plan.contract.input_hooks}
     budgeted = policy.budgets != BudgetPolicy()
     beside = {contract.name: snapshot((contract,), policy, kinds) for contract in shadows}

@@ -36,6 +36,8 @@ class IntakePolicy(_Options, frozen=True, kw_only=True):
     """Longest argument text that is looked at, in characters."""
     max_depth: Annotated[int, Meta(ge=1, le=200)] = 64
     """Deepest nesting of an argument text."""
+    prefixes: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
+    """Names, as of MCP servers, that a model may put before a tool's: `crm` lets `crm__find` mean `find`."""
 
 
 class ToolOutputPolicy(_Options, frozen=True, kw_only=True):
@@ -151,8 +153,8 @@ class LimitPolicy(_Options, frozen=True, kw_only=True):
 
     tool: str = "*"
     """Tool name, or `*` for all tools together."""
-    per: Literal["run", "user", "tool", "day"] = "run"
-    """What is counted together: a run, a principal, a tool, or a tool and UTC day."""
+    per: Literal["run", "user", "tool", "day", "user_day"] = "run"
+    """What is counted together: a run, a principal, a tool, a UTC day, or a principal on a UTC day."""
     calls: Annotated[int, Meta(ge=0)] | None = None
     """Highest number of calls."""
     amount: Annotated[float, Meta(ge=0.0)] | None = None

@@ -91,17 +91,20 @@ def refusal_text(findings: Iterable[Finding], *, tool: str) -> str:
     """
     found = [*findings]
     said: list[str] = []
-    *hints, name = _neutral([*(finding.hint.strip() for finding in found), tool])
+    *hints, name = _neutral([*[finding.hint.strip() for finding in found], tool])
+    name = name[:64]
+    named = withheld = False
     for finding, hint in zip(found, hints, strict=True):
         sentence = hint or _sentence(finding)
         if sentence not in said:
             said.append(sentence)
-    name = name[:64]
-    if any(not finding.hint and finding.blame == "tool" for finding in found):
+            named = named or name in sentence
+        withheld = withheld or (not finding.hint and finding.blame == "tool")
+    if withheld:
         said.append(_WITHHELD)
         head = f"{name} answered, but the answer cannot be used"
         said = [f"{head}: {said[0]}", *said[1:]] if said[0] is not _WITHHELD else [head, *said]
-    elif not any(name in sentence for sentence in said):
+    elif not named:
         said = [f"{name}: {said[0]}" if said else f"{name}: the call was not carried out.", *said[1:]]
     return _fit(said, MAX_REFUSAL)
 
@@ -123,8 +126,9 @@ def _sentence(finding: Finding) -> str:
 
 def _fit(sentences: list[str], limit: int) -> str:
     """Join whole sentences as far as they fit; the last one is kept, because it says what to do."""
-    if len(" ".join(sentences)) <= limit:
-        return " ".join(sentences)
+    text = " ".join(sentences)
+    if len(text) <= limit:
+        return text
     if len(sentences) == 1:
         return sentences[0][: limit - 1] + "…"
     *front, last = sentences

@@ -189,7 +189,7 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
 
 def _recorded(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome | None]:
     """Tell the ledger of a valid write. Returns how the call ended if the ledger says otherwise."""
-    lost = yield from _settle(entered, scene, "completed", output=_kept(entered.plan, checked))
+    lost: Finding | Record | None = yield _settling(entered, scene, "completed", output=_kept(entered.plan, checked))
     if isinstance(lost, Record):
         return (yield from _overtaken(entered, scene, lost, ran))
     return None if lost is None else (yield from _unrecorded(entered, scene, lost, checked, ran))
@@ -198,7 +198,7 @@ def _recorded(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Gen
 def _kept(plan: Plan, checked: Checked) -> bytes | None:
     """What the ledger keeps of an output: no secret, and of pictures and files nothing."""
     wordless = checked.value is None and bool(checked.content)
-    return None if plan.contract.secret or wordless else _bytes(checked)
+    return None if plan.contract.secret or wordless else checked.canonical or _bytes(checked)
 
 
 def _whose(scene: Scene) -> str | None:
@@ -219,7 +219,7 @@ def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Gene
     policy = scene.snapshot.policy.safe_mode
     reason = event.reason_of(checked.findings[0])
     if entered.claim is not None:
-        yield from _settle(entered, scene, "completed", output_ok=False, failure=reason)
+        yield _settling(entered, scene, "completed", output_ok=False, failure=reason)
     taint = Taint(contract.name, identity_of(entered.judged, entered.plan.contract), scene.step, reason)
     stops = policy.on_invalid_output == "fail_closed"
     review = review_of(judged, contract, scene, reason) if policy.on_invalid_output == "human_review" else None
@@ -283,7 +283,9 @@ def _declared_failure(entered: Entered, scene: Scene, checked: Checked, ran: Ran
     effect: Happened = "none"
     if entered.claim is not None:
         effect = "unknown"
-        known = yield from _settle(entered, scene, "failed_final", failure="the tool reported a failure")
+        known: Finding | Record | None = yield _settling(
+            entered, scene, "failed_final", failure="the tool reported a failure"
+        )
         if isinstance(known, Record):
             return (yield from _overtaken(entered, scene, known, ran))
     shown = present(said, tool=contract.name, call_id=entered.judged.call.id, trust="error")
@@ -312,7 +314,7 @@ def _broken(
     if entered.claim is not None:
         settling: Settling = "failed_retriable" if harmless else "in_doubt"
         # The ledger keeps what kind of failure it was; an exception's own text may hold secrets.
-        known = yield from _settle(entered, scene, settling, failure=event.reason_of(finding))
+        known: Finding | Record | None = yield _settling(entered, scene, settling, failure=event.reason_of(finding))
         if isinstance(known, Record):
             return (yield from _overtaken(entered, scene, known, ran))
         if not harmless:
@@ -345,7 +347,7 @@ def _bad(
     )
 
 
-def _settle(
+def _settling(
     entered: Entered,
     scene: Scene,
     state: Settling,
@@ -353,15 +355,11 @@ def _settle(
     output: bytes | None = None,
     output_ok: bool = True,
     failure: str = "",
-) -> Generator[Step, Any, Finding | Record | None]:
+) -> Settle:
     claim = entered.claim
     assert claim is not None, "only a claimed write is settled"
-    lost: Finding | Record | None = yield Settle(
-        Settlement(claim.key, claim.claim_id, state, scene.now, output, output_ok=output_ok, failure=failure),
-        claim.tool,
-        entered.plan.contract.redact,
-    )
-    return lost
+    report = Settlement(claim.key, claim.claim_id, state, scene.now, output, output_ok=output_ok, failure=failure)
+    return Settle(report, claim.tool, entered.plan.contract.redact)
 
 
 def _overtaken(entered: Entered, scene: Scene, record: Record, ran: Ran) -> Generator[Step, Any, Outcome]:

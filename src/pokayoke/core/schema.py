@@ -43,7 +43,7 @@ class Schema:
         places: what `core/places.py` and `core/check.py` found out about places of the schema.
     """
 
-    __slots__ = ("_compile", "_known", "_map", "draft", "is_valid", "limits", "places", "raw", "unknown_formats")
+    __slots__ = ("_known", "_map", "draft", "is_valid", "limits", "places", "raw", "unknown_formats")
 
     def __init__(
         self,
@@ -54,8 +54,7 @@ class Schema:
     ) -> None:
         """Keep the validator's method beside the facts found while inspecting."""
         self._map = schema_map
-        self._compile = compile_lone
-        self._known = Known()  # filled when something is wrong, at most once per keyword
+        self._known = Known(schema_map.draft, compile_lone)  # filled when something is wrong, once per keyword
         self.places: dict[Any, Any] = {}
         self.raw: dict[str, Any] | bool = schema_map.root
         self.draft: Draft = schema_map.draft
@@ -100,10 +99,10 @@ class Schema:
                 return ()
         except Exception:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
             return (problem_of("", "json", "a value that can be validated", value, {}, self.raw),)
-        beyond = exceeded(value, self.limits)
+        beyond = exceeded(value, self.limits) if self.limits else None
         if beyond is not None:
             return (problem_of("", "schema", beyond.wanted, value, {"limit": beyond.most}, self.raw),)
-        return describe(value, self._map, self._compile, self._known)
+        return describe(value, self._map, self._known)
 
     def admits_nothing_missing(self, value: Any) -> bool:
         """Return whether the schema proves that nothing was lost after this value.

@@ -9,13 +9,13 @@ keywords are asked of the validator, so both agree on what they mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from pokayoke.core.schema_map import Draft, Known, Part, SchemaMap, stands_alone
+from pokayoke.core.schema_map import Field, Known, Part, SchemaMap
 from pokayoke.core.schema_problems import (
     BOUNDS,
     MAX_PROBLEMS,
@@ -28,29 +28,22 @@ from pokayoke.core.schema_problems import (
 )
 from pokayoke.core.shapes import is_array, is_object
 
-if TYPE_CHECKING:
-    import jsonschema_rs
-
 _MAX_STEPS = 50_000
 _MAX_LEVELS = 200
 _MAX_ASKED = 12
 """Levels down to which a subschema is asked as a whole: below, the same values would be checked too often."""
-_VERSIONS: dict[Draft, int] = {"draft4": 4, "draft6": 6, "draft7": 7, "2019-09": 8, "2020-12": 9}
-
-Check = Callable[[dict[str, Any]], "jsonschema_rs.Validator"]
 
 
-def describe(value: Any, schema_map: SchemaMap, check: Check, known: Known) -> tuple[Problem, ...]:
+def describe(value: Any, schema_map: SchemaMap, known: Known) -> tuple[Problem, ...]:
     """Return what is wrong with a value that the validator refused; at least one problem.
 
     Args:
         value: a value that `unusable` has nothing against.
         schema_map: the schema it breaks.
-        check: compiles a schema of one keyword in the dialect of the whole.
         known: kept by the caller as long as the schema lives.
     """
     try:
-        found = Explainer(schema_map, check, known).explain(schema_map.root, value, "", 0)
+        found = Explainer(schema_map, known).explain(schema_map.root, value, "", 0)
     except RecursionError:  # the caller's stack may be nearly full already
         found = []
     if not found:  # too deep, or a keyword this module does not follow, such as $dynamicRef
@@ -61,86 +54,62 @@ def describe(value: Any, schema_map: SchemaMap, check: Check, known: Known) -> t
 class Explainer:
     """One explanation. Every pair of subschema and place is explained once."""
 
-    def __init__(self, schema_map: SchemaMap, check: Check, known: Known) -> None:
-        """Take the schema, the compiler for single keywords, and what is known so far."""
-        self.map = schema_map
-        self.check = check
-        self.version = _VERSIONS[schema_map.draft]
+    def __init__(self, schema_map: SchemaMap, known: Known) -> None:
+        """Take the schema, and what is known of it so far."""
+        self.map, self.known = schema_map, known
         self.steps = _MAX_STEPS
         self.memo: dict[tuple[int, str], list[Problem]] = {}
-        self.checks, self.words, self.parts = known.checks, known.words, known.parts
 
     def explain(self, schema: Any, value: Any, at: str, level: int, *, asked: bool = False) -> list[Problem]:
         """Return the problems of a value (`asked`: known not to fit) with a subschema; empty if there are none."""
-        if schema is False:
-            return [problem_of(at, "false", "nothing here", value, {}, False)]
         if not is_object(schema):
-            return []
-        node = schema
-        key = (id(node), at)
-        known = self.memo.get(key)
-        if known is not None:
-            return known
+            return [problem_of(at, "false", "nothing here", value, {}, False)] if schema is False else []
+        node, ident = schema, id(schema)
+        key = (ident, at)
+        found = self.memo.get(key)
+        if found is not None:
+            return found
         self.steps -= 1
         if self.steps < 0 or level > _MAX_LEVELS:
             return []
-        found: list[Problem] = []
-        if not asked and 0 < level <= _MAX_ASKED and self.fits(node, value):
-            return found
-        self.memo[key] = found
-        if id(node) in self.map.targets:
-            found.extend(self.explain(self.map.targets[id(node)], value, at, level + 1))
-            if id(node) in self.map.alone:
-                return found
-        found.extend(islice(self._by_keyword(node, value, at, level), MAX_PROBLEMS - len(found)))
+        if not asked and 0 < level <= _MAX_ASKED and self.known.question(node)(value):
+            return []
+        found = self.memo[key] = []
+        for keyword, argument, rule, fits in self.known.parts.get(ident) or self.taken_apart(node):
+            if rule is None:
+                if fits(value):
+                    continue
+                found.append(problem_of(at, keyword, argument[0], value, argument[1], node))
+            else:
+                place = _Place(node, keyword, argument, value, at, level + 1)
+                found.extend(islice(rule(self, place), MAX_PROBLEMS - len(found)))
+            if len(found) >= MAX_PROBLEMS:
+                break
         return found
 
-    def _by_keyword(self, node: dict[str, Any], value: Any, at: str, level: int) -> Found:
-        for keyword, argument, rule, lone in self.parts.get(id(node)) or self.taken_apart(node):
-            if lone is None or not lone.is_valid(value):
-                yield from rule(self, _Place(node, keyword, argument, value, at, level + 1))
-
     def taken_apart(self, node: dict[str, Any]) -> list[Part]:
-        """Return the keywords of a subschema as they are asked; see `Known.parts`."""
+        """Return what a subschema asks for, as it is explained; see `Part`."""
         parts: list[Part] = []
-        for keyword, argument in node.items():
+        target = self.map.targets.get(id(node))
+        if target is not None:
+            parts.append(("$ref", target, _reference, None))
+        for keyword, argument in node.items() if target is None or id(node) not in self.map.alone else ():
             since, until, rule = _RULES.get(keyword, _NO_RULE)
-            if since <= self.version <= until:
-                lone = self.lone(node, keyword, argument) if rule is _assertion else None
-                parts.append((keyword, argument, rule, lone))
-        self.parts[id(node)] = parts  # whole, because other threads look here
+            if not since <= self.known.version <= until:
+                continue
+            if rule is None:
+                fits = self.known.lone(node, keyword, argument)
+                parts.append((keyword, wording(keyword, argument, node), None, fits))
+            elif rule is _properties:
+                fields = [Field(name, schema, escape(name)) for name, schema in argument.items()]
+                parts.append((keyword, fields, rule, None))
+            else:
+                parts.append((keyword, argument, rule, None))
+        self.known.parts[id(node)] = parts  # whole, because other threads look here
         return parts
 
-    def fits(self, node: dict[str, Any], value: Any) -> bool:
-        """Return whether the validator has nothing against a value, asked for a subschema as a whole.
 
-        One question for what is in order, so that the walk goes only where something is wrong. False
-        for a subschema that cannot be asked alone: then the walk decides.
-        """
-        key = (id(node), "")
-        if key not in self.checks:
-            self.checks[key] = self.check(node) if stands_alone(node) else None
-        validator = self.checks[key]
-        return validator is not None and validator.is_valid(value)
-
-    def lone(self, node: dict[str, Any], keyword: str, argument: Any) -> jsonschema_rs.Validator:
-        """Return one keyword of a subschema, compiled alone."""
-        alone = {keyword: argument}
-        if self.version == 4 and keyword in ("minimum", "maximum"):  # noqa: PLR2004 - draft 4
-            flag = "exclusiveM" + keyword[1:]
-            alone[flag] = node.get(flag, False)
-        return self.check(alone)
-
-    def named_by(self, node: dict[str, Any], pattern: str, name: str) -> bool:
-        """Return whether one of the `patternProperties` of a subschema speaks of a name."""
-        key = (id(node), f"pattern {pattern}")
-        validator = self.checks.get(key)
-        if validator is None:
-            validator = self.checks[key] = self.lone(node, "pattern", pattern)
-        return validator.is_valid(name)
-
-
-class _Place(msgspec.Struct, frozen=True):
+class _Place(msgspec.Struct, frozen=True, gc=False):
     """A keyword of a subschema, held against a value."""
 
     node: dict[str, Any]
@@ -155,24 +124,20 @@ class _Place(msgspec.Struct, frozen=True):
         return problem_of(self.at, self.keyword, expected, value, data, self.node)
 
 
-Found = Iterator[Problem]
+Found = Iterable[Problem]
 Rule = Callable[[Explainer, _Place], Found]
 
 
-def _assertion(run: Explainer, place: _Place) -> Found:
-    """One keyword that looks at the value alone, and has failed."""
-    key = (id(place.node), place.keyword)
-    if key not in run.words:
-        run.words[key] = wording(place.keyword, place.argument, place.node)
-    expected, data = run.words[key]
-    yield problem_of(place.at, place.keyword, expected, place.value, data, place.node)
+def _reference(run: Explainer, place: _Place) -> Found:
+    return run.explain(place.argument, place.value, place.at, place.level)
 
 
 def _required(_run: Explainer, place: _Place) -> Found:
-    if is_object(place.value):
-        for name in place.argument:
-            if name not in place.value:
-                yield _missing(place, name)
+    if not is_object(place.value):
+        return ()
+    value = place.value
+    absent = [name for name in place.argument if name not in value]
+    return [_missing(place, name) for name in absent[:MAX_PROBLEMS]]
 
 
 def _missing(place: _Place, name: str) -> Problem:
@@ -189,17 +154,22 @@ def _missing(place: _Place, name: str) -> Problem:
 def _properties(run: Explainer, place: _Place) -> Found:
     if is_object(place.value):
         value, level = place.value, place.level
-        for name, schema in place.argument.items():
-            asked = name in value and level <= _MAX_ASKED and is_object(schema)
-            if name in value and not (asked and run.fits(schema, value[name])):
-                yield from run.explain(schema, value[name], place.at + escape(name), level, asked=asked)
+        for field in place.argument:
+            name = field.name
+            if name in value:
+                item = value[name]
+                fits = field.fits
+                if fits is None:
+                    fits = field.fits = run.known.question(field.schema)
+                if level > _MAX_ASKED or not fits(item):
+                    yield from run.explain(field.schema, item, place.at + field.step, level, asked=True)
 
 
 def _pattern_properties(run: Explainer, place: _Place) -> Found:
     if is_object(place.value):
         for pattern, schema in place.argument.items():
             for name, item in place.value.items():
-                if run.named_by(place.node, pattern, name):
+                if run.known.speaks(place.node, pattern, name):
                     yield from run.explain(schema, item, place.at + escape(name), place.level)
 
 
@@ -207,32 +177,38 @@ def _extra_names(run: Explainer, place: _Place) -> list[str]:
     """Return the names that neither properties nor patternProperties beside this keyword speak of."""
     named: dict[str, Any] = place.node.get("properties", {})
     patterns: dict[str, Any] = place.node.get("patternProperties", {})
-    return [
-        name
-        for name in place.value
-        if name not in named and not any(run.named_by(place.node, pattern, name) for pattern in patterns)
-    ]
+    extra = [name for name in place.value if name not in named]
+    if not patterns:
+        return extra
+    return [name for name in extra if not any(run.known.speaks(place.node, pattern, name) for pattern in patterns)]
 
 
 def _additional_properties(run: Explainer, place: _Place) -> Found:
     if is_object(place.value) and place.argument is not True:
-        yield from _leftover_names(run, place, _extra_names(run, place))
+        return _leftover_names(run, place, _extra_names(run, place))
+    return ()
 
 
 def _leftover_names(run: Explainer, place: _Place, names: list[str]) -> Found:
     """Hold the schema of the remaining properties against them."""
     if place.argument is not False:
-        for name in names:
-            yield from run.explain(place.argument, place.value[name], place.at + escape(name), place.level)
-    elif names:
-        allowed = tuple(place.node.get("properties", {}))
-        yield place.problem(nothing_beside(allowed), names, unexpected=names, allowed=list(allowed))
+        return _leftover_values(run, place, names)
+    if not names:
+        return ()
+    allowed = tuple(place.node.get("properties", {}))
+    return (place.problem(nothing_beside(allowed), names, unexpected=names, allowed=list(allowed)),)
+
+
+def _leftover_values(run: Explainer, place: _Place, names: list[str]) -> Found:
+    for name in names:
+        yield from run.explain(place.argument, place.value[name], place.at + escape(name), place.level)
 
 
 def _unevaluated_properties(run: Explainer, place: _Place) -> Found:
     if is_object(place.value) and place.argument is not True:
         seen = _seen(run, place.node, place.value, place.at, place.level, top=True)
-        yield from _leftover_names(run, place, [name for name in place.value if name not in seen])
+        return _leftover_names(run, place, [name for name in place.value if name not in seen])
+    return ()
 
 
 def _seen(run: Explainer, schema: Any, value: dict[str, Any], at: str, level: int, *, top: bool = False) -> set[str]:
@@ -369,12 +345,12 @@ def _none_fits(place: _Place, problems: list[Problem]) -> Problem:
 
 
 _ANY = (4, 9)
-_RULES: dict[str, tuple[int, int, Rule]] = {
-    **dict.fromkeys(("type", "enum", "pattern", "format", "uniqueItems"), (*_ANY, _assertion)),
-    **{keyword: (*_ANY, _assertion) for keyword in BOUNDS if not keyword.startswith("exclusive")},
-    "const": (6, 9, _assertion),
-    "exclusiveMinimum": (6, 9, _assertion),
-    "exclusiveMaximum": (6, 9, _assertion),
+_RULES: dict[str, tuple[int, int, Rule | None]] = {
+    **dict.fromkeys(("type", "enum", "pattern", "format", "uniqueItems"), (*_ANY, None)),
+    **{keyword: (*_ANY, None) for keyword in BOUNDS if not keyword.startswith("exclusive")},
+    "const": (6, 9, None),
+    "exclusiveMinimum": (6, 9, None),
+    "exclusiveMaximum": (6, 9, None),
     "required": (*_ANY, _required),
     "properties": (*_ANY, _properties),
     "patternProperties": (*_ANY, _pattern_properties),
@@ -396,4 +372,4 @@ _RULES: dict[str, tuple[int, int, Rule]] = {
 }
 
 
-_NO_RULE: tuple[int, int, Rule] = (9, 0, _assertion)  # in force in no dialect
+_NO_RULE: tuple[int, int, None] = (9, 0, None)  # in force in no dialect

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from pokayoke.core.shapes import is_array, is_object
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 Draft = Literal["draft4", "draft6", "draft7", "2019-09", "2020-12"]
 
@@ -60,23 +63,74 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
     unique: bool
 
 
+_VERSIONS: dict[Draft, int] = {"draft4": 4, "draft6": 6, "draft7": 7, "2019-09": 8, "2020-12": 9}
+
+Question = Callable[[Any], bool]
 Part = tuple[str, Any, Any, Any]
-"""A keyword, its argument, the rule that explains it, and its validator if it looks at the value alone."""
+"""One thing that a subschema asks for: its keyword, its argument, and the rule that explains it.
+
+A keyword that looks at the value alone has no rule: its argument is what it expects, in words, and the data of
+its problem; beside it stands the question whether a value fits.
+"""
 
 
-class Known(msgspec.Struct):
+class Field(msgspec.Struct, gc=False):
+    """A declared property: its name, its schema, its step in a pointer, and the question whether a value fits."""
+
+    name: str
+    schema: Any
+    step: str
+    fits: Question | None = None
+
+
+class Known:
     """What explanations of one schema have found out so far; all of it follows from the schema alone.
 
     Attributes:
-        checks: subschemas, and patterns of names, compiled to be asked alone; by the subschema's id.
-        words: what a keyword expects, in words, and its data.
-        parts: the keywords of a subschema that are in force, with the rule of each, and the compiled
-            form of those that look at the value alone.
+        version: of its dialect.
+        parts: what a subschema asks for, by its id.
     """
 
-    checks: dict[tuple[int, str], Any] = {}
-    words: dict[tuple[int, str], tuple[str, dict[str, Any]]] = {}
-    parts: dict[int, list[Part]] = {}
+    def __init__(self, draft: Draft, compiler: Callable[[Any], jsonschema_rs.Validator]) -> None:
+        """Begin with nothing. `compiler` compiles a schema in the dialect of the whole."""
+        self.version = _VERSIONS[draft]
+        self.parts: dict[int, list[Part]] = {}
+        self._compiler = compiler
+        self._questions: dict[tuple[int, str], Question] = {}
+
+    def question(self, schema: Any) -> Question:
+        """Return the question whether the validator has nothing against a value, for a subschema as a whole.
+
+        One question for what is in order, so that the walk goes only where something is wrong. The answer is
+        always no for a subschema that cannot be asked alone, or is true or false: then the walk decides.
+        """
+        if not is_object(schema):
+            return _no
+        key = (id(schema), "")
+        fits = self._questions.get(key)
+        if fits is None:
+            fits = self._questions[key] = self._compiler(schema).is_valid if stands_alone(schema) else _no
+        return fits
+
+    def lone(self, node: dict[str, Any], keyword: str, argument: Any) -> Question:
+        """Return the question whether a value fits one keyword of a subschema, asked alone."""
+        alone = {keyword: argument}
+        if self.version == 4 and keyword in ("minimum", "maximum"):  # noqa: PLR2004 - draft 4
+            flag = "exclusiveM" + keyword[1:]
+            alone[flag] = node.get(flag, False)
+        return self._compiler(alone).is_valid
+
+    def speaks(self, node: dict[str, Any], pattern: str, name: str) -> bool:
+        """Return whether one of the `patternProperties` of a subschema speaks of a name."""
+        key = (id(node), f"pattern {pattern}")
+        fits = self._questions.get(key)
+        if fits is None:
+            fits = self._questions[key] = self.lone(node, "pattern", pattern)
+        return fits(name)
+
+
+def _no(_value: Any) -> bool:
+    return False
 
 
 def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:

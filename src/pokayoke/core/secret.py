@@ -291,7 +291,7 @@ class Seen:
 
     def within(self, data: bytes) -> bool:
         """True if one of the remembered values stands in these JSON bytes."""
-        return any(once in data or twice in data for once, twice in self._needles.values())
+        return bool(self._needles) and any(once in data or twice in data for once, twice in self._needles.values())
 
     def hide(self, text: str) -> str:
         """Return the text without the remembered values, longest first."""

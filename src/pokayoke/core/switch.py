@@ -123,15 +123,19 @@ def count(board: Board, seen: Iterable[Seen], now: float) -> Board:
     """Return the rates and switches that change because of these outputs, in the order they came."""
     rates: dict[str, Rate] = {}
     switches: dict[str, Switch] = {}
+    valid: dict[str, int] = {}
+    """By tool, the outputs that only add to its rate, which is done for all of them at once: nearly all are such."""
     for one in seen:
-        merged = Board({**board.rates, **rates}, {**board.switches, **switches}, board.doubtful)
-        switch = merged.switches.get(one.tool, Switch(one.tool))
+        switch = switches.get(one.tool) or board.switches.get(one.tool) or Switch(one.tool)
         # A flip whose time lies ahead, by a clock that was wrong, says nothing about what comes now.
         if one.at < switch.since <= now:
             continue
-        # What was counted just now holds nothing old.
-        rate = _noted(rates.get(one.tool) or _young(board.rates.get(one.tool, Rate(one.tool)), now), one, now)
-        rates[one.tool] = rate
+        if one.valid and switch.mode == "closed":
+            valid[one.tool] = valid.get(one.tool, 0) + 1
+            continue
+        _add_valid(rates, board, valid, now)
+        rate = rates[one.tool] = _noted(_rate(rates, board, one.tool, now), one.valid, now)
+        merged = Board({**board.rates, **rates}, {**board.switches, **switches}, board.doubtful)
         after = _after(merged, switch, rate, one, now)
         if after is not switch:
             switches[one.tool] = after
@@ -139,10 +143,11 @@ def count(board: Board, seen: Iterable[Seen], now: float) -> Board:
             rates[one.tool] = Rate(one.tool)
         everything = merged.switches.get(EVERYTHING, Switch(EVERYTHING))
         if not one.valid and everything.mode == "closed":
-            why = _everywhere({**merged.rates, one.tool: rate}, now)
+            why = _everywhere(merged.rates, now)
             if why:
                 epoch = max(merged.epoch, after.epoch)
                 switches[EVERYTHING] = _tripped(everything, why, now, epoch, manual=True)
+    _add_valid(rates, board, valid, now)
     return Board(rates, switches)
 
 
@@ -175,10 +180,22 @@ def _young(rate: Rate, now: float) -> Rate:
     return rate if len(young) == len(rate.recent) else Rate(rate.tool, young, rate.streak)
 
 
-def _noted(rate: Rate, one: Seen, now: float) -> Rate:
-    """The rate with one more output."""
-    recent = (*rate.recent, (now, one.valid))[-_WINDOW:]
-    return Rate(rate.tool, recent, 0 if one.valid else rate.streak + 1)
+def _rate(rates: Mapping[str, Rate], board: Board, tool: str, now: float) -> Rate:
+    """The rate as it is now. What was counted just now holds nothing old."""
+    return rates.get(tool) or _young(board.rates.get(tool, Rate(tool)), now)
+
+
+def _noted(rate: Rate, valid: bool, now: float, times: int = 1) -> Rate:
+    """The rate with so many more outputs of a kind."""
+    recent = (*rate.recent, *((now, valid),) * min(times, _WINDOW))[-_WINDOW:]
+    return Rate(rate.tool, recent, 0 if valid else rate.streak + times)
+
+
+def _add_valid(rates: dict[str, Rate], board: Board, valid: dict[str, int], now: float) -> None:
+    """Add the valid outputs that wait to the rates of their tools."""
+    for tool, times in valid.items():
+        rates[tool] = _noted(_rate(rates, board, tool, now), True, now, times)
+    valid.clear()
 
 
 def _after(board: Board, switch: Switch, rate: Rate, one: Seen, now: float) -> Switch:

@@ -88,7 +88,7 @@ class Judge:
     def __init__(self, contracts: Iterable[Contract], policy: Policy | None = None) -> None:
         self.policy = policy or Policy()
         self.contracts = tuple(contracts)
-        self._catalogue = Catalogue(self.contracts)
+        self._catalogue = Catalogue(self.contracts, prefixes=self.policy.validation.intake.prefixes)
         self._held = {one.id: _Held(one, _unwrapped(one), rules_for(one, self.policy)) for one in self.contracts}
 
     def judge(self, call: Recording) -> Judged:

@@ -143,7 +143,7 @@ class AsyncWorld(World):
         return await asyncio.shield(_kept(self._reported(step), lambda: self.settle(step)))
 
     async def _reported(self, step: Settle) -> Finding | Record | None:
-        for pause in (*SETTLE_AGAIN, None):
+        for pause in SETTLE_AGAIN:
             try:
                 return self._settled(step, await self._guard.store.asettle(self._report(step)))
             except Exception as error:  # noqa: BLE001 - as in `settle`

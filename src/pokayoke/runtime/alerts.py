@@ -60,16 +60,19 @@ class Alerts:
         """Take outputs in, in the order in which they came."""
         if not self.on:
             return
-        for seen in outputs:
-            with self._lock:
-                watch = self._tools.get(seen.tool) or self._watch(seen.tool)
-                alert = watch.told(seen.tool, seen.at, valid=seen.valid, run_id=seen.run_id)
+        with self._lock:
+            found = [self._told(seen) for seen in outputs]
+        for alert in found:
             if alert is not None:
                 self._tell(alert)
 
     def forked(self) -> None:
         """Start anew in a child process, whose parent may have held the lock."""
         self._lock = threading.Lock()
+
+    def _told(self, seen: Seen) -> Alert | None:
+        watch = self._tools.get(seen.tool) or self._watch(seen.tool)
+        return watch.told(seen.tool, seen.at, valid=seen.valid, run_id=seen.run_id)
 
     def _watch(self, tool: str) -> Watch:
         if len(self._tools) >= _MOST_TOOLS:

@@ -133,14 +133,8 @@ class Compensator:
     def _run(
         self, compensate: Callable[..., Any], what: Compensation, claim: Claim, attempt: int, timeout: float
     ) -> Reaction:
-        effect = Effect(
-            claim.key,
-            attempt,
-            time.monotonic() + timeout,
-            claim_id=claim.claim_id,
-            store=self._store,
-            now=self._clock.now,
-        )
+        deadline = time.monotonic() + timeout
+        effect = Effect(claim.key, attempt, deadline, claim.claim_id, self._store, self._clock.now)
 
         def late(reaction: Reaction) -> None:
             if isinstance(reaction, Returned):  # it happened after all: the doubt is over, if nobody ended it before
@@ -178,7 +172,7 @@ class Compensator:
 
     def _settle(self, settlement: Settlement) -> str | None:
         """Report to the ledger, again if it cannot be reached. Returns why it does not know, or None."""
-        for pause in (*SETTLE_AGAIN, None):
+        for pause in SETTLE_AGAIN:
             try:
                 settled = self._store.settle(settlement)
             except Exception as error:  # noqa: BLE001 - a store may raise anything; the undoing then stays in doubt

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 import msgspec
@@ -50,7 +51,7 @@ from pokayoke.core.steps import (
 from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import ask
 from pokayoke.runtime.clock import spread
-from pokayoke.runtime.effect import Effect, is_outside, within
+from pokayoke.runtime.effect import SETTLED, Effect, is_outside, within
 from pokayoke.runtime.handover import handed_over
 from pokayoke.runtime.locate import locate
 from pokayoke.runtime.owner import is_dead, owner
@@ -62,8 +63,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CANCEL_GRACE = 0.5
-SETTLE_AGAIN = (0.05, 0.2, 0.5)
-"""Seconds between the attempts to report an effect that has happened."""
+SETTLE_AGAIN = (0.05, 0.2, 0.5, None)
+"""Seconds between the attempts to report an effect that has happened; None after the last one."""
 Continuation = Callable[[dict[str, Any]], Any]
 
 
@@ -187,7 +188,7 @@ class World:
 
     def settle(self, step: Settle) -> Finding | Record | None:
         """Report to the ledger, again if it cannot be reached: a report is recognised if it came through."""
-        for pause in (*SETTLE_AGAIN, None):
+        for pause in SETTLE_AGAIN:
             try:
                 return self._settled(step, self._guard.store.settle(self._report(step)))
             except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect stays in doubt
@@ -209,14 +210,12 @@ class World:
         if step.claim is None and is_outside():
             return function
         effect = None if step.claim is None else self._effect(step, step.claim)
-        return lambda: within(effect, function)
+        return partial(within, effect, function)
 
     def _effect(self, step: Invoke, claim: Claim) -> Effect:
         deadline = None if step.timeout is None else time.monotonic() + step.timeout
         guard = self._guard
-        return Effect(
-            claim.key, step.attempt, deadline, claim_id=claim.claim_id, store=guard.store, now=guard.clock.now
-        )
+        return Effect(claim.key, step.attempt, deadline, claim.claim_id, guard.store, guard.clock.now)
 
     def _stamped(self, request: Request) -> Request:
         """The request with the time at which it is asked, which may be long after the call began, and by whom."""
@@ -288,7 +287,7 @@ class World:
         return None if problem is None else Answer("refuse", store_unavailable(request.tool, problem))
 
     def _claimed(self, request: Request, answer: Answer) -> Answer:
-        if request.claim is not None and answer.kind == "execute":
+        if answer.kind == "execute" and request.claim is not None and self._guard.on_step is not None:
             self._run.notice("after_claim")
         question = request.approval
         if question is not None and self._guard.on_ask is None and asks_anew(answer):
@@ -296,7 +295,8 @@ class World:
         return answer
 
     def _settled(self, step: Settle, settled: Settled) -> Finding | Record | None:
-        self._run.notice("after_settle")
+        if self._guard.on_step is not None:
+            self._run.notice("after_settle")
         if settled.accepted:
             return None
         record = settled.record
@@ -389,7 +389,4 @@ def is_unfinished(reaction: Reaction) -> TypeGuard[Returned]:
     if type(reaction) is not Returned:
         return False
     kind = kind_of(reaction.value)
-    return kind not in _SETTLED and hasattr(kind, "__await__")
-
-
-_SETTLED = frozenset((str, dict, list, bytes, int, float, bool, type(None)))  # asking a type what it lacks is dear
+    return kind not in SETTLED and hasattr(kind, "__await__")

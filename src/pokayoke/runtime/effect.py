@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
+import msgspec
+
 from pokayoke.core.ledger import Settlement
 from pokayoke.core.shapes import kind_of
 from pokayoke.errors import StoreError, UsageError
@@ -19,7 +21,7 @@ KEY_META = "pokayoke/idempotency-key"
 """The name under which the key travels in the `_meta` of an MCP call."""
 
 
-class Effect:
+class Effect(msgspec.Struct, frozen=True, eq=False):
     """The write that the running tool is doing. From `pokayoke.this_effect()`.
 
     Attributes:
@@ -28,21 +30,16 @@ class Effect:
         deadline: `time.monotonic()` second at which the tool is given up, or None.
     """
 
-    __slots__ = ("_claim_id", "_now", "_store", "attempt", "deadline", "key")
+    key: str
+    attempt: int
+    deadline: float | None
+    _claim_id: str
+    _store: Store
+    _now: Callable[[], float]
 
-    def __init__(
-        self,
-        key: str,
-        attempt: int,
-        deadline: float | None,
-        *,
-        claim_id: str,
-        store: Store,
-        now: Callable[[], float],
-    ) -> None:
-        """Made by the driver for each execution of a write."""
-        self.key, self.attempt, self.deadline = key, attempt, deadline
-        self._claim_id, self._store, self._now = claim_id, store, now
+    def __repr__(self) -> str:
+        """Without what is only for the guard."""
+        return f"Effect(key={self.key!r}, attempt={self.attempt}, deadline={self.deadline})"
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -87,6 +84,8 @@ class Effect:
         return Settlement(self.key, self._claim_id, "completed", self._now(), reference=reference, early=True)
 
 
+SETTLED = frozenset((str, dict, list, bytes, int, float, bool, type(None)))
+"""What is neither awaited nor run through: asking a type what it lacks is dear."""
 _LAZY = frozenset((GeneratorType, AsyncGeneratorType))
 _LOST = "this execution no longer holds its claim: roll back, another one did this or will do it"
 _current: ContextVar[Effect | None] = ContextVar("pokayoke_effect", default=None)
@@ -120,7 +119,10 @@ def within(effect: Effect | None, function: Callable[[], Any]) -> Any:
         value = function()
     finally:
         _current.reset(token)
-    return _carried(effect, value) if hasattr(kind_of(value), "__await__") else _ran(effect, value)
+    kind = kind_of(value)
+    if kind in SETTLED:
+        return value
+    return _carried(effect, value) if hasattr(kind, "__await__") else _ran(effect, value)
 
 
 async def _carried(effect: Effect | None, pending: Awaitable[Any]) -> Any:

@@ -19,14 +19,16 @@ def scope_of(run: Run, contract: Contract) -> tuple[str, str] | None:
     """
     if contract.scope == "global":
         return ("global", "")
-    ids: dict[str, str | None] = {
-        "run": run.id if run.named or not run.guard.store.durable else None,
-        "session": run.session,
-        "tenant": run.tenant,
-    }
-    order = ("run", "session", "tenant") if contract.scope == "run" else (contract.scope,)
-    for kind in order:
-        ident = ids[kind]
+    tenant = run.tenant
+    for kind in _ORDER if contract.scope == "run" else (contract.scope,):
+        ident = tenant
+        if kind == "run":
+            ident = run.id if run.named or not run.guard.store.durable else None
+        elif kind == "session":
+            ident = run.session
         if ident is not None:
-            return (kind, ident if run.tenant is None else f"{run.tenant}\x1f{ident}")
+            return (kind, ident if tenant is None else f"{tenant}\x1f{ident}")
     return None
+
+
+_ORDER = ("run", "session", "tenant")

@@ -59,19 +59,19 @@ class TraceFile:
 
         The caller sees to it that only one thread does so at a time.
         """
-        data, done, before = b"", 0, False
+        data, done, before = b"\n".join([*lines, b""]), 0, False
         try:
-            self._follow_or_rotate(sum(map(len, lines)) + len(lines))
-            # After a write that stopped half-way, the next line begins on a line of its own.
+            self._follow_or_rotate(len(data))
             before = self._torn
-            data = b"\n".join([*([b""] if before else []), *lines, b""])
+            if before:  # after a write that stopped half-way, the next line begins on a line of its own
+                data = b"\n" + data
             # One write for all: with O_APPEND it lands in one piece, also beside other processes.
             while done < len(data):
                 done += os.write(self._fd, data[done:])
             self.problem = None
         except OSError as error:
             self.problem = error.strerror or str(error)
-        if done < len(data) or not data:
+        if done < len(data):
             self.dropped += len(lines) - max(0, data[:done].count(b"\n") - before)
         if done:
             self._torn = data[done - 1 : done] != b"\n"

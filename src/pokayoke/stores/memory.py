@@ -77,8 +77,8 @@ class MemoryStore(Store):
                 self._epoch,
             )
             kept = admit(request, held)
-            if kept.record is not None:
-                self._records[kept.record.key] = kept.record
+            if (record := kept.record) is not None:
+                self._records[record.key] = record
             if kept.used or kept.approval is not None:
                 self._write(Changes(used=kept.used, approval=kept.approval))
         return kept.answer
@@ -182,20 +182,18 @@ class MemoryStore(Store):
 
     def _keep(self, record: Record) -> None:
         self._records[record.key] = record
-        if record.output is not None:
-            self._keep_output(record.key, record.output)
-
-    def _append(self, entry: Entry) -> None:
-        self._noted += 1
-        self._entries.append(msgspec.structs.replace(entry, number=self._noted))
-
-    def _keep_output(self, key: str, output: bytes) -> None:
-        self._with_output.append(key)
-        self._output_bytes += len(output)
+        if record.output is None:
+            return
+        self._with_output.append(record.key)
+        self._output_bytes += len(record.output)
         while self._output_bytes > self._max_output_bytes:
             oldest = self._records[self._with_output.popleft()]
             self._output_bytes -= len(oldest.output or b"")
             self._records[oldest.key] = msgspec.structs.replace(oldest, output=None)
+
+    def _append(self, entry: Entry) -> None:
+        self._noted += 1
+        self._entries.append(msgspec.structs.replace(entry, number=self._noted))
 
 
 _stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()

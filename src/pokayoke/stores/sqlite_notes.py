@@ -18,6 +18,8 @@ from pokayoke.stores.sqlite_file import Connection
 
 _MOST: Final = 4_096
 """Runs and open records that are remembered; with more, it begins anew."""
+_NOTHING: Final = Need()
+_EMPTY: Final = Books()
 
 
 class Notes:
@@ -52,8 +54,7 @@ class Notes:
             need.approval,
             "none" if board is not None else need.board,
         )
-        rows = [connection.fetch(*statement) for statement in statements.reads(lacks)]
-        found = statements.books(lacks, rows, self._seal)
+        found = self._read(connection, lacks) if lacks != _NOTHING else _EMPTY
         run = self._runs[need.run] if need.run is not None and run_known else found.run
         if need.run is not None and not run_known:
             self._runs[need.run] = run
@@ -66,6 +67,10 @@ class Notes:
             found.approval,
             found.board if need.board == "all" else board or Board(),
         )
+
+    def _read(self, connection: Connection, lacks: Need) -> Books:
+        rows = [connection.fetch(*statement) for statement in statements.reads(lacks)]
+        return statements.books(lacks, rows, self._seal)
 
     def keep(self, changes: Changes) -> None:
         """Remember what an act has written."""

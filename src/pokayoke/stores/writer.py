@@ -31,7 +31,6 @@ _MOST_TOGETHER: Final = 256
 _GATHERING: Final = 0.5
 """Share of a transaction's time that the next one waits for those who were in it, but never longer than"""
 _GATHERING_MOST: Final = 0.002
-_GLANCE: Final = 50e-6
 _GONE: Final = "the writer of the ledger has ended; nothing is known of what was asked of it last"
 _NO_THREAD: Final = "the system gives no thread that could write the ledger; nothing was written"
 _LOOK_AFTER: Final = 1.0
@@ -44,10 +43,13 @@ class Job(Generic[T]):
     Args:
         work: reads and writes; it may be called again if others of its transaction fail.
         wake: called once, when result or error stands.
-        thread: that of a caller who may be asked to write for all; None if it may not.
+        thread: that of a caller who may be asked to write for all; None if it may not, or waits no more.
+
+    Attributes:
+        next: whom the caller wakes when it goes on.
     """
 
-    __slots__ = ("asked", "error", "leads", "result", "stands", "thread", "wake", "work")
+    __slots__ = ("asked", "error", "leads", "next", "result", "stands", "thread", "wake", "work")
 
     def __init__(
         self, work: Callable[[Connection], T], wake: Callable[[], object], thread: threading.Thread | None = None
@@ -55,6 +57,7 @@ class Job(Generic[T]):
         self.work, self.wake, self.thread = work, wake, thread
         self.asked = time.monotonic()
         self.stands = self.leads = False
+        self.next: Job[Any] | None = None
         self.result: T | None = None
         self.error: BaseException | None = None
 
@@ -108,6 +111,9 @@ class Writer(Pausing):
             if job.leads:
                 self._lead(job)
         finally:
+            job.thread = None  # also of one that was thrown out of its waiting: it is not asked to lead any more
+            if job.next is not None:
+                job.next.wake()
             if job.leads:
                 try:
                     self._hand_over()
@@ -171,6 +177,7 @@ class Writer(Pausing):
         self._process = os.getpid()
         self._watching: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
         self._size, self._seconds = 1, 0.0
+        self._full: threading.Lock | None = None
 
     # -- who leads ---------------------------------------------------------------------------------
 
@@ -181,6 +188,10 @@ class Writer(Pausing):
         if self._process != os.getpid():
             raise StoreError(FORKED)
         self._waiting.append(job)
+        if len(self._waiting) >= self._size:
+            full, self._full = self._full, None  # at once: a signal's handler may come here in the middle of it
+            if full is not None:
+                full.release()
 
     def _await(self, job: Job[Any], turn: threading.Lock, thread: threading.Thread) -> None:
         """Wait until a job is done or its caller is asked to lead."""
@@ -234,9 +245,12 @@ class Writer(Pausing):
     def _gather(self) -> None:
         """Wait a moment for those who were just answered: together they need one flush, not two."""
         if self._size > 1:
-            end = time.monotonic() + min(self._seconds * _GATHERING, _GATHERING_MOST)
-            while len(self._waiting) < self._size and time.monotonic() < end:
-                time.sleep(_GLANCE)
+            full = threading.Lock()
+            full.acquire()
+            self._full = full
+            if len(self._waiting) < self._size:  # the last of them may have come before it could say so
+                full.acquire(timeout=min(self._seconds * _GATHERING, _GATHERING_MOST))
+            self._full = None
 
     def _hand_over(self) -> None:
         """Let one of those who wait lead; without one, nobody does. Whoever does not lead hands over nothing."""
@@ -302,8 +316,7 @@ class Writer(Pausing):
         except BaseException:
             connection.roll_back()
             raise
-        for job in jobs:
-            job.done()
+        _answer(jobs)
         return []
 
     def _one(self, job: Job[Any]) -> bool:
@@ -336,3 +349,19 @@ class Writer(Pausing):
             job.error = StoreError(why)
             job.error.__cause__ = cause
             job.done()
+
+
+def _answer(jobs: list[Job[Any]]) -> None:
+    """Say that results stand, and let each thread that goes on wake the next.
+
+    Only one of them can run at a time: woken at once, they would only wake up to wait for each other again.
+    """
+    first: Job[Any] | None = None
+    for job in reversed(jobs):
+        if job.thread is None:
+            job.done()
+        else:
+            job.next, first = first, job
+            job.stands = True  # last: who happens to look goes on at once
+    if first is not None:
+        first.wake()

@@ -28,7 +28,10 @@ _LISTED: Final = ", ".join("NULL" if name == "output" else name for name in RECO
 _QUESTIONS: Final = f"SELECT {', '.join(APPROVAL_COLUMNS)} FROM pokayoke_approvals ORDER BY asked_at, fingerprint"  # noqa: S608 - names from the code only
 _AUDIT: Final = f"SELECT {', '.join(ENTRY_COLUMNS)} FROM pokayoke_audit WHERE number > ? ORDER BY number LIMIT ?"  # noqa: S608 - as above
 _PRUNE_QUESTIONS: Final = "DELETE FROM pokayoke_approvals WHERE COALESCE(decided_at, expires_at) < ?"
-_PRUNE_DAYS: Final = "DELETE FROM pokayoke_counters WHERE touched_at < ? AND substr(name, 1, 4) = 'day:'"
+_PRUNE_DAYS: Final = (
+    "DELETE FROM pokayoke_counters WHERE touched_at < ? "
+    "AND (substr(name, 1, 4) = 'day:' OR substr(name, 1, 9) = 'user_day:')"
+)
 _PRUNE_COUNTER: Final = "DELETE FROM pokayoke_counters WHERE touched_at < ? AND name = ?"
 _COUNTERS_OF_RUNS: Final = "SELECT name FROM pokayoke_counters WHERE touched_at < ? AND substr(name, 1, 4) = 'run:'"
 _RUNS: Final = "SELECT run_id FROM pokayoke_runs UNION SELECT run_id FROM pokayoke_records"

@@ -77,7 +77,8 @@ def record_values(record: Record, seal: Seal) -> tuple[Any, ...]:
     if record.output is not None:
         values[_OUTPUT] = seal.seal(record.output, RECORDS, record.key)
     for place in _RECORD_TEXTS:
-        values[place] = stored(values[place])
+        if values[place]:
+            values[place] = stored(values[place])
     return tuple(values)
 
 

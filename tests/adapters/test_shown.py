@@ -1,0 +1,40 @@
+"""Which of a framework's tools the model may see, and when that has to be worked out anew."""
+
+import pokayoke
+from pokayoke.adapters.shown import Look, hides, pager
+
+READ = {"effect": "read", "output_schema": "text"}
+
+
+def contract(name, **more):
+    """A contract of a read."""
+    return pokayoke.Contract.from_schema(name, {"type": "object"}, **{**READ, **more})
+
+
+def test_a_look_holds_until_something_of_it_changes():
+    """Other tools, another order, another caller or other contracts: each wants another look."""
+    guard = pokayoke.Guard([contract("find")])
+    run, tools = guard.run(principal="ann"), [object(), object()]
+    look = Look(run, tools)
+    assert look.holds(run, [*tools])
+    for others in ([], tools[:1], tools[::-1], [*tools, object()]):
+        assert not look.holds(run, others)
+    assert not look.holds(guard.run(principal="bob"), tools)
+    guard.replace([contract("find"), contract("list")])
+    assert not look.holds(run, tools)
+
+
+def test_a_look_ends_when_there_is_something_to_page_through():
+    """A long output brings the guard's own tool for reading on."""
+    guard = pokayoke.Guard([contract("find")])
+    run = guard.run()
+    look = Look(run, [])
+    assert pager(run) is None
+    run.call(pokayoke.ToolCall("1", "find", "{}"), invoke=lambda _: "line\n" * 10_000)
+    assert not look.holds(run, [])
+    assert pager(run) is guard.pager
+
+
+def test_what_has_no_contract_is_not_hidden():
+    """Tools that a framework runs by itself are its own."""
+    assert not hides(pokayoke.Guard([contract("find")]).run(), "web_search")
