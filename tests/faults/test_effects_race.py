@@ -102,6 +102,6 @@ def test_a_promise_that_is_not_kept_shows_double_effects(trial, full, configurat
     """The kills see a contract that says more than its tool or target does."""
     if not full and configuration in ("dead_but_under_way", "downstream_that_repeats"):
         pytest.skip("POKAYOKE_FULL=1 runs the other controls")
-    lying = {**DISTURBED, "slow": 0.2}
+    lying = {**DISTURBED, "slow": 0.2, "pace": 0.05}  # long enough after its effect that many kills find it there
     figures = trial(sound=False, store="sqlite", configuration=configuration, keys=120, kills=50, workers=4, **lying)
     assert figures["double"] > 0
