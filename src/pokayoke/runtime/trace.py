@@ -215,17 +215,9 @@ class Trace:
         recorded = Recorded(self, event, common)
         # Copied now: once it waits, another thread may make its line, and that changes it.
         seen = shown(event, common=common) if self._observers else None
-        arguments, result = event.get("arguments", b""), event.get("result", b"")
         size = _USUAL_BYTES
-        if not self._as_they_are or type(arguments) is not bytes or type(result) is not bytes:
+        if "arguments" in event or "result" in event:
             size += self._placed(recorded)
-        elif arguments or result:
-            if len(arguments) > self._limit:
-                event["arguments"], arguments = self._too_long(recorded, arguments), b""
-            if len(result) > self._limit:
-                event["result"], result = self._too_long(recorded, result), b""
-            recorded.payloads = (arguments, result)
-            size += len(arguments) + len(result)
         # No lock: appending to a deque is one step, and the count of bytes only decides when to write.
         self._waiting.append(recorded)
         if not recorded.common:
@@ -289,6 +281,19 @@ class Trace:
 
     def _placed(self, recorded: Recorded) -> int:
         """Let payloads that are not written as they are give way now. Returns the bytes of those that are."""
+        event, limit = recorded.event, self._limit
+        arguments, result = event.get("arguments", b""), event.get("result", b"")
+        if not self._as_they_are or type(arguments) is not bytes or type(result) is not bytes:
+            return self._withheld(recorded)
+        if len(arguments) > limit:
+            event["arguments"], arguments = self._too_long(recorded, arguments), b""
+        if len(result) > limit:
+            event["result"], result = self._too_long(recorded, result), b""
+        recorded.payloads = (arguments, result)
+        return len(arguments) + len(result)
+
+    def _withheld(self, recorded: Recorded) -> int:
+        """`_placed` under another policy, or where a payload is no text."""
         event = recorded.event
         for key in [one for one in _JSON_PAYLOADS if one in event]:
             data = event[key]
