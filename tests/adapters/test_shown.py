@@ -1,7 +1,9 @@
 """Which of a framework's tools the model may see, and when that has to be worked out anew."""
 
+import pytest
+
 import pokayoke
-from pokayoke.adapters.shown import Look, hides, pager
+from pokayoke.adapters.shown import Look, hides, pager, wanted
 
 READ = {"effect": "read", "output_schema": "text"}
 
@@ -38,3 +40,25 @@ def test_a_look_ends_when_there_is_something_to_page_through():
 def test_what_has_no_contract_is_not_hidden():
     """Tools that a framework runs by itself are its own."""
     assert not hides(pokayoke.Guard([contract("find")]).run(), "web_search")
+
+
+@pytest.mark.parametrize(
+    ("choice", "left"),
+    [
+        (None, None),
+        ("required", "required"),
+        ("find", "find"),
+        ("refund", None),
+        ({"type": "function", "function": {"name": "refund"}}, None),
+        ({"type": "function", "function": {"name": "find"}}, ...),
+        ({"type": "tool", "name": "refund"}, None),
+        ({"mode": "required", "required_function_name": "refund"}, None),
+        ({"mode": "auto", "allowed_tools": ["find", "refund"]}, {"mode": "auto", "allowed_tools": ["find"]}),
+        ({"mode": "required", "allowed_tools": ["refund"]}, "none"),
+        ({"mode": "auto"}, ...),
+    ],
+)
+def test_a_request_wants_no_tool_that_is_hidden(choice, left):
+    """In every spelling: a demand for a hidden tool is dropped, a list to choose from gets shorter but never open."""
+    guard = pokayoke.Guard([contract("find"), contract("refund")], config={"access": {"deny": ["refund"]}})
+    assert wanted(guard.run(), choice) == (choice if left is ... else left)

@@ -364,6 +364,16 @@ async def test_an_agent_whose_tools_are_all_denied_asks_without_any(tools):
     assert not {"tools", "tool_choice"} & {*client.asked[0]["options"]}
 
 
+async def test_a_demand_for_a_tool_that_is_denied_is_dropped(tools):
+    """Providers refuse a request that demands a tool it does not offer; a list to choose from gets shorter."""
+    client = Scripted("Done.", "Done.")
+    agent, _ = guarded_write(tools, client, config={"access": {"deny": ["refund"]}})
+    await agent.run("Refund.", options={"tool_choice": {"mode": "required", "required_function_name": "refund"}})
+    await agent.run("Refund.", options={"tool_choice": {"mode": "auto", "allowed_tools": ["get_order", "refund"]}})
+    assert "tool_choice" not in client.asked[0]["options"]
+    assert client.asked[1]["options"]["tool_choice"] == {"mode": "auto", "allowed_tools": ["get_order"]}
+
+
 async def test_a_large_output_can_be_paged_through():
     """Once an output is too large the model is offered a tool to page through it, and it works."""
 

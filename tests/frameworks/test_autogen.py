@@ -16,7 +16,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.model_context import BufferedChatCompletionContext
-from autogen_core.models import AssistantMessage, CreateResult, ModelInfo, RequestUsage, SystemMessage
+from autogen_core.models import AssistantMessage, CreateResult, ModelInfo, RequestUsage, SystemMessage, UserMessage
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
@@ -202,6 +202,18 @@ async def test_a_tool_that_is_denied_is_not_shown(mode):
     shown = mode == "monitor"
     assert [tool["name"] for tool in client.seen[0][1]] == (["refund", "find"] if shown else ["find"])
     assert log == (["A1"] if shown else [])
+
+
+async def test_a_demand_for_a_tool_that_is_denied_is_dropped():
+    """Providers refuse a request that demands a tool it does not offer; the words for all of them stay."""
+    functions = made([])
+    refund, find = tools = [FunctionTool(function, description="") for function in functions]
+    client, heard = Client("Done.", "Done.", "Done."), []
+    inner, client.create = client.create, lambda messages, **more: heard.append(more) or inner(messages, **more)
+    asked = guarded(guard_of(functions, config={"access": {"deny": ["refund"]}}), client, functions)["model_client"]
+    for choice in (refund, find, "required"):
+        await asked.create([UserMessage(content="Go.", source="user")], tools=tools, tool_choice=choice)
+    assert [more["tool_choice"] for more in heard] == ["auto", find, "required"]
 
 
 async def test_a_result_that_was_too_long_can_be_read_on():

@@ -403,6 +403,22 @@ async def test_a_tool_that_is_denied_is_not_shown(shop, mode, names):
     assert len(shop.happened()) == shown
 
 
+@pytest.mark.parametrize(
+    ("allowed", "left"),
+    [(["ping", "refund"], (["ping"], "ANY")), (["refund"], (None, "NONE")), (["ping"], (["ping"], "ANY"))],
+)
+async def test_a_demand_for_a_tool_that_is_denied_is_dropped(shop, allowed, left):
+    """Providers refuse a request that allows a tool it does not offer; with none left, none may be called."""
+    tools, guard = picked(shop, "ping", "refund", config={"access": {"deny": ["refund"]}})
+    model = Script(turns=["Done."])
+    calling = types.FunctionCallingConfig(mode="ANY", allowed_function_names=allowed)
+    config = types.GenerateContentConfig(tool_config=types.ToolConfig(function_calling_config=calling))
+    await say(runner(LlmAgent(name="clerk", model=model, tools=tools, generate_content_config=config), guard))
+    asked = model.asked[0].config.tool_config.function_calling_config
+    assert (asked.allowed_function_names, asked.mode) == left
+    assert calling.allowed_function_names == allowed
+
+
 async def test_a_large_output_can_be_paged_through(shop):
     """After the preview the model is offered the guard's own tool, and it answers."""
     tools, guard = picked(shop, "huge", fields={"huge": {"output_schema": "text", "max_chars": 2_000_000}})

@@ -1057,6 +1057,26 @@ def test_a_thread_acts_for_whoever_calls_now(shop, order, asynchronous):
         assert ("refund" in str(model.offered[0])) == bool(roles)
 
 
+def test_a_demand_for_a_tool_that_is_denied_is_dropped(shop):
+    """Providers refuse a request that demands a tool it does not offer."""
+
+    class Demanding(AgentMiddleware):
+        def wrap_model_call(self, request, handler):
+            return handler(request.override(tool_choice="refund"))
+
+    class Listening(AgentMiddleware):
+        def wrap_model_call(self, request, handler):
+            heard.append(request.tool_choice)
+            return handler(request)
+
+    heard = []
+    for config in ({"access": {"deny": ["refund"]}}, {}):
+        guarded = GuardMiddleware(pokayoke.Guard(contracts(shop.tools), config=config))
+        agent = create_agent(Script(turns=["Done."]), shop.tools, middleware=[Demanding(), guarded, Listening()])
+        agent.invoke(GO)
+    assert heard == [None, "refund"]
+
+
 def test_a_thread_belongs_to_one_tenant(shop):
     """Another tenant's caller does not hear what a thread of the same id has done."""
     guarded = GuardMiddleware(

@@ -25,7 +25,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from pokayoke.adapters import hosted as host
 from pokayoke.adapters.agent_framework_tools import Placeholder
-from pokayoke.adapters.shown import Look, hides, pager
+from pokayoke.adapters.shown import Look, hides, pager, wanted
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.names import history_name
@@ -108,6 +108,8 @@ class Reply:
         changed = {key: value for key, value in options.items() if not final or key not in _OFFERS}
         if not final and shown is not tools:
             changed["tools"] = shown
+            if (choice := wanted(self._loop.hosted.run, changed.pop("tool_choice", None))) is not None:
+                changed["tool_choice"] = choice
         if self._asked.instruction is not None:
             # As an instruction it is part of this request alone, even where the service keeps the messages.
             changed["instructions"] = _joined(options.get("instructions"), self._asked.instruction)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pokayoke.adapters.autogen_run import SINK, Conversation
 from pokayoke.adapters.hosted import Asked, Hosted, stand_in
 from pokayoke.adapters.listening import STOPS, listened, overheard, worst
-from pokayoke.adapters.shown import hides
+from pokayoke.adapters.shown import hides, wanted
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.names import history_name
@@ -42,8 +42,8 @@ class _Turn(NamedTuple):
     hosted: Hosted
     messages: list[Any]
     tools: Sequence[Any]
+    choice: Any
     handoffs: frozenset[str]
-    silent: bool
     typed: bool
 
 
@@ -82,9 +82,8 @@ class GuardedClient(ChatCompletionClient):
         stops: list[Any] = []
         token = STOPS.set(stops)
         try:
-            choice = tool_choice if turn.tools or tool_choice == "none" else "auto"
             reply = await self._inner.create(
-                turn.messages, tools=turn.tools, tool_choice=choice, json_output=json_output, **more
+                turn.messages, tools=turn.tools, tool_choice=turn.choice, json_output=json_output, **more
             )
         finally:
             STOPS.reset(token)
@@ -102,11 +101,10 @@ class GuardedClient(ChatCompletionClient):
         """Ask the model once and pass its text on; the last item is the reply as the guard lets it stand."""
         _unless_cancelled(more.get("cancellation_token"))
         turn = self._turn(messages, tools, tool_choice, json_output)
-        choice = tool_choice if turn.tools or tool_choice == "none" else "auto"
         stops: list[Any] = []
         told = ""
         asked = self._inner.create_stream(
-            turn.messages, tools=turn.tools, tool_choice=choice, json_output=json_output, **more
+            turn.messages, tools=turn.tools, tool_choice=turn.choice, json_output=json_output, **more
         )
         async with aclosing(overheard(asked, stops)) as items:
             async for item in items:
@@ -178,7 +176,9 @@ class GuardedClient(ChatCompletionClient):
         shown_tools = [tool for tool in tools if _name(tool) != SINK]  # AutoGen has it, and no model is to call it
         handoffs = frozenset(map(_name, shown_tools)).difference(conversation.tools)
         offered = [] if request.final else [tool for tool in shown_tools if not hides(hosted.run, _name(tool))]
-        return _Turn(hosted, shown, offered, handoffs, choice == "none", isinstance(typed, type))
+        if choice != "none":
+            choice = (offered and wanted(hosted.run, choice)) or "auto"
+        return _Turn(hosted, shown, offered, choice, handoffs, isinstance(typed, type))
 
     def _judged(self, turn: _Turn, reply: Any, stops: list[Any]) -> Any:
         """The reply as the guard lets it stand."""
@@ -190,7 +190,7 @@ class GuardedClient(ChatCompletionClient):
             return reply if word == reply.content else reply.model_copy(update={"content": word})
         asked = [Asked(call.id, call.name, call.arguments or "") for call in reply.content]
         heard = hosted.heard(asked, stop)
-        if hosted.final or turn.silent:
+        if hosted.final or turn.choice == "none":
             word = hosted.last_word(reply.thought)
             return reply.model_copy(update={"content": word, "thought": None, "finish_reason": "stop"})
         self._conversation.heard(heard)

@@ -341,6 +341,13 @@ def _hide(config: Any, run: Run) -> None:
             shown.append(tool.model_copy(update={"function_declarations": kept}))
     if shown != config.tools and (shown or config.tools):
         config.tools, config.tool_config = shown, config.tool_config if shown else None
+    wish: Any = config.tool_config
+    demand = getattr(wish, "function_calling_config", None)
+    named: list[str] = getattr(demand, "allowed_function_names", None) or []
+    allowed = [name for name in named if not hides(run, name)]
+    if demand is not None and len(allowed) < len(named):  # an empty list would allow all of them
+        less = {"allowed_function_names": allowed} if allowed else {"allowed_function_names": None, "mode": "NONE"}
+        config.tool_config = wish.model_copy(update={"function_calling_config": demand.model_copy(update=less)})
 
 
 def _require_client(agent: Any) -> None:

@@ -12,6 +12,7 @@ from langchain_core.tools import BaseTool
 from pokayoke.adapters.hosted import Asked, Hosted, stand_in
 from pokayoke.adapters.langchain_heard import CALL_BLOCKS, Heard, asked_in, stop_of
 from pokayoke.adapters.langchain_model import through
+from pokayoke.adapters.shown import wanted
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.definitions import definitions
 from pokayoke.core.intake.reading import is_cut
@@ -111,6 +112,8 @@ class Loop:
             changes.update(tools=[], tool_choice=None)
         else:
             changes["tools"] = self._shown(request.tools)
+            if request.tool_choice is not None:
+                changes["tool_choice"] = wanted(hosted.run, request.tool_choice)
         return with_changes(request, changes)
 
     def _shown(self, tools: list[Any]) -> list[Any]:

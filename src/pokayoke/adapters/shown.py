@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
+from pokayoke.core.messages import field
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
 
-__all__ = ["Look", "hides", "pager"]
+__all__ = ["Look", "hides", "pager", "wanted"]
 
 
 def hides(run: Run, name: str) -> bool:
@@ -28,6 +29,28 @@ def pager(run: Run) -> Contract | None:
     plan = run.snapshot.find(own.name)
     ours = not isinstance(plan, Finding) and plan.contract is own
     return own if ours and not hides(run, own.name) else None
+
+
+def wanted(run: Run, choice: Any) -> Any:
+    """Return what a request wants to be called, without tools that are hidden: providers refuse unknown names.
+
+    Args:
+        run: whose tools they are.
+        choice: the word `none`, `auto`, …, a tool or its name, or an object that names one or several.
+
+    Returns:
+        The same, less of it, `none` if nothing is left to choose from, or None if the one tool is hidden.
+    """
+    if choice is None or isinstance(choice, str):
+        return None if choice is not None and hides(run, choice) else choice
+    name = field(choice, "required_function_name") or field(field(choice, "function"), "name") or field(choice, "name")
+    if isinstance(name, str) and hides(run, name):
+        return None
+    allowed = field(choice, "allowed_tools")
+    if not isinstance(allowed, list):
+        return choice
+    shown = [one for one in cast("list[str]", allowed) if not hides(run, one)]
+    return {**cast("Mapping[str, Any]", choice), "allowed_tools": shown} if shown else "none"
 
 
 class Look:
