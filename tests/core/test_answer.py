@@ -70,3 +70,11 @@ def test_exactly_as_many_as_are_named_are_not_more():
     for number in range(20):
         remember(lacking, refused(f"tool_{number}"))
     assert final_answer("", [], lacking, None).text.endswith("tool_19: unknown_tool.")
+
+
+def test_an_answer_does_not_say_that_nothing_was_changed_while_a_write_is_in_doubt():
+    """Without a text of the model's, a doubt is said as a doubt."""
+    answer = final_answer(None, [], {"get: tool_failure": None}, None, doubts=["pay", "put"])
+    assert answer.text == (
+        "I could not finish this safely. It is not known whether pay, put took effect. Not done: get: tool_failure."
+    )

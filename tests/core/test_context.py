@@ -1292,3 +1292,16 @@ def test_a_message_that_only_thinks_is_refused(messages, wanted):
         grown.add(message)
         grown.messages()
     assert grown.messages() == result.messages
+
+
+def test_a_history_of_anthropic_that_was_put_right_once_stays_as_it_is():
+    """The stand-in for a result that never came takes the place of its call, so the next look moves nothing."""
+    asked = [{"type": "tool_use", "id": name, "name": "find", "input": {}} for name in ("a", "b")]
+    history = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": asked},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "b", "content": "found"}]},
+    ]
+    once = pokayoke.compact(history, 10_000, format="anthropic")
+    assert [block["tool_use_id"] for block in once[2]["content"]] == ["a", "b"]
+    assert pokayoke.compact(once, 10_000, format="anthropic") == once

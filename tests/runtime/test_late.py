@@ -12,6 +12,7 @@ import pytest
 from pokayoke import Contract, Envelope, Guard, Raw, ToolCall, ToolError, this_effect
 from pokayoke.core.steps import Returned
 from pokayoke.errors import ContractError, UsageError
+from pokayoke.runtime.compaction import facts_of
 from pokayoke.runtime.workers import Workers
 from pokayoke.stores.base import Query
 
@@ -293,3 +294,61 @@ def test_a_tool_that_cancels_itself_does_not_cancel_a_host_that_ignored_a_cancel
         return await Guard([written(handler)]).run("r").acall(pay())
 
     assert asyncio.run(main()).status == "in_doubt"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "interrupted", "never finished"])
+def test_a_write_that_nobody_waited_for_is_not_passed_over_in_silence(how):
+    """Whoever waited is gone, and nobody knows whether it took effect: neither the answer nor the run says otherwise."""
+
+    async def hang(x):
+        await asyncio.sleep(30)
+
+    def interrupted(x):
+        raise KeyboardInterrupt
+
+    handler = hang if how == "cancelled" else interrupted
+    guard = Guard([Contract.from_schema("pay", {"type": "object"}, output_schema={}, handler=handler)])
+    run, call = guard.run("r"), ToolCall("c", "pay", {"x": 1})
+
+    async def impatient():
+        async with asyncio.timeout(0.01):
+            await run.acall(call)
+
+    if how == "cancelled":
+        with pytest.raises(TimeoutError):
+            asyncio.run(impatient())
+    elif how == "interrupted":
+        with pytest.raises(KeyboardInterrupt):
+            run.call(call)
+    else:
+        ticket = run.begin(call)
+    said, silent = run.answer("I have paid."), run.answer(None)
+    assert (said.text, said.verified) == ("I have paid.\n\n[Not done: pay (in_doubt).]", False)
+    assert silent.text == "I could not finish this safely. It is not known whether pay took effect."
+    assert [effect.state for effect in facts_of(run).effects] == ["in_doubt"]
+    run.close()
+    assert run.stop_reason == "in_doubt"
+    if how == "never finished":
+        run.finish(ticket, result={"ok": True})
+        assert run.answer("I have paid.").verified
+        assert run.stop_reason == "success"
+
+
+def test_a_claim_that_is_given_back_leaves_no_doubt():
+    """A caller's mistake that is found behind the claim is settled as "nothing happened", and the run knows it."""
+    run = Guard([Contract.from_schema("pay", {"type": "object"}, output_schema={})]).run("r")
+    with pytest.raises(UsageError, match="no handler"):
+        run.call(ToolCall("c", "pay", {"x": 1}))
+    assert run.answer("Well.").verified
+    assert run.answer(None).text == "I could not finish this safely. Nothing was changed."
+
+
+def test_a_write_whose_answer_is_unusable_is_done_all_the_same():
+    """It took effect, so the last word neither says that it was not done nor that nothing was changed."""
+    wanted = {"type": "object", "required": ["id"]}
+    pay = Contract.from_schema("pay", {"type": "object"}, output_schema=wanted, handler=lambda x: {"status": 1})
+    run = Guard([pay]).run("r")
+    outcome = run.call(ToolCall("c", "pay", {"x": 1}))
+    assert (outcome.status, outcome.effect) == ("invalid_output", "done")
+    assert run.answer(None).text == "I could not finish this safely. Done: pay."
+    assert (run.answer("Paid.").text, run.answer("Paid.").verified) == ("Paid.", False)

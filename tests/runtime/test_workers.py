@@ -140,3 +140,28 @@ def test_a_thread_that_the_system_does_not_give_is_none(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", refused)
     assert started("t", lambda: None) is None
     assert isinstance(Workers().run(lambda: 1, 5), NotStarted)
+
+
+def test_a_pool_that_nobody_closed_leaves_no_thread_behind():
+    """A host that makes a guard for each request and forgets to close it does not run out of threads."""
+    before = set(threading.enumerate())
+    workers = Workers()
+    assert workers.run(lambda: 1, 5) == Returned(1)
+    begun = set(threading.enumerate()) - before
+    assert len(begun) == 1
+    del workers
+    _soon(lambda: not any(thread.is_alive() for thread in begun))
+
+
+def test_a_thread_that_outlives_its_pool_ends_when_it_comes_back():
+    """What hung when the pool was forgotten is told late, and its thread is not kept for nobody."""
+    gate, hanging = _hanging()
+    late = []
+    before = set(threading.enumerate())
+    workers = Workers()
+    assert workers.run(hanging, 0.02, late.append) == TimedOut(0.02)
+    begun = set(threading.enumerate()) - before
+    del workers
+    gate.set()
+    _soon(lambda: late and not any(thread.is_alive() for thread in begun))
+    assert late == [Returned(True)]

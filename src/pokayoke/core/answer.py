@@ -39,6 +39,7 @@ def final_answer(
     unmet: Mapping[str, str] | None = None,
     fallback: str | None = None,
     certain: bool = True,
+    doubts: Collection[str] = (),
 ) -> Answer:
     """Accept or replace the model's last text.
 
@@ -53,6 +54,7 @@ def final_answer(
         unmet: tools of writes that were tried and not done, with the reason.
         fallback: the host's own text for a model that wrote nothing; None makes one of what is known.
         certain: False if there may be writes that are not in `done`, because the ledger cannot be read.
+        doubts: tools of writes of which nobody knows whether they took effect.
 
     Raises:
         UsageError: what the model wrote is neither a text nor None.
@@ -68,7 +70,9 @@ def final_answer(
         return Answer(fallback, verified=False, stop_reason=stop_reason)
     parts = ["I could not finish this safely."]
     times = [name if count == 1 else f"{name} ({count} times)" for name, count in Counter(done).items()]
-    parts.append(f"Done: {', '.join(times)}." if done else "Nothing was changed." if certain else "")
+    parts.append(f"Done: {', '.join(times)}." if done else "Nothing was changed." if certain and not doubts else "")
+    if doubts:
+        parts.append(f"It is not known whether {', '.join([*doubts][:_MOST_NAMED])} took effect.")
     if not certain:
         parts.append("What was changed before cannot be looked up now.")
     if not_done:

@@ -287,8 +287,10 @@ class World:
         return None if problem is None else Answer("refuse", store_unavailable(request.tool, problem))
 
     def _claimed(self, request: Request, answer: Answer) -> Answer:
-        if answer.kind == "execute" and request.claim is not None and self._guard.on_step is not None:
-            self._run.notice("after_claim")
+        if answer.kind == "execute" and request.claim is not None:
+            self._run.progress.begun(request.claim)
+            if self._guard.on_step is not None:
+                self._run.notice("after_claim")
         question = request.approval
         if question is not None and self._guard.on_ask is None and asks_anew(answer):
             self._guard.announce(msgspec.structs.replace(question, id=answer.approval or question.id))
@@ -298,6 +300,8 @@ class World:
         if self._guard.on_step is not None:
             self._run.notice("after_settle")
         if settled.accepted:
+            if step.settlement.state not in ("completed", "in_doubt"):
+                self._run.progress.forget(step.settlement.key)
             return None
         record = settled.record
         if step.settlement.state != "completed":

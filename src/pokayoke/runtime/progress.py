@@ -7,14 +7,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
 
 import msgspec
 
 from pokayoke.core.admission import Approval, Request
 from pokayoke.core.answer import remember
 from pokayoke.core.call import SUCCESSFUL, Finding, Outcome, StopReason, ToolCall
-from pokayoke.core.ledger import EXECUTE, Answer, Record, compensation_key
+from pokayoke.core.ledger import EXECUTE, Answer, Claim, Record, compensation_key
 from pokayoke.core.loop import Rounds, counted, exhausted, instruction
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.policy import BudgetPolicy
@@ -25,6 +24,7 @@ from pokayoke.core.state import LoopCount, RunState, begin_turn, blocked, over_b
 from pokayoke.core.tokens import TokenCounter
 from pokayoke.errors import ToolError
 from pokayoke.runtime.clock import Clock
+from pokayoke.runtime.matter import Matter
 from pokayoke.stores.acts import proposing
 from pokayoke.stores.base import Query, Store
 
@@ -34,20 +34,6 @@ _FOOTER = 100  # characters that say how to go on
 _KEPT_REFUSALS = 20
 # Findings that an equal call would meet again.
 _LASTING = frozenset({"permission_denied", "approval_denied", "failed_before"})
-
-
-class Matter(NamedTuple):
-    """A call that is not over, or would be refused again.
-
-    Args:
-        tool: its tool.
-        reason: what keeps it open, or the code of the finding.
-        arguments: as the model sent them; None if nobody knows any more.
-    """
-
-    tool: str
-    reason: str
-    arguments: Any = None
 
 
 class Progress:
@@ -61,7 +47,7 @@ class Progress:
         keeps_texts: True if there is something to page through.
         not_done: what did not end well, with reasons, in order; see `remember`.
         unmet: writes that were tried and not done, as the tool's name and the reason.
-        open: calls in doubt, and those that wait for a person, by key (a read: by tool).
+        open: calls in doubt or under way, and those that wait for a person, by key (a read: by tool).
         refused: calls that would be refused again.
     """
 
@@ -174,8 +160,12 @@ class Progress:
     @property
     def open_matter(self) -> StopReason | None:
         """What keeps the run from being a success: a write in doubt, or one that waits for a person."""
-        reasons = {matter.reason for matter in self.open.values()}
-        return "in_doubt" if "in_doubt" in reasons else "awaiting_approval" if reasons else None
+        return "in_doubt" if self.doubts else "awaiting_approval" if self.open else None
+
+    @property
+    def doubts(self) -> dict[str, None]:
+        """Names of the tools of which a write is in doubt, each once."""
+        return {matter.tool: None for matter in tuple(self.open.values()) if matter.reason == "in_doubt"}
 
     def begin_turn(self) -> None:
         """Begin the user's next turn."""
@@ -236,35 +226,49 @@ class Progress:
         finding = blocked(self.state, request.effect, request.sources)
         return EXECUTE if finding is None else Answer("refuse", finding)
 
+    def begun(self, claim: Claim) -> None:
+        """Count a write as in doubt from its claim on: whoever waits for it may be cancelled or interrupted."""
+        self.unmet[claim.key] = (claim.tool, "in_doubt")
+        self.open[claim.key] = Matter(claim.tool, "in_doubt")
+
+    def forget(self, key: str) -> None:
+        """Nothing is open under this key any more, or nothing has happened."""
+        self.unmet.pop(key, None)
+        self.open.pop(key, None)
+
     def ended(self, outcome: Outcome, call: ToolCall, *, writes: bool = False) -> Outcome:
         """Remember what became of a call. `writes` tells whether its tool is one that does."""
         self.tokens.note(outcome.text)
         key, tool = outcome.key or "", outcome.tool
-        if outcome.status not in SUCCESSFUL:
-            remember(self.not_done, outcome)
-            reason, waits = outcome.stop_reason or outcome.status, outcome.status in ("in_doubt", "pending")
-            if writes:
-                # A mistake is put right by another call of the tool; a doubt, or a person's no, only by that very one.
-                mark = key if waits or reason == "approval_denied" else ""
-                self.unmet[mark or tool] = (tool, reason)
-            if waits:
-                kept = "in_doubt" if outcome.status == "in_doubt" else "awaiting_approval"
-                self.open[key or tool] = Matter(tool, kept, call.arguments)
-                return outcome
-            if outcome.status != "refused" or reason == "approval_denied":
-                self.open.pop(key or tool, None)  # whatever it waited for is decided
-            if outcome.findings and (code := outcome.findings[0].code) in _LASTING:
-                self._refuse(Matter(tool, code, call.arguments))
+        if outcome.status == "in_doubt" or (outcome.status not in SUCCESSFUL and outcome.effect != "done"):
+            self._left(outcome, call, key, writes=writes)
             return outcome
         if self.open or self.unmet:
-            for settled in (key, tool):
-                self.open.pop(settled, None)
-                self.unmet.pop(settled, None)
+            self.forget(key)
+            self.forget(tool)
         if self.refused:
             self.refused.pop((tool, str(call.arguments)), None)
         if outcome.effect == "done":
             self._done.setdefault(key, tool)  # a replay is the same effect
         return outcome
+
+    def _left(self, outcome: Outcome, call: ToolCall, key: str, *, writes: bool) -> None:
+        tool, reason, in_doubt = outcome.tool, outcome.stop_reason or outcome.status, outcome.status == "in_doubt"
+        waits = in_doubt or outcome.status == "pending"
+        if not in_doubt:
+            remember(self.not_done, outcome)
+        if writes:
+            # A mistake is put right by another call of the tool; a doubt, or a person's no, only by that very one.
+            mark = key if waits or reason == "approval_denied" else ""
+            if outcome.status != "refused":  # it began, and this is how it ended
+                self.unmet.pop(key, None)
+            self.unmet[mark or tool] = (tool, reason)
+        if waits:
+            self.open[key or tool] = Matter(tool, "in_doubt" if in_doubt else "awaiting_approval", call.arguments)
+        elif outcome.status != "refused" or reason == "approval_denied":
+            self.open.pop(key or tool, None)  # whatever it waited for is decided
+        if outcome.findings and (code := outcome.findings[0].code) in _LASTING:
+            self._refuse(Matter(tool, code, call.arguments))
 
     def _refuse(self, matter: Matter) -> None:
         with self._lock:
@@ -319,15 +323,13 @@ class Progress:
     def page(self, handle: str, offset: int = 0, limit: int = 4_000, *, most: int) -> str:
         """Return `limit` characters of a kept text from `offset` on, and how to go on, in `most` characters at most.
 
-        A longer page would itself be put aside.
-
         Raises:
             ToolError: nothing is kept under that handle (any more).
         """
         text = self._texts.get(handle)
         if text is None:
             raise ToolError(f"there is no kept output {handle!r}; call the tool again")
-        part = page(text, offset, min(limit, most - _FOOTER))
+        part = page(text, offset, min(limit, most - _FOOTER))  # a longer one would itself be put aside
         end = part.offset + len(part.text)
         rest = "" if part.next_offset is None else f" Continue with offset {part.next_offset}."
         return f"{part.text}\n[characters {part.offset} to {end} of {part.total}.{rest}]"

@@ -279,7 +279,8 @@ class Run:
         progress, fallback = self.progress, self.snapshot.policy.loop.fallback
         certain = progress.recall()
         done, lacking, unmet = progress.done, progress.not_done, dict(progress.unmet.values())
-        return final_answer(text, done, lacking, self.stop_reason, unmet=unmet, fallback=fallback, certain=certain)
+        doubts, reason = progress.doubts, self.stop_reason
+        return final_answer(text, done, lacking, reason, unmet=unmet, fallback=fallback, certain=certain, doubts=doubts)
 
     # -- opening and closing -----------------------------------------------------------------------
 

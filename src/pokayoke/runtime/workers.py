@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import threading
+import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
@@ -138,7 +139,7 @@ class Workers:
             inbox = self._idle.pop()
         except IndexError:
             inbox = SimpleQueue[Job | None]()
-            if started("pokayoke-worker", self._work, inbox) is None:
+            if started("pokayoke-worker", _work, weakref.ref(self), inbox) is None:
                 return None
         inbox.put(job)
         return job
@@ -168,13 +169,35 @@ class Workers:
             with contextlib.suppress(IndexError):
                 self._idle.pop().put(None)
 
+    def __del__(self) -> None:
+        """A pool that was never closed leaves no thread behind, either."""
+        self.close()
+
     def forked(self) -> None:
         """Begin anew in a child process: the parent's threads do not exist there."""
         self._idle, self._lost, self._lock = [], 0, threading.Lock()
 
-    def _work(self, inbox: SimpleQueue[Job | None]) -> None:
-        while (job := inbox.get()) is not None:
-            if not job.run(lambda: self._idle.append(inbox)):
-                with self._lock:
-                    self._lost -= 1
-            del job  # a thread that waits must not keep what it did last
+    def take_back(self, inbox: SimpleQueue[Job | None]) -> None:
+        """Keep a thread that has nothing to do."""
+        self._idle.append(inbox)
+
+    def found(self) -> None:
+        """Count a thread that hung as one that came back."""
+        with self._lock:
+            self._lost -= 1
+
+
+def _work(pool: weakref.ref[Workers], inbox: SimpleQueue[Job | None]) -> None:
+    """What a thread does. It does not hold its pool: one that nobody has any more ends its threads."""
+
+    def free() -> None:
+        if (workers := pool()) is None:
+            inbox.put(None)
+        else:
+            workers.take_back(inbox)
+
+    while (job := inbox.get()) is not None:
+        if not job.run(free) and (workers := pool()) is not None:
+            workers.found()
+            del workers
+        del job  # a thread that waits must not keep what it did last

@@ -205,7 +205,8 @@ def _alone(turn: _Turn) -> Group:
 def _pair(turn: _Turn, following: _Turn | None, findings: list[Finding]) -> Group:
     """Return a message of the model, and one that answers its calls and says what the user said next."""
     sources = [*turn.sources, *(following.sources if following else ())]
-    pairs = sorted(zip(turn.calls, turn.answers, strict=True), key=lambda pair: pair[1][0] if pair[1] else 1 << 60)
+    # In the order of the calls, so that a history that was put right once stays as it is.
+    pairs = list(zip(turn.calls, turn.answers, strict=True))
     blocks: list[Any] = []
     results: list[Result] = []
     for place, (call, found) in enumerate(pairs):
