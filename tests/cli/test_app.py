@@ -115,6 +115,38 @@ def test_a_terminal_without_unicode_gets_escapes(tmp_path):
     assert b"\\u5ba2\\u6237" in done.stdout
 
 
+SMALL = ["--version"]
+LARGE = ["trace", "t.jsonl"]
+
+
+@pytest.mark.parametrize("words", [SMALL, LARGE])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_enough_is_no_finding(tmp_path, words, unbuffered):
+    """`pokayoke ... | head` ends with 0 and without a word, however little there was to say."""
+    (tmp_path / "t.jsonl").write_text('{"event": "e"}\n' * 50_000)
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [sys.executable, "-m", "pokayoke", *words],
+        cwd=tmp_path, stdout=writes, stderr=subprocess.PIPE, check=False, timeout=50,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )  # fmt: skip
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [("--version >&-", 0), ("trace report - <&-", 0), ("trace missing 2>&-", 2), ("check nofile >&- 2>&- <&-", 2)]
+)  # fmt: skip
+def test_a_closed_stream_is_no_traceback(tmp_path, words, code):
+    """What a shell has closed is written to nobody, and read as nothing; the exit code stays."""
+    done = subprocess.run(
+        f"{sys.executable} -m pokayoke {words}", shell=True, cwd=tmp_path, capture_output=True, check=False, timeout=50
+    )  # fmt: skip
+    assert done.returncode == code
+    assert b"Traceback" not in done.stderr
+
+
 def test_the_app_is_what_the_entry_point_runs():
     """The package offers the app and its entry point by name."""
     assert callable(cli_app)

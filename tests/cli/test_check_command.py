@@ -1,6 +1,9 @@
 """`pokayoke check`: configurations, definitions, and calls that are judged and not run."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -47,6 +50,7 @@ def folder(tmp_path):
     (tmp_path / "broken.py").write_text("1 / 0")
     (tmp_path / "good.yaml").write_text("mode: enforce\n")
     (tmp_path / "bad.yaml").write_text("moed: enforce\nlimits: 3\n")
+    (tmp_path / "misspelt.yaml").write_text("budget:\n  calls: 5\n")
     (tmp_path / "torn.yaml").write_text("mode: [\n")
     (tmp_path / "tools.json").write_text(json.dumps(LISTING))
     (tmp_path / "answer.json").write_text(json.dumps({"jsonrpc": "2.0", "result": {"tools": [LISTING[2]]}}))
@@ -70,6 +74,7 @@ def checked(shell, *words, **more):
     [
         (["good.yaml"], 0, []),
         (["bad.yaml"], 1, ["config"]),
+        (["misspelt.yaml"], 1, ["config"]),
         (["torn.yaml"], 1, ["config"]),
         (["shop:ALL"], 0, []),
         (["shop:GUARD"], 0, []),
@@ -144,6 +149,19 @@ def test_a_call_is_judged_and_not_run(shell, folder, call, code, decision):
     done, report = checked(shell, "shop:ALL", "--call", "-", stdin=json.dumps(call))
     assert (done, report["verdict"]["verdict"]["decision"]) == (code, decision)
     assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize(("tail", "code"), [("客户", 0), ("\udcff", 2)])
+@pytest.mark.parametrize("stdin", [True, False])
+def test_a_call_is_read_as_its_bytes(folder, tail, code, stdin):
+    """Whatever the locale, a call is UTF-8; what is none is told, and no traceback."""
+    call = f'{{"name": "order", "arguments": {{"sku": "{tail}", "amount": 2}}}}'.encode(errors="surrogateescape")
+    done = subprocess.run(
+        [sys.executable, "-m", "pokayoke", "check", "shop:ALL", "--call", "-" if stdin else call],
+        cwd=folder, input=call if stdin else b"", capture_output=True, check=False, timeout=50,
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    )  # fmt: skip
+    assert (done.returncode, b"Traceback" in done.stderr) == (code, False)
 
 
 def test_people_read_the_same(shell, folder):

@@ -60,6 +60,13 @@ def refused(done):
 # -- lock ------------------------------------------------------------------------------------------
 
 
+def test_who_did_it_is_unicode(shell, write, tmp_path):
+    """A name typed in another encoding is refused with a sentence, and nothing is locked."""
+    done = shell("contracts", "lock", write(entry()), "--by", "J\udcf6rg", "--reason", "r")
+    assert "J\\udcf6rg' is no Unicode" in refused(done)
+    assert not (tmp_path / "contracts.lock").exists()
+
+
 def test_locking_again_changes_nothing(locked, tmp_path):
     """The same files again are no change; --json says what was locked."""
     before = (tmp_path / "contracts.lock").read_bytes()

@@ -63,6 +63,16 @@ def test_somebodys_edits_are_not_overwritten(shell, tmp_path):
     assert shell("learn", "calls.jsonl", "-o", "c.yaml", "--force").returncode == 0
 
 
+def test_a_recording_is_never_written_over(shell, tmp_path):
+    """Not even with --force: nobody can make the recording again."""
+    name = write(tmp_path, CALLS)
+    before = (tmp_path / name).read_bytes()
+    done = shell("learn", name, "-o", f"./{name}", "--force")
+    assert done.returncode == 2
+    assert "--output" in done.stderr
+    assert (tmp_path / name).read_bytes() == before
+
+
 def test_a_cut_line_is_named_and_the_rest_counts(shell, tmp_path):
     """A broken line makes the exit code 1 and is named with its number; the other lines are learnt."""
     done = shell("learn", write(tmp_path, [*CALLS, '{"tool": "get_or']))

@@ -26,6 +26,11 @@ def test_what_acts_is_shown_as_its_escape(text, expected):
     assert show(text) == expected
 
 
+def test_a_name_that_is_no_unicode_is_json_too():
+    """The name of a file may be any bytes: what is none is escaped, and the rest is as it was."""
+    assert as_json({"at": "J\udcf6", "b": [1, None]}) == '{"at":"J\\udcf6","b":[1,null]}'
+
+
 def test_a_long_text_is_cut():
     """A limit cuts before the escapes are made, so no escape is torn."""
     assert show("abc\x1b", limit=3) == "abc..."

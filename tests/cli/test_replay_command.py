@@ -121,6 +121,18 @@ def test_a_sample_is_written(shell, folder):
     )
 
 
+@pytest.mark.parametrize("option", ["--sample", "--html"])
+@pytest.mark.parametrize("name", ["calls.jsonl", "./calls.jsonl", "v1.yaml"])
+def test_nothing_that_is_read_is_written_over(shell, folder, option, name):
+    """A recording cannot be made again, so neither a sample nor a page may take its place."""
+    write(folder, [GOOD])
+    before = (folder / name).read_bytes()
+    done = shell("replay", "calls.jsonl", "--contracts", "v1.yaml", option, name)
+    assert done.returncode == 2
+    assert option in done.stderr
+    assert (folder / name).read_bytes() == before
+
+
 def test_several_processes_and_files(shell, folder):
     """Two files and two processes give the sum, and examples name the right file."""
     write(folder, [GOOD] * 50, "a.jsonl")

@@ -1,5 +1,6 @@
 """`pokayoke trace`: what it shows, counts and survives."""
 
+import gzip
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import typer
 from pokayoke.cli import trace as command
 from pokayoke.cli.trace import Broken, Report, describe
 from pokayoke.core.policy import TracePolicy
+from pokayoke.replay.readers import lines
 from pokayoke.runtime.trace import Trace
 
 EVENTS = [
@@ -110,6 +112,16 @@ def test_what_cannot_run_is_exit_code_2(shell, words):
     assert done.stderr
 
 
+def test_a_compressed_trace_and_one_with_a_byte_order_mark_are_read(shell, file):
+    """What `learn` and `replay` read is read here, too, and no event is lost to what an editor put before it."""
+    text = file.read_bytes()
+    for data in (gzip.compress(text), b"\xef\xbb\xbf" + text):
+        file.write_bytes(data)
+        done = shell("trace", file)
+        assert len(done.stdout.splitlines()) == 6
+        assert done.returncode == 0
+
+
 def test_stdin_is_a_file_too(shell, file):
     """- reads what another command writes."""
     assert len(shell("trace", "-", "--failed", stdin=file.read_text()).stdout.splitlines()) == 3
@@ -200,7 +212,7 @@ class TestParts:
 
     def test_a_monstrous_line_is_read_away(self, tmp_path, monkeypatch):
         """A line longer than the cap is broken; what follows is read."""
-        monkeypatch.setattr(command, "_LONGEST_LINE", 64)
+        monkeypatch.setattr(lines, "LONGEST_LINE", 64)
         file = tmp_path / "t"
         file.write_bytes(b'{"event":"' + b"x" * 500 + b'"}\n{"event":"after"}\n')
         broken = Broken()

@@ -532,6 +532,22 @@ def test_a_bare_list_of_messages_is_a_conversation(file):
     assert len(reads(file([PLAIN]))) == 2
 
 
+def test_a_byte_order_mark_costs_no_call(tmp_path):
+    """What some editors put before the first line is no part of it."""
+    (tmp_path / "r").write_bytes(b"\xef\xbb\xbf" + "".join(json.dumps(one) + "\n" for one in PLAIN).encode())
+    assert [type(one) for one in reads(str(tmp_path / "r"))] == [Recording, Recording]
+
+
+@pytest.mark.parametrize("place", [12, 20, 40])
+def test_a_damaged_compressed_file_is_told(tmp_path, place):
+    """Whatever is overwritten in it, what cannot be unpacked is a sentence with the file's name."""
+    data = bytearray(gzip.compress("".join(json.dumps(one) + "\n" for one in PLAIN).encode()))
+    data[place : place + 4] = b"\xff" * 4
+    (tmp_path / "r.gz").write_bytes(data)
+    with pytest.raises(ConfigurationError, match=r"r\.gz"):
+        reads(str(tmp_path / "r.gz"))
+
+
 def test_gzip_is_recognised(tmp_path):
     """A compressed file is read as it is; one cut in the middle is an error that says so."""
     data = gzip.compress("".join(json.dumps(one) + "\n" for one in PLAIN).encode())

@@ -82,19 +82,39 @@ _register()
 
 def main() -> None:
     """Run the command line; the entry point of the `pokayoke` script."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # the shell closed it (`>&-`)
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - as long as the process
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets its escape, not a crash.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         app()
+    except SystemExit as end:
+        code = end.code
+        # typer ends with 1 when a pipe breaks, which here would mean findings.
+        if isinstance(end.__context__, BrokenPipeError):
+            sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+            code = 0
+        sys.exit(_flushed(code))
     except PokayokeError as error:
         say(f"error: {error}")
         sys.exit(2)
-    except BrokenPipeError:
-        # The reader (`head`) has enough. Nothing may be flushed into the pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except OSError as error:
         say(f"error: {error}")
         sys.exit(2)
+
+
+def _flushed(code: str | int | None) -> str | int | None:
+    """What the command ended with, after its last words: a reader (`head`) that has enough is no error."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            # Nothing may be flushed into the pipe at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        except OSError as error:
+            say(f"error: {error}")
+            return 2
+    return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -62,7 +63,7 @@ def check(
         problems += [problem for contract in material.contracts for problem in weaknesses(contract)]
         problems += misnaming(material)
     elif not problems:
-        verdict = _judged(material, sys.stdin.read() if call == "-" else call)
+        verdict = _judged(material, sys.stdin.buffer.read() if call == "-" else os.fsencode(call))
     if json:
         out(as_json({"config": material.config, "tools": [c.id for c in material.contracts],
                      "problems": problems, "verdict": _verdict_data(verdict)}))  # fmt: skip
@@ -120,13 +121,13 @@ def _without_file(material: Material) -> Any:
     return replace(material.policy, trace=silent, loop=replace(material.policy.loop, off=(), instructions={}))
 
 
-def _judged(material: Material, text: str) -> Verdict:
+def _judged(material: Material, text: bytes) -> Verdict:
     from pokayoke.runtime.guard import Guard  # noqa: PLC0415 - as above
 
     if not material.contracts:
         raise ConfigurationError("--call needs tools: name definitions or MODULE:ATTRIBUTE")
     try:
-        given = parse(text.encode())[0]
+        given = parse(text)[0]
     except StrictError as error:
         raise ConfigurationError(f"--call is not JSON: {error}") from None
     if is_object(given) and is_object(given.get("function")):

@@ -10,6 +10,7 @@ import typer
 
 from pokayoke.cli.output import as_json, out, plural, say
 from pokayoke.cli.progress import reading
+from pokayoke.cli.sources import refuse_to_overwrite
 from pokayoke.core.contract import Contract
 from pokayoke.errors import ConfigurationError, PokayokeError
 from pokayoke.replay.learn import Draft, Learner, Skipped
@@ -62,6 +63,7 @@ def learn(
     """
     if output is not None and not force and Path(output).exists():
         raise ConfigurationError(f"{output} is there already, and somebody may have edited it. Use --force")
+    refuse_to_overwrite([*(() if mcp else words or ()), *([listing] if listing else ())], output=output)
     learner = Learner(version)
     if mcp:
         if listing is not None:

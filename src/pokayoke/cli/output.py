@@ -7,6 +7,7 @@ that make text read in another order than it is.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -53,7 +54,11 @@ def _escaped(found: re.Match[str]) -> str:
 
 def as_json(value: Any) -> str:
     """Return one line of JSON that ends no line and moves no cursor."""
-    return quiet(msgspec.json.encode(value)).decode().replace("\x7f", "\\u007f")
+    try:
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # the name of a file may be any bytes, and half a character is no reason to say nothing
+        encoded = json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+    return quiet(encoded).decode().replace("\x7f", "\\u007f")
 
 
 def out(line: str) -> None:

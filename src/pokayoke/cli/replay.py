@@ -10,7 +10,7 @@ import typer
 
 from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
 from pokayoke.cli.progress import reading
-from pokayoke.cli.sources import Material, read_sources
+from pokayoke.cli.sources import Material, read_sources, refuse_to_overwrite
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.judge import Judge
 from pokayoke.replay.readers import Source, parse_map
@@ -62,6 +62,7 @@ def replay(
     a line could not be read, a call was refused, an answer invalid, or the two sets differ, 2 if a recording
     or the contracts cannot be read.
     """
+    refuse_to_overwrite([*recordings, *contracts, *(compare or ())], html=html, sample=sample)
     sets = [_set(contracts, config)]
     if compare:
         sets.append(_set(compare, config))

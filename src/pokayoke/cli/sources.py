@@ -20,7 +20,7 @@ from pokayoke.core.policy import Policy
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.config import Keys, dotted, load_policy
-from pokayoke.runtime.contractfile import fields_of, read_definitions
+from pokayoke.runtime.contractfile import DEFINING, fields_of, read_definitions
 from pokayoke.runtime.document import read_document
 from pokayoke.runtime.view import OWN_TOOLS
 
@@ -119,14 +119,23 @@ def _is_config(name: str) -> bool:
         value = read_document(path.read_bytes(), name=name).value
     except ConfigurationError:
         return True  # it does not even parse: the reader of configurations says why
-    # A file of contracts is a list, or has none of a configuration's keys.
-    return not is_array(value) and not (is_object(value) and not _OPTIONS & value.keys() and value)
+    if not is_object(value):
+        return not is_array(value)  # a list is one of contracts
+    keys = value.keys()
+    return not keys or bool(_OPTIONS & keys) or (not DEFINING & keys and any(map(_is_misspelt, keys)))
+
+
+def _is_misspelt(key: str) -> bool:
+    """True if an option is called nearly so: the reader of configurations says which."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for a file without any key that is known
+
+    return bool(get_close_matches(key.lower(), _OPTIONS, n=1, cutoff=0.8))
 
 
 def _take_config(name: str, material: Material) -> None:
     material.config = name
     if not Path(name).is_file():
-        raise ConfigurationError(f"{name}: no such file")
+        raise ConfigurationError(f"{name}: {'is a folder' if Path(name).is_dir() else 'no such file'}")
     try:
         material.policy = load_policy(name)
     except ConfigurationError as error:
@@ -173,3 +182,19 @@ def _take_definitions(name: str, material: Material, *, trust_hints: bool) -> No
             material.contracts.append(Contract(**fields_of(definition, trust_hints=trust_hints)))
         except ConfigurationError as error:
             material.problems.append(Problem("definition", place, str(error)))
+
+
+def refuse_to_overwrite(given: Iterable[str], **written: str | None) -> None:
+    """Refuse to write over a file that is read: nobody can make a recording again.
+
+    Args:
+        given: names of what is read; those of no file are passed over.
+        written: by the name of its option, a file to be written; None if it is not asked for.
+
+    Raises:
+        ConfigurationError: one is the other.
+    """
+    read = [Path(name) for name in given if Path(name).exists()]
+    for option, name in written.items():
+        if name is not None and Path(name).exists() and any(Path(name).samefile(one) for one in read):
+            raise ConfigurationError(f"--{option} {name} is one of the files to be read. Name another one")

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final
 
@@ -18,6 +18,7 @@ import typer
 
 from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
 from pokayoke.core.shapes import is_array, is_object
+from pokayoke.replay.readers.lines import Input
 
 _LONGEST_LINE: Final = 16_000_000
 _TOO_LONG: Final = b"(too long)"
@@ -118,18 +119,13 @@ def _event(line: bytes) -> Event | None:
 
 
 def _lines(name: str, *, follow: bool) -> Iterator[bytes]:
-    with ExitStack() as stack:
-        if name == "-":
-            yield from _whole_lines(sys.stdin.buffer)
-            return
-        file = stack.enter_context(_opened(name))
-        if not follow:
-            counted = stack.enter_context(_progress(file))
-            for line in _whole_lines(file):
-                counted(len(line))
-                yield line
-            return
-        yield from _followed(name, file)
+    if follow and name != "-":
+        yield from _followed(name, _opened(name))
+        return
+    with closing(Input(name)) as source, _progress(source) as count:
+        for line in source.lines():
+            count()
+            yield line
 
 
 def _opened(name: str) -> BinaryIO:
@@ -142,16 +138,6 @@ def _opened(name: str) -> BinaryIO:
         say(f"error: {name}: is a folder")
         raise typer.Exit(2)
     return file
-
-
-def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file; of one that is longer than 16 MB only the beginning, which is no event."""
-    while line := file.readline(_LONGEST_LINE):
-        if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
-            while (rest := file.readline(_LONGEST_LINE)) and not rest.endswith(b"\n"):
-                pass  # read away, not kept
-            line = _TOO_LONG
-        yield line
 
 
 def _followed(name: str, file: BinaryIO) -> Iterator[bytes]:
@@ -187,18 +173,17 @@ def _moved(name: str, file: BinaryIO) -> bool:
 
 
 @contextmanager
-def _progress(file: BinaryIO) -> Generator[Callable[[int], None]]:
+def _progress(source: Input) -> Generator[Callable[[], None]]:
     """A bar on stderr while a large file is read by a person."""
-    size = os.fstat(file.fileno()).st_size
-    if size < _PROGRESS_FROM or not sys.stderr.isatty() or sys.stdout.isatty():
-        yield lambda count: None  # noqa: ARG005 - the shape of a counter
+    if source.size < _PROGRESS_FROM or not sys.stderr.isatty() or sys.stdout.isatty():
+        yield lambda: None
         return
     from rich.console import Console  # noqa: PLC0415 - loaded where a bar is drawn
     from rich.progress import Progress  # noqa: PLC0415 - as above
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=size)
-        yield lambda count: bar.advance(task, count)
+        task = bar.add_task("reading", total=source.size)
+        yield lambda: bar.update(task, completed=source.position())
 
 
 # -- showing ---------------------------------------------------------------------------------------

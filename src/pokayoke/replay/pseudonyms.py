@@ -30,6 +30,7 @@ _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _SCHEMES: Final = frozenset(("http", "https", "ws", "wss", "ftp", "file", "s3", "gs"))
 _PIECE: Final = re.compile(r"[^\W\d_]+|[0-9]+")
 _ACCENTED: Final = "àâäåæçéèêëíîïñóôöøúûüý"
+_FIELD: Final = re.compile(r"[A-Za-z_$@][\w.:$-]*", re.ASCII)
 _WORD: Final = re.compile(r"\w+")
 _SYNTAX: Final = frozenset(["true", "false", "null", "True", "False", "None", "NaN", "Infinity"])
 _HAN: Final = range(0x4E00, 0x9FA6)
@@ -102,7 +103,7 @@ class Pseudonyms:
     def _value(self, value: Any, root: Schema, facts: Facts, depth: int) -> Any:
         if depth > _DEEPEST:
             return None
-        if value is None or isinstance(value, bool) or any(same(value, choice) for choice in facts.choices):
+        if value is None or isinstance(value, bool) or _is_choice(value, facts):
             return value
         if is_object(value):
             return {
@@ -134,7 +135,7 @@ class Pseudonyms:
     def _name(self, name: str, facts: Facts) -> str:
         """The name of a member: kept where it is a field's, replaced where it is data."""
         is_map = any(is_object(node.get(key)) for node in facts.nodes for key in _MAPS)
-        if name in facts.properties or _is_small(name) or not (is_map or ID_LIKE.search(name)):
+        if name in facts.properties or _is_small(name) or not (is_map or _is_data(name)):
             return name
         return self._fitting(name, [pattern for node in facts.nodes for pattern in node.get("patternProperties", ())])
 
@@ -191,10 +192,22 @@ class Pseudonyms:
         return f"{next(random) % 24:02d}:{next(random) % 60:02d}{seconds}{self._letters(found[2] or '')}"
 
 
+def _is_choice(value: Any, facts: Facts) -> bool:
+    """True for the schema's own words; a text is looked up, because an enum may have thousands of them."""
+    if isinstance(value, str):
+        return value in facts.spellings.get(" ".join(value.split()), ())
+    return any(same(value, choice) for choice in facts.choices)
+
+
 def _listed(facts: Facts) -> int:
     """How many items of an array have schemas of their own."""
     rows = [node.get("prefixItems", node.get("items")) for node in facts.nodes]
     return max((len(row) for row in rows if is_array(row)), default=0)
+
+
+def _is_data(name: str) -> bool:
+    """True for a member that no program has named: an id, or what people are called and where they live."""
+    return ID_LIKE.search(name) is not None or not _FIELD.fullmatch(name)
 
 
 def _is_small(word: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,11 @@ from pokayoke.core.shapes import is_array, is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.errors import ConfigurationError, ContractError
 from pokayoke.runtime.document import read_document
+
+_AROUND: Final = ("result", "tools", "contracts")
+_OF_ONE: Final = ("name", "function")
+DEFINING: Final = frozenset((*_AROUND, *_OF_ONE))
+"""Keys of which a file of definitions has one."""
 
 
 class Definition(msgspec.Struct, frozen=True):
@@ -114,7 +119,7 @@ def _unwrapped(value: Any) -> list[Any]:
         return value
     if not is_object(value):
         return []
-    for key in ("result", "tools", "contracts"):
+    for key in _AROUND:
         if key in value:
             return _unwrapped(value[key])
-    return [value] if "name" in value or "function" in value else []
+    return [value] if any(key in value for key in _OF_ONE) else []

@@ -75,7 +75,18 @@ def lock_from(data: bytes, *, name: str) -> Lock:
 
 
 def lock_text(lock: Lock) -> str:
-    """Return the content of the file: sorted, and every step of the history on a line of its own."""
+    """Return the content of the file: sorted, and every step of the history on a line of its own.
+
+    Raises:
+        ConfigurationError: a name or a word in it is no Unicode, as one typed in another encoding is none.
+    """
+    try:
+        return _lock_text(lock)
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"{error.object!a} is no Unicode text, and a lock holds nothing else") from None
+
+
+def _lock_text(lock: Lock) -> str:
     tools = msgspec.json.format(msgspec.json.encode(lock.tools, order="sorted"), indent=2).decode()
     dropped = msgspec.json.format(msgspec.json.encode(lock.dropped, order="sorted"), indent=2).decode()
     history = ",\n".join(f"    {msgspec.json.encode(event).decode()}" for event in lock.history)

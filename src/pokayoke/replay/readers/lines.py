@@ -9,6 +9,7 @@ import gzip
 import os
 import stat
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -22,6 +23,7 @@ LARGEST_DOCUMENT: Final = 64_000_000
 _BLOCK_BYTES: Final = 1_000_000
 _PLACE_TAKER: Final = b"(longer than 16 MB)\n"
 _GZIP: Final = b"\x1f\x8b"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -66,23 +68,31 @@ class Input:
             ConfigurationError: a compressed file is damaged.
         """
         number, lines, held = 1, list[bytes](), 0
-        for line in self._lines():
+        for line in self.lines():
             lines.append(line)
             held += len(line)
             if held >= size:
-                yield Block(number, b"".join(lines), self._position())
+                yield Block(number, b"".join(lines), self.position())
                 number, lines, held = number + len(lines), [], 0
         if lines:
-            yield Block(number, b"".join(lines), self._position())
+            yield Block(number, b"".join(lines), self.position())
 
-    def _position(self) -> int:
+    def position(self) -> int:
+        """Return how many bytes of the file were read so far; compressed bytes where it is compressed."""
         return self._raw.tell() if self.size else 0
 
-    def _lines(self) -> Iterator[bytes]:
+    def lines(self) -> Iterator[bytes]:
+        """Return the file's lines, one at a time, without the mark that some editors put before the first.
+
+        Raises:
+            ConfigurationError: see `blocks`.
+        """
+        mark = _BYTE_ORDER_MARK
         try:
             while line := self._file.readline(LONGEST_LINE):
+                line, mark = line.removeprefix(mark), b""
                 yield line if len(line) < LONGEST_LINE or line.endswith(b"\n") else self._read_away()
-        except (EOFError, gzip.BadGzipFile, OSError) as error:
+        except (EOFError, zlib.error, OSError) as error:
             raise ConfigurationError(f"{self.name}: cannot be read to its end: {error}") from None
 
     def _read_away(self) -> bytes:
