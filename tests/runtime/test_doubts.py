@@ -639,6 +639,25 @@ def test_a_process_that_dies_after_its_commit_has_completed(place, driver):
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
+def test_what_was_completed_and_not_committed_is_in_doubt(place, driver, asynchronous):
+    """Rolled back, or the commit forgotten: the tool says done, and neither its effect nor the record is there."""
+    place.store = Shared()
+
+    def tool(user):
+        this_effect().complete([])
+        return {"id": "row-1"}
+
+    async def atool(user):
+        await this_effect().acomplete([])
+        return {"id": "row-1"}
+
+    run = place.guard(handler=atool if asynchronous else tool).run("r")
+    outcome = driver.call(run, order())
+    assert (outcome.status, place.record.state) == ("in_doubt", "in_doubt")
+    assert "without a commit" in outcome.message
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
 def test_an_execution_that_has_lost_its_claim_rolls_back(place, driver, asynchronous):
     """`complete` raises before anything is committed: of two executions only one has its effect."""
     place.store = Shared()

@@ -28,6 +28,7 @@ class Effect(msgspec.Struct, frozen=True, eq=False):
         key: the idempotency key; equal for every attempt of the same effect.
         attempt: number of this execution, from 1 on; it never goes back.
         deadline: `time.monotonic()` second at which the tool is given up, or None.
+        checks: for the guard, what it looks at when the tool has returned.
     """
 
     key: str
@@ -36,6 +37,7 @@ class Effect(msgspec.Struct, frozen=True, eq=False):
     _claim_id: str
     _store: Store
     _now: Callable[[], float]
+    checks: list[Callable[[], None]] = msgspec.field(default_factory=list[Callable[[], None]])
 
     def __repr__(self) -> str:
         """Without what is only for the guard."""
@@ -60,7 +62,8 @@ class Effect(msgspec.Struct, frozen=True, eq=False):
         """Record the effect inside your own transaction: it then happens exactly once.
 
         Commit the transaction afterwards. If this process dies before the commit, neither the effect
-        nor the record exists; after it, both do.
+        nor the record exists; after it, both do. A tool that returns without a commit is in doubt: it
+        says that it has done what its database does not hold.
 
         Args:
             conn: your open connection to the database that holds the ledger, in a transaction:
@@ -74,11 +77,19 @@ class Effect(msgspec.Struct, frozen=True, eq=False):
         """
         if not self._store.settle_on(conn, self._report(reference)):
             raise StoreError(_LOST)
+        self.checks.append(self._check_committed)
 
     async def acomplete(self, conn: Any, *, reference: str = "") -> None:
         """`complete` for an asynchronous connection (`psycopg.AsyncConnection` or SQLAlchemy's)."""
         if not await self._store.asettle_on(conn, self._report(reference)):
             raise StoreError(_LOST)
+        self.checks.append(self._check_committed)
+
+    def _check_committed(self) -> None:
+        """A completion that nobody committed is none: the ledger would say done, and the database holds nothing."""
+        record = self._store.record(self.key)
+        if record is None or record.state != "completed":
+            raise StoreError(_UNCOMMITTED)
 
     def _report(self, reference: str) -> Settlement:
         return Settlement(self.key, self._claim_id, "completed", self._now(), reference=reference, early=True)
@@ -88,6 +99,7 @@ SETTLED = frozenset((str, dict, list, bytes, int, float, bool, type(None)))
 """What is neither awaited nor run through: asking a type what it lacks is dear."""
 _LAZY = frozenset((GeneratorType, AsyncGeneratorType))
 _LOST = "this execution no longer holds its claim: roll back, another one did this or will do it"
+_UNCOMMITTED = "it called complete() and came back without a commit of that transaction"
 _current: ContextVar[Effect | None] = ContextVar("pokayoke_effect", default=None)
 
 
@@ -113,6 +125,7 @@ def within(effect: Effect | None, function: Callable[[], Any]) -> Any:
 
     Raises:
         UsageError: it handed out a generator. Nothing of that has run, so nothing may be called done.
+        StoreError: it completed its effect in a transaction that was not committed.
     """
     token = _current.set(effect)
     try:
@@ -120,17 +133,26 @@ def within(effect: Effect | None, function: Callable[[], Any]) -> Any:
     finally:
         _current.reset(token)
     kind = kind_of(value)
-    if kind in SETTLED:
-        return value
-    return _carried(effect, value) if hasattr(kind, "__await__") else _ran(effect, value)
+    if kind not in SETTLED:
+        if hasattr(kind, "__await__"):
+            return _carried(effect, value)
+        value = _ran(effect, value)
+    if effect is not None and effect.checks:
+        effect.checks[0]()
+    return value
 
 
 async def _carried(effect: Effect | None, pending: Awaitable[Any]) -> Any:
     token = _current.set(effect)
     try:
-        return _ran(effect, await pending)
+        value = _ran(effect, await pending)
     finally:
         _current.reset(token)
+    if effect is not None and effect.checks:
+        from asyncio import to_thread  # noqa: PLC0415 - 20 ms of import, for those who await
+
+        await to_thread(effect.checks[0])
+    return value
 
 
 def _ran(effect: Effect | None, value: Any) -> Any:
