@@ -15,6 +15,7 @@ from pokayoke.core.reconcile import (
     Times,
     amount_in,
     compare,
+    explains,
     same_amount,
     undo_key,
     undoing_hash,
@@ -203,3 +204,22 @@ def test_no_disagreement_counts_as_matched(held, found, late, undone):
     assert not found or len(told.surplus) < len(found) or told.kind == "extra"
     if told.kind == "matched" and not undone and held is not None and not held.compensates:
         assert len(found) == (held.state == "completed")
+
+
+@pytest.mark.parametrize(
+    ("undoing", "held", "rows", "explained"),
+    [
+        (None, record(), 0, False),
+        (record("in_doubt", claimed_at=120.0), record(), 0, False),
+        (record(claimed_at=120.0), record(), 0, True),
+        (record(claimed_at=120.0), None, 1, True),
+        (record(claimed_at=90.0), record(), 0, False),
+        (record(claimed_at=90.0), record(), 1, False),
+        (record(claimed_at=90.0), record(), 2, True),
+        (record(claimed_at=90.0), record("in_doubt"), 1, False),
+        (record(claimed_at=90.0), record("failed_retriable"), 1, True),
+    ],
+)
+def test_the_undoing_of_an_earlier_attempt_explains_no_missing_row(undoing, held, rows, explained):
+    """It may have left its own row behind; that of the attempt which ran again has to be there beside it."""
+    assert explains(undoing, held, rows) is explained

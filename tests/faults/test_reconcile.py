@@ -209,11 +209,23 @@ def test_a_row_without_a_key_belongs_to_one_effect_of_its_tool():
     assert taken(store, one, Row(2, reference="7", tool="ship"), tool="ship") == ["extra", "extra"]
 
 
+def test_what_ran_again_after_its_undoing_needs_a_row_again():
+    """The undoing of the first attempt hides neither that the row of the second is missing nor that it is wrong."""
+    store = MemoryStore()
+    for at, key, compensates in ((1.0, undo_key("a"), "a"), (3.0, "a", "")):
+        claim = Claim(key, "h", key, "pay", "pay@1", "r", at, 1.0, compensates=compensates)
+        store.admit(Request("r", "pay", "write", (), at, claim))
+        store.settle(Settlement(key, key, "completed", at + 1))
+    assert sorted(taken(store)) == ["matched", "missing"]
+    assert sorted(taken(store, Row(1, "a", digest="other"))) == ["matched", "mismatched"]
+    assert sorted(taken(store, Row(1, "a", "1"), Row(2, "a", "2"))) == ["matched", "matched"]
+
+
 def test_a_key_is_compared_as_the_ledger_writes_it():
     """Upper case and spaces around a key, as databases pad it, are not another key; what is no text is an error."""
     assert row(1, {"key": " " + "AB" * 32 + "  "}, mapping(None)).key == "ab" * 32
     for column in ("key", "reference"):
-        for value in (["a"], {"a": 1}):
+        for value in (["a"], {"a": 1}, b"a"):
             with pytest.raises(ConfigurationError, match=f"row 7: its {column} is no text"):
                 row(7, {column: value}, mapping(None))
 
@@ -287,12 +299,23 @@ def test_rows_that_cannot_be_read_say_so(shell, ledger, tmp_path, text, words, s
 @pytest.mark.parametrize("words", [
     (), ("--rows", "no"), ("--rows", "a", "--sql", "sqlite:///a", "SELECT 1"), ("--sql", "sqlite:///no.db", "SELECT 1"),
     ("--sql", "mysql://h/d", "SELECT 1"), ("--sql", "shop", "SELEC"), ("--sql", "shop", "SELECT 1 AS one"),
+    ("--sql", "shop", "-- none"), ("--sql", "shop", "SELECT id AS one FROM orders"),
+    ("--sql", "shop", "SELECT 1 AS key; SELECT 1 AS reference, 2 AS key"),
 ])  # fmt: skip
 def test_a_source_that_cannot_be_used_says_so(shell, ledger, shop, words):
-    """None, two, a missing file, another kind, wrong SQL, no column that names a key: exit code 2."""
+    """None, two, a missing file, another kind, wrong SQL, no column that names a key, no query, two: exit code 2."""
     done = shell("ledger", "reconcile", *(shop.url if word == "shop" else word for word in words))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr
+
+
+def test_a_column_that_a_query_gives_twice_is_refused(shell, ledger, shop):
+    """Of a join's two amounts nobody can tell which is meant; a second column that is not asked for does no harm."""
+    keys = ordered(ledger, shop, 1)
+    done = shell("ledger", "reconcile", "--sql", shop.url, "SELECT key, 5 AS amount, amount FROM orders")
+    assert (done.returncode, done.stdout, "'amount' more than once" in done.stderr) == (2, "", True)
+    sql = "SELECT key, 1 AS other, amount, 2 AS other FROM orders; -- the end"
+    assert (len(keys), *reconciled(shell, shop, sql=sql)[:2]) == (1, 0, {})
 
 
 # -- undoing -----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from pokayoke.core.ledger import Record
-from pokayoke.core.reconcile import AGREED, Compared, Row, Times, amount_in, compare, undo_key
+from pokayoke.core.reconcile import AGREED, Compared, Row, Times, amount_in, compare, explains, undo_key
 from pokayoke.stores.base import Store
 from pokayoke.stores.nouns import Query
 
@@ -169,11 +169,8 @@ def _judged(
     if first.kind in AGREED:
         return first
     # Few keys come this far, so asking what was undone costs little.
-    names = {row.reference for row in rows if row.reference} | ({""} if key else set[str]())
-    undone = frozenset(name for name in names if _done(store, undo_key(key, name)))
+    names = {row.reference for row in rows if row.reference}
+    undone = {name for name in names if explains(store.record(undo_key(key, name)), None, 1)}
+    if key and explains(store.record(undo_key(key)), record, len(rows)):
+        undone.add("")
     return compare(key, record, rows, times, late=known, undone=undone, amount=amount) if undone else first
-
-
-def _done(store: Store, key: str) -> bool:
-    found = store.record(key)
-    return found is not None and found.state == "completed"

@@ -87,11 +87,11 @@ def row(number: int, value: Mapping[str, Any], names: Mapping[str, str]) -> Row:
         names: from `mapping`.
 
     Raises:
-        ConfigurationError: its arguments are no JSON object, or its key or reference is an array or an object.
+        ConfigurationError: its arguments are no JSON object, or its key or reference is no text and no number.
     """
     told = {column: value.get(names[column]) for column in COLUMNS}
     for column in ("key", "reference"):
-        if isinstance(told[column], (list, dict)):
+        if isinstance(told[column], (list, dict, bytes)):
             raise ConfigurationError(f"row {number}: its {column} is no text")
     mark = as_text(told["digest"]) or _digest_of(told["arguments"], number)
     return Row(
@@ -128,8 +128,8 @@ def from_database(url: str, query: str, names: Mapping[str, str], told: Told) ->
         told: called with 1 for each row.
 
     Raises:
-        ConfigurationError: the URL is of another kind, the database cannot be read, or the query has no
-            column that says which key or reference a row belongs to.
+        ConfigurationError: the URL is of another kind, the database cannot be read, it is not one query, or that
+            has no column that says which key or reference a row belongs to, or one of its columns twice.
     """
     kind = urlsplit(url).scheme
     if kind == "sqlite":
@@ -153,12 +153,22 @@ def _from_sqlite(url: str, query: str, names: Mapping[str, str], told: Told) -> 
         with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             connection.set_busy_timeout(10_000)
             cursor: Any = connection.cursor()
-            cursor.execute(query)
             columns: list[str] = []
+
+            def begun(cursor: Any, _: str, __: Any) -> bool:
+                found = [column[0] for column in cursor.get_description()]
+                if columns and found:
+                    raise ConfigurationError("--sql holds several queries: give one SELECT")
+                columns.extend(_known(found, names) if found else ())
+                return True
+
+            cursor.exec_trace = begun
+            cursor.execute(query)
             for number, values in enumerate(cursor, 1):
-                columns = columns or _known([column[0] for column in cursor.get_description()], names)
                 told(1)
                 yield row(number, dict(zip(columns, values, strict=True)), names)
+            if not columns:
+                raise ConfigurationError("--sql holds no query: give one SELECT")
     except apsw.Error as error:
         raise ConfigurationError(f"{path}: {error}") from None
 
@@ -195,4 +205,7 @@ def _known(columns: list[str], names: Mapping[str, str]) -> list[str]:
             f"the query gives {', '.join(columns)}: name the column that holds the ledger key, or the reference, "
             "with --map key=...,reference=..."
         )
+    for name in names.values():
+        if columns.count(name) > 1:
+            raise ConfigurationError(f"the query gives {name!r} more than once, and which is meant cannot be told")
     return columns

@@ -16,6 +16,7 @@ import msgspec
 from pokayoke.core.canonical import digest, dump
 from pokayoke.core.ledger import Record, compensation_key
 from pokayoke.core.places import look_up, split
+from pokayoke.core.resolve import is_of
 
 Kind = Literal[
     "matched", "missing", "extra", "duplicate", "mismatched", "doubtful_happened", "doubtful_not", "in_flight"
@@ -159,6 +160,23 @@ def compare(
     if not left:
         return _no_row(key, record)
     return _one_row(key, record, left[0], late, amount)
+
+
+def explains(undoing: Record | None, record: Record | None, rows: int) -> bool:
+    """Whether an undoing of an effect says why the business has something else than the ledger.
+
+    That of an earlier attempt says why there is a row too many, and never why the one of this attempt is missing.
+
+    Args:
+        undoing: the record of the undoing, if there is one.
+        record: that of the effect, if there is one.
+        rows: number of its business rows.
+    """
+    if undoing is None or undoing.state != "completed":
+        return False
+    if record is None or is_of(undoing, record):
+        return True
+    return rows > (record.state == "completed" or record.state in _OPEN)
 
 
 def _in_flight(record: Record, times: Times) -> bool:

@@ -72,8 +72,12 @@ def standing(record: Record) -> Generator[Step, Any, Finding | None]:
 
 def taken_back(record: Record, undoing: Record) -> Finding | None:
     """Return what is told in place of an effect that was undone, or may have been; None if it stands."""
-    # One that was claimed before is that of an earlier attempt.
-    return compensated(undoing) if undoing.claimed_at >= record.claimed_at else None
+    return compensated(undoing) if is_of(undoing, record) else None
+
+
+def is_of(undoing: Record, record: Record) -> bool:
+    """Whether this attempt of an effect was undone; an undoing that was claimed before is that of an earlier one."""
+    return undoing.claimed_at >= record.claimed_at
 
 
 def resolved(

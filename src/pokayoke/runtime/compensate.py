@@ -19,7 +19,7 @@ from pokayoke.core.contract import Contract
 from pokayoke.core.contract_rules import is_async
 from pokayoke.core.ledger import Answer, Claim, Record, Settlement, Settling, compensation_key
 from pokayoke.core.reconcile import Compensation, undoing_hash
-from pokayoke.core.resolve import admitted
+from pokayoke.core.resolve import admitted, is_of
 from pokayoke.core.steps import Admit, Gone, NotStarted, Reaction, Returned, TimedOut
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.clock import Clock, SystemClock
@@ -199,7 +199,7 @@ class Compensator:
 
 def _ran_since(what: Compensation, undoing: Record) -> bool:
     """Whether what is to be undone is a later attempt than the one that was undone: its key is the same."""
-    return what.record is not None and undoing.claimed_at < what.record.claimed_at
+    return what.record is not None and not is_of(undoing, what.record)
 
 
 def _judged(reaction: Reaction) -> tuple[Settling, str]:
