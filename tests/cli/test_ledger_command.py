@@ -3,7 +3,9 @@
 import base64
 import json
 import time
+from contextlib import closing
 
+import apsw
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall
@@ -65,6 +67,15 @@ def test_a_ledger_is_made_once(shell, tmp_path):
     assert lines(shell("ledger", "migrate", "--json")) == [told]
     assert (tmp_path / "ledger.db").read_bytes() == before
     assert "POKAYOKE_STORE_KEY" in shell("ledger", "init").stderr
+
+
+def test_a_newer_ledger_is_not_called_up_to_date(shell, tmp_path):
+    """Nothing can be written to it from here: migrate says so, and that an upgrade of the program helps."""
+    shell("ledger", "init")
+    with closing(apsw.Connection(str(tmp_path / "ledger.db"))) as conn:
+        conn.execute("UPDATE pokayoke_meta SET value = '99' WHERE name = 'schema_version'")
+    done = shell("ledger", "migrate")
+    assert (done.returncode, done.stdout, "upgrade pokayoke" in done.stderr) == (2, "", True)
 
 
 @pytest.mark.parametrize("words", [("list",), ("migrate",), ("show", "ab"), ("prune", "--older-than", "90d")])

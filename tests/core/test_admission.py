@@ -78,12 +78,20 @@ def test_a_no_does_not_expire():
     assert admit(request(approval=ASKED), Held(RUN, approval=known)).answer.finding.code == "approval_denied"
 
 
-@pytest.mark.parametrize("status", ["waiting", "approved"])
-def test_approvals_expire(status):
-    """A question nobody answered, and a consent nobody used, are void at their end; a new one is asked."""
-    known = msgspec.structs.replace(ASKED, status=status, expires_at=100.0)
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ("waiting", ("without a decision", "Nobody approved")),
+        ("approved", ("given by ann and expired unused", "has expired")),
+    ],
+)
+def test_approvals_expire(status, said):
+    """A question nobody answered, and a consent nobody used, are void at their end, and told apart; a new one is asked."""
+    known = msgspec.structs.replace(ASKED, status=status, by="ann", expires_at=100.0)
     kept = admit(request(approval=ASKED), Held(RUN, approval=known))
-    assert kept.answer.finding.code == "approval_expired"
+    finding = kept.answer.finding
+    assert finding.code == "approval_expired"
+    assert (said[0] in finding.message, said[1] in finding.hint) == (True, True)
     assert kept.approval == ASKED
 
 

@@ -76,15 +76,18 @@ def migrate(store: StoreOption = None, json: JsonOption = False) -> None:
 
     Nothing is made where there is no ledger. Programs of an older version refuse to write after that.
     """
+    also = "is up to date"
     try:
-        with opened(store) as ledger:
-            _told(_identity(ledger), json=json, also="is up to date")
+        with opened(store):
+            pass
     except StoreError as error:
         # Only a ledger that is there and too old says so; `create` would also make a missing one.
         if "`pokayoke ledger migrate" not in str(error):
             raise
-        with opened(store, create=True) as ledger:
-            _told(_identity(ledger), json=json, also="was migrated")
+        also = "was migrated"
+    # Also where nothing is to be done: a ledger of a newer version can be opened, and only this refuses it.
+    with opened(store, create=True) as ledger:
+        _told(_identity(ledger), json=json, also=also)
 
 
 @app.command("list")

@@ -25,7 +25,7 @@ CODES: dict[str, str] = {
     "quota_exceeded": "a limit on calls or amounts is used up",
     "awaiting_approval": "a person has to approve this call first",
     "approval_denied": "a person has denied this call",
-    "approval_expired": "nobody decided in time; the call needs a new approval",
+    "approval_expired": "nobody decided, or used a yes, in time; the call needs a new approval",
 }
 
 ApprovalStatus = Literal["waiting", "approved", "denied", "expired"]
@@ -184,12 +184,12 @@ def _halted(request: Request, held: Held) -> Finding | None:
 def _question(asked: Approval, known: Approval | None, now: float) -> Kept | None:
     if known is None:
         return Kept(Answer("pending", _awaiting(asked), approval=asked.id), approval=asked)
-    known = known.at(now)
-    if known.status == "approved":
+    status = known.at(now).status
+    if status == "approved":
         return None
-    if known.status == "waiting":
+    if status == "waiting":
         return Kept(Answer("pending", _awaiting(known), approval=known.id))
-    if known.status == "denied":
+    if status == "denied":
         return Kept(Answer("refuse", _denied(known), approval=known.id))
     # The old question is void; asking anew replaces it, so that this refusal is not for ever.
     return Kept(Answer("refuse", _expired(known), approval=asked.id), approval=asked)
@@ -216,11 +216,15 @@ def _denied(approval: Approval) -> Finding:
 
 
 def _expired(approval: Approval) -> Finding:
+    why, told = "expired without a decision", f"Nobody approved this call of {approval.tool} in time."
+    if approval.status == "approved":
+        why = f"was given by {approval.by or 'a person'} and expired unused"
+        told = f"The approval of this call of {approval.tool} has expired."
     return Finding(
         code="approval_expired",
         blame="policy",
-        message=f"approval {approval.id} of {approval.tool} expired without a decision",
-        hint=f"Nobody approved this call of {approval.tool} in time. Nothing was executed. Tell the user.",
+        message=f"approval {approval.id} of {approval.tool} {why}",
+        hint=f"{told} Nothing was executed. Tell the user.",
         data={"approval": approval.id},
     )
 
