@@ -11,7 +11,7 @@ import pytest
 from pokayoke import Contract, Guard, ToolCall
 from pokayoke.cli.ledger import _found
 from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Settlement
+from pokayoke.core.ledger import Claim, Settlement, compensation_key
 from pokayoke.core.state import RunState
 from pokayoke.errors import StoreError
 from pokayoke.stores import open_store
@@ -347,3 +347,14 @@ def test_an_effect_is_found_without_the_key_of_its_output(tmp_path, monkeypatch)
         with pytest.raises(StoreError, match=said):
             _found(store, one)
     store.close()
+
+
+def test_a_doubt_after_an_undoing_is_not_called_undone(shell, ledger):
+    """The undoing of an earlier attempt settles nothing of one that began later: somebody has to look."""
+    key, at, store = "d" * 64, time.time() - 9_999, ledger()
+    for name, begun, of in ((compensation_key(key), at, key), (key, at + 60, "")):
+        claim = Claim(name, "h", name, "pay", "pay@1", "r", begun, 60, compensates=of)
+        store.admit(Request("r", "pay", "write", (), begun, claim))
+    store.settle(Settlement(compensation_key(key), compensation_key(key), "completed", at + 1))
+    store.close()
+    assert "next: look in the target" in shell("ledger", "show", key).stdout

@@ -292,6 +292,22 @@ def test_an_answer_whose_receipt_was_lost_is_recognised(store):
     assert len(store.audit()) == 1
 
 
+@pytest.mark.parametrize(
+    ("approved", "at", "said"),
+    [
+        (True, 111.0, "approved already, by ann; the same call runs when"),
+        (False, 111.0, "denied already, by ann; the same call stays refused"),
+        (True, 999.0, "expired already; the call has to ask again"),
+    ],
+)
+def test_a_second_answer_hears_what_the_first_one_means(store, approved, at, said):
+    """Only an expired question has to be asked again."""
+    store.propose(QUESTION)
+    store.answer("a1", approved=approved, by="ann", reason="", now=110.0)
+    with pytest.raises(StoreError, match=said):
+        store.answer("a1", approved=not approved, by="bob", reason="", now=at)
+
+
 def test_a_question_is_kept_once(store):
     """Proposing a question again changes nothing, whatever its new id."""
     store.propose(QUESTION)

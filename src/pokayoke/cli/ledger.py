@@ -28,6 +28,7 @@ from pokayoke.cli.operating import (
 )
 from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
 from pokayoke.core.ledger import Decision, Record, RecordState, compensation_key
+from pokayoke.core.resolve import is_of
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.stores.base import Store
 from pokayoke.stores.nouns import Entry, Query
@@ -366,7 +367,7 @@ def _facts(record: Record, at: float) -> list[tuple[str, object]]:
 
 
 def _advice(record: Record, undoing: Record | None, at: float) -> str:
-    if undoing is not None and undoing.state == "completed":
+    if undoing is not None and undoing.state == "completed" and is_of(undoing, record):
         return "it was undone; nothing is to be done"
     if _doubtful(record, at):
         return (

@@ -171,12 +171,20 @@ def answering(approval_id: str, *, approved: bool, by: str, reason: str, now: fl
             return NOTHING, known  # our own answer, whose receipt was lost
         known = known.at(now)
         if known.status != "waiting":
-            raise StoreError(f"approval {approval_id!r} is {known.status} already; the call has to ask again")
+            raise StoreError(f"approval {approval_id!r} {_ended(known)}")
         after = msgspec.structs.replace(known, status=status, by=by, reason=reason, decided_at=now)
         entry = Entry(now, status, approval_id, by, reason, {"tool": known.tool, "run_id": known.run_id})
         return Changes(approval=after, entries=(entry,)), after
 
     return Act("answer", Need(approval=approval_id), decided)
+
+
+def _ended(approval: Approval) -> str:
+    """Why a question takes no answer any more, and what that means for its call."""
+    if approval.status == "expired":
+        return "is expired already; the call has to ask again"
+    now = "the same call runs when it is sent again" if approval.status == "approved" else "the same call stays refused"
+    return f"is {approval.status} already, by {approval.by}; {now}"
 
 
 def deciding(decision: Decision) -> Act[Record]:
