@@ -62,6 +62,11 @@ WHOLE = [
     ("<|python_tag|>f(a=1)<|eom_id|>", [F], ""),
     ('```python\nf(a=1)\ng(b="x")\n```', [F, G], ""),
     ("f(a=1); and so on", [F], "and so on"),
+    ("f(a=1); g(b='x')", [F, G], ""),
+    ("f(a=1), g(b='x');", [F, G], ""),
+    ('{"tool_calls": [], "function_calls": [{"name": "f", "arguments": {"a": 1}}]}', [F], ""),
+    ('<|channel|>analysis<|message|>Not {"name": "g", "arguments": {}}.<|end|>f(a=1)', [F], None),
+    ('<!-- so -- {"name": "g", "arguments": {}} -->\n{"name": "f", "arguments": {"a": 1}}', [F], None),
     ("[f(a=1), g(b='x')]", [F, G], ""),
     ("[f(a=1)]\nDone", [F], "Done"),
     ('f({"a": 1})', [F], ""),
@@ -114,7 +119,9 @@ BROKEN = [
     ('{"name": "f", "arguments": {"a": [1,]}}', [("f", "trailing_comma_in_list")]),
     ('{"name": "f", "arguments": {"a": 1}, "b": 2}', [("f", "unknown_envelope")]),
     ('{"function": {"name": "f", "arguments": {}}, "b": 2}', [("f", "unknown_envelope")]),
+    ('{"tool_calls": [{"name": "f", "arguments": {}}], "calls": [{"name": "g"}]}', [("f", "unknown_envelope")]),
     ('{"name": "f", "arguments": [1]}', [("f", "not_an_object")]),
+    ("f(a=1), g(2)", [("f", "positional_arguments"), ("g", "positional_arguments")]),
     (
         '<function_calls>\n<invoke name="f">\n<parameter name="a">1</parameter>\n</invoke>\n</function_calls>',
         [("f", "no_object")],
@@ -181,6 +188,10 @@ def test_a_broken_call_is_reported_and_never_run(text, calls):
         ("f(a==1)", "positional_arguments"),
         ("f(**x)", "positional_arguments"),
         ("f(a=1) is what I call", "not_read"),
+        ("`f(a=1)` is what I do not call", "not_read"),
+        ("f(a=1), which I do not call", "not_read"),
+        ("for x in (1, 2):\n    f(a=1)", "not_read"),
+        ("```python\nif late:  # or early\n    x = 1\n\n    f(a=1)\n```", "not_read"),
         ("Well:\nf(a=1, b=...)", "ellipsis"),
     ],
 )
@@ -201,7 +212,7 @@ def test_in_the_middle_of_a_text_only_tools_are_called():
     assert seen(read_calls("see\n[f(a=1), g(b='x')]", tools=["f"])) == [F, G]
     for mention in ("I would not call `f(a=1)` yet.", "Use `f(a=1)`"):
         assert read_calls(mention, tools=["f"]).calls == ()
-    for call in ("Now:`f(a=1)`", "`f(a=1)`", "Now\n`f(a=1)`"):
+    for call in ("Now:`f(a=1)`", "`f(a=1)`", "Now\n`f(a=1)`", "I call:\n    f(a=1)", "f(a=1), g(b='x')"):
         assert len(read_calls(call, tools=["f"]).calls) == 1
 
 

@@ -261,6 +261,24 @@ def test_a_private_key_is_hidden_as_a_whole():
         ("pin_code=hunter2", f"pin_code={HIDDEN}"),
         ("cvv2: hunter2", f"cvv2: {HIDDEN}"),
         ("api.key = hunter2", f"api.key = {HIDDEN}"),
+        ("password: |\n  hunter2\n\n  more\nb: 1", f"password: {HIDDEN}\nb: 1"),
+        ("a:\n  password: >-\n    hunter2\n  b: 1", f"a:\n  password: {HIDDEN}\n  b: 1"),
+        ("**Password:** hunter2", f"**Password:** {HIDDEN}"),
+        ("**Password**: hunter2", f"**Password**: {HIDDEN}"),
+        ('password == "hunter2"', f'password == "{HIDDEN}"'),
+        ("password -> hunter2", f"password -> {HIDDEN}"),
+        ('os.environ["DB_PASSWORD"] = "hunter2"', f'os.environ["DB_PASSWORD"] = "{HIDDEN}"'),
+        ("user[password]=hunter2&a=1", f"user[password]={HIDDEN}&a=1"),
+        ("run --password hunter2 -v", f"run --password {HIDDEN} -v"),
+        ("run --no-password file --token --v", "run --no-password file --token --v"),
+        ("<Password>hunter2</Password><b>x</b>", f"<Password>{HIDDEN}</Password><b>x</b>"),
+        (
+            '<ns:password type="x"><![CDATA[hunter2]]></ns:password>',
+            f'<ns:password type="x"><![CDATA[{HIDDEN}</ns:password>',
+        ),
+        ("<tokens>55</tokens> for <password> or <b>", "<tokens>55</tokens> for <password> or <b>"),
+        ("postgres://bob:hunt@er2@db/x?a=b@c", f"postgres://bob:{HIDDEN}@db/x?a=b@c"),
+        ("postgres://bob:hunter2@db?a=b@c", f"postgres://bob:{HIDDEN}@db?a=b@c"),
         ("max_tokens=5, secret=hunter2 token=hunter2", f"max_tokens=5, secret={HIDDEN} token={HIDDEN}"),
     ],
 )
@@ -367,7 +385,8 @@ def test_an_exploding_pattern_stays_linear(pattern):
     "text",
     ["password" * 5_000, "a:" * 20_000, "=" * 40_000, "\\" * 40_000, "eyJ" * 10_000, "4" * 40_000, "://a" * 10_000,
      "-----BEGIN " * 4_000, 'secret="' * 5_000, "token" + " " * 40_000, "bearer " * 8_000, "[" * 40_000,
-     "1 " * 20_000, "密码" * 20_000],
+     "1 " * 20_000, "密码" * 20_000, "password: |\n " * 3_000, "password: |\n a" + "\n" * 40_000, "<secret>" * 5_000,
+     "<secret " * 5_000, "://a:b" + "@c" * 20_000, "--token " * 5_000],
 )  # fmt: skip
 def test_the_own_rules_stay_linear(text):
     """No text of 40,000 characters keeps the built-in rules busy for more than 2 s."""
@@ -439,6 +458,14 @@ def test_findings_and_corrections_at_a_secret_place_lose_their_values():
             {"at": "/n", "before": 2, "after": 3},
         ],
     }
+
+
+def test_a_value_beside_its_name_is_hidden():
+    """Settings, headers and variables are often listed as a name and a value; words are no such name."""
+    for listed in ({"name": "DB_PASSWORD", "value": "x"}, {"Key": "Authorization", "Value": "x"}):
+        assert set(redacted([listed])[0].values()) == {next(iter(listed.values())), HIDDEN}
+    kept = [{"name": "max_tokens", "value": 5}, {"name": "The secret garden", "value": 9}, {"name": "a", "value": "b"}]
+    assert redacted(kept) == kept
 
 
 def test_secret_names_do_not_swallow_each_other():

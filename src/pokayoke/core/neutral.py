@@ -59,7 +59,7 @@ _NAMES = (
 )
 # Slashes and blanks (one of them a letter of Braille), also as JSON or this module writes them. Possessive: a long
 # run must not be split in every way.
-_FILL = r"(?:[\s\u2800/]|\\[nrtbf]|\\u(?!003c|ff1c|fe64|1438|2039|2329|276e|27e8|3008)[0-9a-f]{4})*+"
+_FILL = r"(?:[\s\u2800/]|\\++[nrtbf/]|\\u(?!003c|ff1c|fe64|1438|2039|2329|276e|27e8|3008)[0-9a-f]{4})*+"
 # `<` (also full-width or small) before a bar, a second `<`, or the name of a role or tool tag, in any namespace. What
 # only looks like it stands in grammars and formulas too (‹function›): there our own delimiter alone is meant.
 _TAG = (
@@ -71,8 +71,8 @@ _BRACKETS = rf"\[(?= ?/? ?(?:{'|'.join(_MARKS)}) ?\])"
 # pattern begins with a literal line break, so that a clean text is skipped at memory speed. In small letters,
 # `user:` and `system:` begin paragraphs of settings and of classes; the others do not.
 _BLANKS = r"[ \t\r\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]*"
-_ROLE = _BLANKS + r"(?:[Hh]uman|HUMAN|[Aa]ssistant|ASSISTANT|System|SYSTEM|User|USER)(?P<mark>:)"
-_TITLE = _BLANKS + r"(?P<mark>#)##? ?(?:Instruction|Response|System|User|Assistant|Human)s?:"
+_ROLE = _BLANKS + r"(?:[Hh]uman|HUMAN|[Aa]ssistant|ASSISTANT|System|SYSTEM|User|USER) ?(?P<mark>[:\uff1a])"
+_TITLE = _BLANKS + r"(?P<mark>#)#{1,5} ?(?:Instruction|Response|System|User|Assistant|Human)s?:"
 _TURN, _FIRST_TURN = r"\n" + _BLANKS + r"\n" + _ROLE, re.compile(_ROLE)
 _HEADING = r"\n" + _TITLE
 

@@ -44,6 +44,9 @@ _encode = msgspec.json.Encoder().encode
 # Fields of a finding or a correction that repeat the value it is about.
 _ABOUT: Final = frozenset({"before", "after", "data", "message", "hint", "got"})
 
+# How a list of settings, headers or environment variables names what stands beside it under `value`.
+_LABELS: Final = frozenset({"name", "key", "field", "header", "variable"})
+
 _PAYLOADS: Final = frozenset({"arguments", "result", "raw"})
 _REMEMBERED_MARKS: Final = 4_096
 
@@ -192,12 +195,16 @@ class Redactor:
     def _object(self, value: dict[str, Any], rules: NameRules, seen: Seen | None) -> dict[str, Any]:
         about = value.get("at")
         secret_place = isinstance(about, str) and any(rules.secret(part) for part in about.split("/"))
+        labels = [
+            item for key, item in value.items() if key.lower() in _LABELS and isinstance(item, str) and " " not in item
+        ]
         result: dict[str, Any] = {}
         for key, item in value.items():
             name = self._leaf(key, rules, None)
             while name != key and name in result:  # two secret names must not become one
                 name += "+"
-            if rules.hides(key, item) or (secret_place and key in _ABOUT and item):
+            labelled = key.lower() == "value" and any(rules.hides(label, item) for label in labels)
+            if labelled or rules.hides(key, item) or (secret_place and key in _ABOUT and item):
                 if seen is not None:
                     seen.add(item)
                 result[name] = HIDDEN

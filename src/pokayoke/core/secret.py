@@ -312,18 +312,22 @@ _SHAPES: Final = re.compile(
     re.ASCII,
 )
 _BEARER: Final = re.compile(r"(?i)\b(bearer\s{1,4})[\w.~+/=-]{6,}")
-_USERINFO: Final = re.compile(r"(://[^\s/@:\"'\\]{0,80}:)([^\s/@\"'\\]{1,200})@")
+# An unescaped password may hold the sign that ends it: then the last one before a path or a query counts.
+_USERINFO: Final = re.compile(r"(://[^\s/@:\"'\\]{0,80}:)([^\s/@\"'\\]{1,200}(?:@[^\s/@?#\"'\\]{1,200})*)@")
 _NAMED: Final = re.compile(
     r"(?<![\w.-])((?:(?:api|private|access|signing|encryption|secret|card)\s)?[\w.-]+)"
-    r"\\{0,6}[\"'`]?\s{0,4}(?::=|=>|[:=：])\s{0,4}",
+    r"\\{0,6}[\"'`]?\]?(?:\*\*)?\s{0,4}(?:={2,3}|:=|[=-]>|[:=：])(?:\*\*(?=\s))?\s{0,4}"
+    r"|(?<![\w.-])--(?!no-)([a-z][\w-]*)[ \t]{1,4}(?![\s-])",  # --password value
     re.IGNORECASE,
 )
 # What may follow a secret name. An unquoted object or list is taken to the end: where it closes is unknown.
 _VALUE: Final = re.compile(
-    r"\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?|`[^`]*`?|\\{1,6}\"[^\"\\]*(?:\\{1,6}\")?|\[redacted\]"
+    r"[|>][-+0-9]{0,2}[ \t]*+\r?\n([ \t]++)[^\n]*+(?:\n\1[^\n]*+|\n(?=[ \t]*+\r?\n))*+"  # a block of YAML
+    r"|\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?|`[^`]*`?|\\{1,6}\"[^\"\\]*(?:\\{1,6}\")?|\[redacted\]"
     r"|[\[{][\s\S]*|(?i:bearer|basic|digest|token)\s+[^\s,;\"'`]+|[^\s,;&\"'`<>()\[\]{}\\]+"
 )
 _TO_LINE_END: Final = re.compile(r"(?i)\b((?:proxy-)?authorization|(?:set-)?cookie)(\s{0,4}[:=]\s{0,4})([^\r\n\"']+)")
+_ELEMENT: Final = re.compile(r"(<([\w.:-]{1,80})(?:\s[^<>]{0,200})?>\s{0,4}(?:<!\[CDATA\[)?)([^<]+)(?=</)")
 _QUOTES: Final = "\"'`\\"
 
 
@@ -340,10 +344,17 @@ def hide_in_text(text: str, rules: NameRules, seen: Seen | None) -> str:
     text = _PEM.sub(HIDDEN, text)
     text = _TO_LINE_END.sub(rf"\1\2{HIDDEN}", text)
     text = _unassigned(text, rules, seen)
+    text = _ELEMENT.sub(lambda m: m[1] + HIDDEN if _tells(rules.kind(m[2]), m[3].strip()) else m[0], text)
     text = _BEARER.sub(rf"\1{HIDDEN}", text)
     text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
     text = _SHAPES.sub(HIDDEN, text)
     return hide_cards(text, HIDDEN)
+
+
+def _tells(kind: str, text: str) -> bool:
+    """True if a text that stands under a name of this kind must not be written."""
+    number = kind == "count" and re.fullmatch(r"-?[0-9.]+", text) is not None
+    return bool(kind and text) and not number and text not in ("null", "true", "false", HIDDEN)
 
 
 def _unassigned(text: str, rules: NameRules, seen: Seen | None) -> str:
@@ -351,13 +362,12 @@ def _unassigned(text: str, rules: NameRules, seen: Seen | None) -> str:
     parts: list[str] = []
     done = 0
     for match in _NAMED.finditer(text):
-        kind = rules.kind(match[1]) if match.start() >= done else ""
+        kind = rules.kind(match[1] or match[2]) if match.start() >= done else ""
         value = _VALUE.match(text, match.end()) if kind else None
         if value is None:
             continue
         bare = value[0].strip(_QUOTES)
-        number = kind == "count" and re.fullmatch(r"-?[0-9.]+", bare) is not None
-        if not bare or number or bare in ("null", "true", "false", HIDDEN):
+        if not _tells(kind, bare):
             continue
         if seen is not None:
             seen.add(bare)

@@ -36,14 +36,19 @@ _ASIDE = (
     r"|tool_(?:response|results?|output)|function_(?:response|results?)"
 )
 """Tags around what is no call: thoughts, lists of tools, answers of tools."""
+_ASIDE_ENDS = {"<!--": "-->", "<|channel|>analysis<|message|>": "<|end|>"}
+"""Where an aside ends that is no tag."""
 _HEADER_END = re.compile(
     r"</function>|<\|call\|>|<\|end\|>|<\|tool_call_end\|>|<｜tool▁call▁end｜>|</tool_call>|</(?:[\w.｜-]{1,40}[:｜])?invoke>"
     r"|\nObservation:"
 )
 _CALL = re.compile(rf"({_NAME})\(")
+_CALL_END = re.compile(r"[,` \t]*+(?:\n|\Z|[<\[;])").match
+_NEXT_CALL = re.compile(rf"\s*+({_NAME})\(").match
 _START = re.compile(
     rf"(?P<header>{_HEADER.pattern.replace('(' + _NAME + ')', _NAME)})"
-    rf"|(?P<aside><(?:{_ASIDE})(?:\s[^<>]{{0,200}})?>|\[(?:TOOL_RESULTS|AVAILABLE_TOOLS)\])"
+    rf"|(?P<aside><(?:{_ASIDE})(?:\s[^<>]{{0,200}})?>|\[(?:TOOL_RESULTS|AVAILABLE_TOOLS)\]|<!--"
+    rf"|<\|channel\|>analysis<\|message\|>)"
     rf"|(?P<behind></(?:{_ASIDE})>|\[/(?:TOOL_RESULTS|AVAILABLE_TOOLS)\])"
     rf"|(?P<mark>\[/?[A-Z][A-Z_]{{2,30}}\])"
     rf"|(?P<calls>\[\s*{_NAME}\()|(?P<open>\{{(?=\s*[\"'“‘\w/#])|\[(?=\s*[{{/#]))"
@@ -59,7 +64,13 @@ _MISQUOTED = frozenset(
 )
 _QUOTED_IN_LINE = re.compile(r"[^\s`>\]:：][ \t]*`\Z").search
 """The words before a call that a sentence mentions as code; a colon announces one."""
-_NEAR = 200
+_BLOCK = re.compile(
+    r"^([ \t]*+)(?:if|elif|else|for|while|with|def|class|try|except|finally|async)\b[^\n]*:[ \t]*+(?:#[^\n]*)?\n"
+    r"(?:[ \t]*+\n|\1[ \t]+[^\n]*\n)*+\1[ \t]+\Z",
+    re.MULTILINE,
+).search
+"""What stands before a call in the body of a statement: whether it is meant, and how often, the text does not say."""
+_NEAR, _BODY = 200, 1_000
 _BETWEEN = " \t\r\n,;"
 """What separates calls."""
 
@@ -117,10 +128,11 @@ class _Finder:
 
     def _aside(self, position: int, opener: str) -> int:
         """Pass over thoughts and quotations; if they have no end, nobody knows what is meant as a call."""
-        closer = f"{opener[0]}/{re.split(_TAG_END, opener[1:], maxsplit=1)[0]}"
+        closer = _ASIDE_ENDS.get(opener) or f"{opener[0]}/{re.split(_TAG_END, opener[1:], maxsplit=1)[0]}"
         end = -1 if self.quoted else self.text.find(closer, position)
         self.quoted = end < 0
-        return position if end < 0 else end + len(closer)
+        # The last sign is left: right behind it a call may begin.
+        return position if end < 0 else end + len(closer.rstrip(">"))
 
     def _thought(self, position: int) -> int:
         """Forget what stands before the end of thoughts whose beginning was part of the prompt."""
@@ -265,9 +277,12 @@ class _Finder:
         self.leading = self.leading and not strip_markup(self.text[:start])[0]
         leading = listed or self.leading
         found, end, name, refusal = self._python_calls(start, listed=listed)
+        if refusal is None and _BLOCK(self.text[max(0, start - _BODY) : start]):
+            refusal = Refusal("not_read", start)
         if refusal is not None:
             names = [*found, (name, None)] if name else found
-            guessed = leading and self.known is None and refusal.reason.startswith(("cut", "lost"))
+            cut = refusal.reason.startswith(("cut", "lost")) or bool(found and name and not listed)
+            guessed = leading and self.known is None and cut
             if not guessed and (self.known is None or self.known.isdisjoint(call for call, _ in names)):
                 return opened
             for call, _ in names:
@@ -295,15 +310,22 @@ class _Finder:
                 found.append((name, _call_reading(reader, value)))
                 name, position = "", reader.space(end)
                 sign = text[position : position + 1]
-                if not listed or sign != ",":
+                if not self._goes_on(sign, position + 1, listed=listed):
                     break
                 position += 1
         except Refusal as refusal:
             return found, position, name, refusal
         # Nothing goes on behind a call in the same line: else it is part of a sentence.
-        between = not sign or sign in ",;`<[" or "\n" in text[end:position]
+        between = "\n" in text[end:position] or _CALL_END(text, position) is not None
         whole = sign == "]" if listed else between
         return found, position + 1 if listed else end, name, None if whole else Refusal("not_read", position)
+
+    def _goes_on(self, sign: str, position: int, *, listed: bool) -> bool:
+        """Return whether another call follows a sign; without a list only where its name is that of a tool."""
+        if listed:
+            return sign == ","
+        follows = _NEXT_CALL(self.text, position) if sign in {",", ";"} else None
+        return follows is not None and (self.known is None or follows[1] in self.known)
 
 
 def _call_reading(reader: Reader, value: dict[str, Any]) -> Reading:
