@@ -16,7 +16,9 @@ from pokayoke.core.present import MAX_REFUSAL, page, present, preview, refusal_t
 
 OPEN = re.compile(r"\A<tool_output tool=\"[^\"<>\n]*\" call=\"[^\"<>\n]*\" trust=\"[^\"<>\n]*\">\n")
 CLOSE = "\n</tool_output>"
-WRITTEN_OUT = r"\\u(003c|ff1c|fe64|1438|2039|2329|276e|27e8|3008)(\s|\\[a-z]|\\u[0-9a-f]{4}|[\\/a-z:\u2800-])*tool_output"
+WRITTEN_OUT = (
+    r"\\u(003c|ff1c|fe64|1438|2039|2329|276e|27e8|3008)(\s|\\[a-z]|\\u[0-9a-f]{4}|[\\/a-z:\u2800-])*tool_output"
+)
 
 
 def shown(value, **options) -> str:
