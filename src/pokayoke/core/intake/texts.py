@@ -16,7 +16,7 @@ from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes, read_ke
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused
-from pokayoke.core.intake.wrapping import strip_markup
+from pokayoke.core.intake.wrapping import ASIDE, strip_markup
 from pokayoke.core.strict import dump_compact
 
 _NAME = r"[A-Za-z_][\w.-]{0,127}"
@@ -31,11 +31,6 @@ _HEADER = re.compile(
     rf"|to=(?:functions\.)?({_NAME})[^{{\n]{{0,80}}<\|message\|>"
     rf"|(?:^|\n)[ \t]*Action:[ \t]*({_NAME})[ \t]*\n[ \t]*Action Input:"
 )
-_ASIDE = (
-    r"think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|(?:available_)?tools"
-    r"|tool_(?:response|results?|output)|function_(?:response|results?)"
-)
-"""Tags around what is no call: thoughts, lists of tools, answers of tools."""
 _ASIDE_ENDS = {"<!--": "-->", "<|channel|>analysis<|message|>": "<|end|>"}
 """Where an aside ends that is no tag."""
 _HEADER_END = re.compile(
@@ -47,9 +42,9 @@ _CALL_END = re.compile(r"[,` \t]*+(?:\n|\Z|[<\[;])").match
 _NEXT_CALL = re.compile(rf"\s*+({_NAME})\(").match
 _START = re.compile(
     rf"(?P<header>{_HEADER.pattern.replace('(' + _NAME + ')', _NAME)})"
-    rf"|(?P<aside><(?:{_ASIDE})(?:\s[^<>]{{0,200}})?>|\[(?:TOOL_RESULTS|AVAILABLE_TOOLS)\]|<!--"
+    rf"|(?P<aside><(?:{ASIDE})(?:\s[^<>]{{0,200}})?>|\[(?:TOOL_RESULTS|AVAILABLE_TOOLS)\]|<!--"
     rf"|<\|channel\|>analysis<\|message\|>)"
-    rf"|(?P<behind></(?:{_ASIDE})>|\[/(?:TOOL_RESULTS|AVAILABLE_TOOLS)\])"
+    rf"|(?P<behind></(?:{ASIDE})>|\[/(?:TOOL_RESULTS|AVAILABLE_TOOLS)\])"
     rf"|(?P<mark>\[/?[A-Z][A-Z_]{{2,30}}\])"
     rf"|(?P<calls>\[\s*{_NAME}\()|(?P<open>\{{(?=\s*[\"'“‘\w/#])|\[(?=\s*[{{/#]))"
     rf"|(?:(?:^|\n)[ \t]*|[>`\]]\s*)(?P<call>{_NAME}\()"

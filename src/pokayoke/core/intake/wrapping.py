@@ -31,6 +31,21 @@ _MEMBER = re.compile(
 _LABELLED = re.compile(r"^[ \t]*(?:[-*][ \t]+)?([\"'`]?)([\w.$-]+)\1[ \t]*[:=]", re.MULTILINE).finditer
 """Lines that begin with a name and a sign, whatever follows."""
 _GLUED = re.compile(r"\.\w").match
+ASIDE = (
+    r"think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|(?:available_)?tools"
+    r"|tool_(?:response|results?|output)|function_(?:response|results?)"
+)
+"""Tags around what is no call: thoughts, lists of tools, answers of tools."""
+_ASIDES = re.compile(rf"<(/?)(?:{ASIDE})(?:\s[^<>]{{0,200}})?>").findall
+_DENIED = r"(?:do not|don['’]t|will not|won['’]t|must not|mustn['’]t|should not|shouldn['’]t|never)"
+_NOT_MEANT = re.compile(rf"\b(?:{_DENIED}|instead of|rather than)\b", re.IGNORECASE).search
+"""Words before an object that say that it is not to be sent."""
+_TAKEN_BACK = re.compile(
+    rf"\b(?:{_DENIED}|wait|oops|correction|scratch that|never ?mind|i meant?|actually|instead"
+    r"|should (?:be|have|say|read)|disregard|ignore (?:that|this|the))\b",
+    re.IGNORECASE,
+).search
+"""Words behind an object that change it or take it back."""
 _NEAR, _HEADING = 200, 2
 _OPEN_ENDS = tuple(",([{\"'=\\")
 
@@ -67,6 +82,8 @@ def find_object(reader: Reader, names: frozenset[str]) -> tuple[int, bool]:
         if sign == "[":
             return start, False
         raise Refusal("trailing_text", bracket)
+    if (marks := _ASIDES(before)) and not marks[-1]:
+        raise Refusal("quoted", brace)
     _judge_before(reader, stripped, brace, names)
     return brace, False
 
@@ -119,7 +136,7 @@ def _judge_before(reader: Reader, stripped: str, brace: int, names: frozenset[st
     label = _LABEL(stripped)
     if label and (label[1] or label[2] in names or label[2].lower() not in _NEUTRAL_LABELS):
         raise Refusal("trailing_text", brace)
-    if stripped.endswith(('":', "':")) or _holds_member(stripped, names):
+    if stripped.endswith(('":', "':")) or _holds_member(stripped, names) or _NOT_MEANT(stripped):
         raise Refusal("trailing_text", brace)
     reader.repair("prose")
 
@@ -147,7 +164,7 @@ def unwrap_after(reader: Reader, end: int, names: frozenset[str]) -> int | None:
     if _SIGNS.search(stripped) is None and text[end] not in ",:\"'“‘":
         if stripped[0] in ".…" and LEFT_OUT(stripped[:200]):
             raise Refusal("ellipsis", end)
-        if _holds_member(stripped, names):
+        if _holds_member(stripped, names) or _TAKEN_BACK(stripped):
             raise Refusal("trailing_text", end)
         goes_on = text[end] not in ".;!<`" or _GLUED(text, end)
         if goes_on and "\n" not in text[after:end]:  # in the same line
