@@ -50,8 +50,8 @@ def envelopes(value: Any, known: frozenset[str] | None) -> list[Envelope] | None
     for key in _LISTS:
         if isinstance(members.get(key), list) and members[key]:
             others = tuple(other for other in (*_LISTS, "function_call") if other != key and members.get(other))
-            found = envelopes(members[key], known)
-            return found and [call._replace(foreign=(*call.foreign, *others)) for call in found]
+            calls = envelopes(members[key], known)
+            return calls and [call._replace(foreign=(*call.foreign, *others)) for call in calls]
     for key in ("function", "function_call"):
         if isinstance(members.get(key), dict):
             return _one(members[key], known, tuple(members.keys() - _LABELS - {key}))
