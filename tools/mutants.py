@@ -63,6 +63,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "no 2. operand `record is not None`",
     ): "a first claim is decided again below; this saves the first time",
     (_ADMISSION, "no 2. operand `request.charges`"): "no charge exceeds nothing; this saves the counting",
+    (_ADMISSION, "no 2. operand `held.switches`"): "no switch stops nothing; this saves the looking",
     (_ADMISSION, "True for `held.epoch`"): "epoch 0 is what a wish has anyway; this saves a copy",
     (_SWITCH, "False for `len(young) == len(rate.recent)`"): "the same entries again; this saves a copy",
     (_STATEMENTS, "True for `need.run is not None`"): "a lock of a run that there is not, shared: nobody waits for it",
