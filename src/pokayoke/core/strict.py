@@ -48,8 +48,9 @@ _LARGE = ord("+" if b"+" in orjson.dumps(1e300) else "e")
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_RUN = b"0" * 19
 _DEEPEST = 200  # orjson ends at 254, and some of that has to be left over
-# From here on the depth is proven by the dump itself; below, counting signs takes less time.
-_LONG = 16_384
+# Bytes for each level allowed, from which on the depth is proven by the dump itself: a longer text is likely to hold
+# more signs than prove it, and in a shorter one counting them takes less time.
+_LONG = 64
 _SORTED = orjson.OPT_SORT_KEYS
 _NOT_FINITE = re.compile(r"NaN|Infinity|-?[0-9.]++[eE]\+?[0-9]{3}")
 _LINE_COLUMN = re.compile(r"at line ([0-9]+) column ([0-9]+)")
@@ -112,7 +113,7 @@ def parse(
         value = orjson.loads(source)
     except orjson.JSONDecodeError as exc:
         raise _diagnose(source, exc) from None
-    dump, colons = _dump_within(value, max_depth, _SORTED if sort else 0, long=len(source) > _LONG)
+    dump, colons = _dump_within(value, max_depth, _SORTED if sort else 0, long=len(source) > _LONG * max_depth)
     # An integer that orjson took for a double is beyond 1e18, so its dump has an exponent.
     if _LARGE in dump and _LONG_RUN in source.translate(_DIGITS):
         value, dump = _exact_integers(source, sort=sort)
