@@ -47,6 +47,9 @@ _LARGE = ord("+" if b"+" in orjson.dumps(1e300) else "e")
 # Runs of 19 digits may exceed a signed 64-bit integer: orjson would read them as floats.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_RUN = b"0" * 19
+# From 16 digits on a double may be another integer than the one that was written.
+_DOUBTFUL_RUN = b"0" * 16
+_WHOLE = b".0"
 _DEEPEST = 200  # orjson ends at 254, and some of that has to be left over
 # From here on the depth is proven by the dump itself; below, counting signs takes less time.
 _LONG = 16_384
@@ -118,7 +121,12 @@ def parse(
         value, dump = _exact_integers(source, sort=sort)
     # A text that is compact already has lost nothing in its dump. Else a lost duplicate has lost its colon,
     # which only a colon that was written as an escape could make up for.
-    if source != dump and (
+    if source == dump:
+        return value, dump
+    if (_WHOLE in dump or _LARGE in dump) and _DOUBTFUL_RUN in source.translate(_DIGITS):
+        value = json.loads(source, parse_float=read_double)
+        dump = dump_compact(value, sort=sort)
+    if (
         # More colons than in the dump: replacing as many leaves one over, at half the time of counting.
         _COLON in source.replace(b":", b";", colons)
         or (_ESCAPE in source and (_escaped_colon()(data) if type(data) is str else b"\\u003" in source))
@@ -139,6 +147,15 @@ def depth_of(value: Any) -> int:
         level = []
         for item in containers:
             level.extend(item.values() if isinstance(item, dict) else item)
+
+
+def read_double(token: str) -> int | float:
+    """Return what a JSON number with a fraction or a power means; an integer such as `9007199254740993.0` exactly."""
+    number = float(token)
+    whole, _, fraction = token.partition(".")
+    if fraction.strip("0") or "e" in whole or "E" in whole or int(whole) == number:
+        return number
+    return int(whole)
 
 
 def dump_compact(value: Any, *, sort: bool = False) -> bytes:
