@@ -42,6 +42,7 @@ _NO_SIGNS = bytes(byte for byte in range(256) if chr(byte) not in "[]{}:")
 # Looked for as a number: for `bytes in bytes` this Python raises and drops an exception before it looks.
 _ESCAPE = ord("\\")
 _COLON = ord(":")
+_POINT = ord(".")
 # How this version of orjson shows that a double is large: 1e+300 or 1e300.
 _LARGE = ord("+" if b"+" in orjson.dumps(1e300) else "e")
 # Runs of 19 digits may exceed a signed 64-bit integer: orjson would read them as floats.
@@ -49,7 +50,6 @@ _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_RUN = b"0" * 19
 # From 16 digits on a double may be another integer than the one that was written.
 _DOUBTFUL_RUN = b"0" * 16
-_WHOLE = b".0"
 _DEEPEST = 200  # orjson ends at 254, and some of that has to be left over
 # From here on the depth is proven by the dump itself; below, counting signs takes less time.
 _LONG = 16_384
@@ -117,13 +117,15 @@ def parse(
         raise _diagnose(source, exc) from None
     dump, colons = _dump_within(value, max_depth, _SORTED if sort else 0, long=len(source) > _LONG)
     # An integer that orjson took for a double is beyond 1e18, so its dump has an exponent.
-    if _LARGE in dump and _LONG_RUN in source.translate(_DIGITS):
+    large = _LARGE in dump
+    if large and _LONG_RUN in source.translate(_DIGITS):
         value, dump = _exact_integers(source, sort=sort)
     # A text that is compact already has lost nothing in its dump. Else a lost duplicate has lost its colon,
     # which only a colon that was written as an escape could make up for.
     if source == dump:
         return value, dump
-    if (_WHOLE in dump or _LARGE in dump) and _DOUBTFUL_RUN in source.translate(_DIGITS):
+    whole = large or (_POINT in dump and dump.find(b".0") >= 0)
+    if whole and source.translate(_DIGITS).find(_DOUBTFUL_RUN) >= 0:
         value = json.loads(source, parse_float=read_double)
         dump = dump_compact(value, sort=sort)
     if (
