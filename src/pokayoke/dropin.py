@@ -20,6 +20,7 @@ from pokayoke.core.call import Finding
 from pokayoke.core.check import check
 from pokayoke.core.context import compacted
 from pokayoke.core.intake import finding_for, read_arguments
+from pokayoke.core.neutral import neutralise
 from pokayoke.core.schema import Schema, compile_schema
 from pokayoke.core.serialise import serialise
 from pokayoke.errors import PathEscape, PokayokeError, UsageError
@@ -47,7 +48,7 @@ class ArgumentsRefused(PokayokeError, ValueError):  # noqa: N818 - the name says
 
     def __init__(self, findings: tuple[Finding, ...]) -> None:
         """Make the message of the findings' hints."""
-        super().__init__(" ".join(finding.hint or finding.message for finding in findings))
+        super().__init__(neutralise(" ".join(finding.hint or finding.message for finding in findings)))
         self.findings = findings
 
 

@@ -615,3 +615,12 @@ def test_a_path_that_leads_nowhere_is_a_lookup_error(value, path):
     """A step below a scalar, and a name or number that is not there, are errors and no value."""
     with pytest.raises(LookupError):
         look_up(value, path)
+
+
+@pytest.mark.parametrize("mark", "،·‧；—«")
+def test_marks_of_every_script_may_separate_items(mark):
+    """A text with a mark that may stand between items is not one item, whatever script the mark is of."""
+    contract = Contract.from_schema("tool", {"properties": {"l": {"type": "array", "items": {"type": "string"}}}})
+    for text in (f"Milk{mark}Eggs", f"Milk{mark} Eggs"):
+        assert prepare({"l": text}, contract, kinds=("equivalent", "declared", "likely")).findings
+    assert prepare({"l": "L’Oréal"}, contract, kinds=("equivalent",)).value == {"l": ["L’Oréal"]}

@@ -1,6 +1,7 @@
 """Argument texts: which repairs are proven, which refusals are named, and that nothing else is handed out."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -651,3 +652,113 @@ def test_what_is_no_text_is_read_or_refused(value, grade, reason):
     assert reading.value == (value if grade == "exact" else None)
     assert reading.value is not value or value is None
     assert read_arguments(value, stop_reason="length").reason == "cut_message"
+
+
+GIVEN_BESIDE = [
+    '{"a": 1}\nb\nx',
+    '{"a": 1}\n--b x',
+    '{"a": 1}\n--b=x',
+    '{"a": 1}\nb -> x',
+    '{"a": 1}\n| b | x |',
+    "{\"a\": 1}\n- 'b'\n  x",
+    '{"a": 1}\n\nAlso, b should be "x".',
+    '<b>x</b>{"a": 1}',
+    '<args>{"a": 1}</args><b>x</b>',
+    'With b 5 it is:\n{"a": 1}',
+    '{"a": 1} // b => x',
+]
+
+
+@pytest.mark.parametrize("text", GIVEN_BESIDE)
+def test_an_argument_given_beside_the_object_is_not_left_out(text):
+    """The object lacks an argument that the words around it give: what is left of the call is not the call."""
+    reading = read_arguments(text, schema=FLAT)
+    assert (reading.grade, reading.reason, reading.value) == ("lossy", "trailing_text", None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Setting b to x, a to 1:\n{"a": 1, "b": "x"}',
+        '{"a": 1}\nI left out b since you did not name one.',
+        'Here are the arguments for b:\n{"a": 1}',
+        '<invoke b="x">{"a": 1}</invoke>',
+    ],
+)
+def test_words_about_an_argument_are_no_value_of_it(text):
+    """An argument that the object has, or that is only mentioned, or a name inside of a tag, takes nothing away."""
+    assert read_arguments(text, schema=FLAT).grade == "lossless"
+
+
+@pytest.mark.parametrize("sign", "-|<>=:")
+def test_words_around_an_object_are_looked_at_once(sign):
+    """The time stays linear for every sign that may give a value."""
+    around = f"a{sign}" * 40_000
+    begun = time.perf_counter()
+    read_arguments(f'{{"a": 1}}\n{around}', schema=FLAT)
+    assert time.perf_counter() - begun < 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"a": 1, "b": "x{y"}', '"a": 1, "b": "{x"}', '{"b": "x{y", "a": 1}}', '{"b": "x}y", "a": 1 '],
+)
+def test_a_brace_that_moved_into_a_string_is_not_lost(text):
+    """As many braces as belong there: none was lost or added, so the string holds one that is not its own."""
+    reading = read_arguments(text, schema=FLAT)
+    assert (reading.grade, reading.value) == ("ambiguous", None)
+
+
+def test_a_value_in_a_comment_before_a_value_is_a_rival():
+    """Which of the two was meant, the text does not say."""
+    reading = read_arguments('{"a": /* 10 */ 101}', schema=FLAT)
+    assert (reading.reason, reading.value) == ("comment_holds_data", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "grade"),
+    [
+        ('{"a":\n1, "b": "one\ntwo"}', "lossy"),
+        ('{"a": 1, "b":\n"one two\nthree"}', "lossy"),
+        ('{"a": 1, "\nb": "one \ntwo"}', "lossy"),
+        ('{"a": 1, \n"b": "one\n two"}', "lossy"),
+        ('{"a": 1, "b": "one\ntwo"}', "lossless"),
+        ('{\n  "a": 1,\n  "b": "one\ntwo"\n}', "lossless"),
+    ],
+)
+def test_a_text_broken_to_a_width_keeps_no_line_break(text, grade):
+    """A break between a key and its value, or lines of one length: those in a string are then no part of it."""
+    assert read_arguments(text, schema=FLAT).grade == grade
+
+
+LISTED = {
+    "type": "object",
+    "properties": {"l": {"type": "array", "items": {}}, "s": {"type": "string"}, "o": {"type": "object"}},
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"s": "x," "l": [1]}',
+        '{"l": ["x]", "s": "y"}',
+        '{"l": "[x"], "s": "y"}',
+        '{"o": {"x:" "y"}}',
+        '{"l": [1, 2 1]}',
+        '{"l": [1, 2\n1]}',
+    ],
+)
+def test_a_sign_that_is_there_already_is_not_inserted(text):
+    """It stands on the wrong side of a quote, or the digits may be one number: another reading than the insertion."""
+    reading = read_arguments(text, schema=LISTED)
+    assert (reading.grade in ("ambiguous", "lossy"), reading.value) == (True, None)
+
+
+@pytest.mark.parametrize("text", ['{"n": 9007199254740993.0}', "{'n': 9007199254740993.0}"])
+def test_an_integer_with_a_point_is_no_other_integer(text):
+    """No double holds it, so it is read as the integer it is."""
+    value = read_arguments(text).value
+    assert value == {"n": 9007199254740993}
+    assert value is not None
+    assert type(value["n"]) is int

@@ -368,3 +368,16 @@ def test_a_message_without_text_holds_no_calls():
     assert read_calls(None) == Calls()
     with pytest.raises(UsageError, match="got list: join its blocks"):
         read_calls([{"type": "text", "text": "x"}])
+
+
+def test_a_method_on_the_line_below_belongs_to_the_call():
+    """What is done with the result of a call is part of what was written: the call alone is something else."""
+    found = read_calls('pay(user="U-1")\n    .cancel()', tools={"pay": None})
+    assert [(call.reading.reason, call.reading.value) for call in found.calls] == [("not_read", None)]
+
+
+@pytest.mark.parametrize("tag", ["THINK", "Think", "Tool_Response"])
+def test_thoughts_are_thoughts_in_any_case(tag):
+    """The case of a tag says nothing about what is inside of it."""
+    found = read_calls(f'<{tag}>{{"name": "pay", "arguments": {{}}}}</{tag}>', tools={"pay": None})
+    assert found.calls == ()

@@ -1052,3 +1052,35 @@ def test_a_cut_object_never_passes(text, cut):
     """No proper beginning of an object's text is taken for an object."""
     whole = json.dumps({"user_id": "u" + text, "note": text})
     assert not judge(whole[: min(cut, len(whole) - 1)]).ok
+
+
+FLAGGED = {"type": "object", "properties": {"n": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "schema", "ok"),
+    [
+        ({"n": 1, "SUCCESS": False}, FLAGGED, False),
+        ({"n": 1, "ok": " FALSE "}, FLAGGED, False),
+        ({"n": 1, "is_error": "True"}, FLAGGED, False),
+        ({"n": 1, "IsError": True}, FLAGGED, False),
+        ({"n": 1, "ERROR": "no route"}, FLAGGED, False),
+        ({"n": 1, "success": 1, "is_error": 0, "ERROR": ""}, FLAGGED, True),
+        ({"n": 1, "ok": None, "isError": None}, FLAGGED, True),
+        ({"n": 1, "success": 0, "is_error": 1}, FLAGGED, True),
+    ],
+)
+def test_a_flag_says_failure_in_any_spelling(answer, schema, ok):
+    """As a text and under a name in any case; not as a number, which may be a count."""
+    contract = Contract.from_schema("tool", {"type": "object"}, output_schema=schema, effect="read")
+    assert check_output(json.dumps(answer), contract, arguments={}, policy=ToolOutputPolicy()).ok is ok
+
+
+def test_the_details_of_a_problem_are_no_data():
+    """RFC 9457: the media type says that the body describes an error, whatever the status says."""
+    contract = Contract.from_schema("tool", {"type": "object"}, output_schema=FLAGGED, effect="read")
+    good = Raw('{"n": 1}', "application/hal+json", 200)
+    assert check_output(good, contract, arguments={}, policy=ToolOutputPolicy()).ok
+    problem = Raw('{"n": 1}', "application/problem+json; charset=utf-8", 200)
+    found = check_output(problem, contract, arguments={}, policy=ToolOutputPolicy()).findings
+    assert [one.code for one in found] == ["wrong_content_type"]

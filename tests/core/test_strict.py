@@ -258,3 +258,25 @@ def test_the_compact_dump_is_that_of_the_fast_encoder(value):
         assert json.loads(dump_compact(value)) == value
     else:
         assert dump_compact(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("9007199254740993.0", 9007199254740993),
+        ("-9007199254740993.00", -9007199254740993),
+        ("12345678901234567.0", 12345678901234567),
+        ("123456789012345678901234.0", 123456789012345678901234),
+        ("9007199254740992.0", 9007199254740992.0),
+        ("9007199254740993.5", 9007199254740994.0),
+        ("9007199254740993e0", 9007199254740992.0),
+        ("9007199254740993E0", 9007199254740992.0),
+        ("1234567890123456.0", 1234567890123456.0),
+        ("0.1234567890123456", 0.1234567890123456),
+    ],
+)
+def test_a_whole_number_that_no_double_holds_is_read_as_an_integer(text, number):
+    """With a point and zeros it is an integer still; with a fraction or a power it is a double."""
+    value, dump = parse(f'{{"x": 1.0, "n": {text}}}')
+    assert (value["n"], type(value["n"])) == (number, type(number))
+    assert parse(dump)[0] == value

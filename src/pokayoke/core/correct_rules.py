@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from typing import Any, cast
@@ -183,7 +184,7 @@ def _wrapped(value: Any, inner: Facts, schema: Schema) -> Iterator[Proposal]:
         plain = value.strip()
         if plain in inner.choices:
             kind = "equivalent"
-        elif not plain or plain[0] in "[{\"'(" or _SEPARATORS.search(plain):
+        elif not plain or plain[0] in "[{\"'(" or _SEPARATORS.search(plain) or any(map(_is_foreign_mark, plain)):
             return
         elif any(map(str.isspace, plain)):
             kind = "likely"
@@ -191,6 +192,11 @@ def _wrapped(value: Any, inner: Facts, schema: Schema) -> Iterator[Proposal]:
         return
     for proposal in _adapted(value, inner, schema, "list_from_single_value", _listed):
         yield Proposal(proposal.rule, "likely" if kind == "likely" else proposal.kind, proposal.after)
+
+
+def _is_foreign_mark(sign: str) -> bool:
+    """Return whether a sign is a punctuation mark of another script, which may separate items there."""
+    return sign > "\x7f" and sign != "’" and unicodedata.category(sign)[0] == "P"
 
 
 def _is_one_item(value: dict[str, Any], inner: Facts) -> bool:

@@ -25,9 +25,9 @@ CODES: dict[str, str] = {
     "envelope_broken": "the answer is not wrapped as its contract declares",
 }
 
-_FLAGS = ("ok", "success", "OK", "Ok", "Success")
-_ERRORS = ("error", "errors", "Error", "Errors")
-_FAILED = ("isError", "is_error", "hasError", "has_error")
+_FLAGS = ("ok", "success", "OK", "Ok", "Success", "SUCCESS")
+_ERRORS = ("error", "errors", "Error", "Errors", "ERROR", "ERRORS")
+_FAILED = ("isError", "is_error", "hasError", "has_error", "IsError", "HasError")
 _SLOTS = frozenset((*_FLAGS, *_ERRORS, *_FAILED))
 # With these a schema says more about the fields there may be than `properties` does.
 _FREE = frozenset(("additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"))
@@ -100,17 +100,23 @@ def _told(value: dict[str, Any], schema: dict[str, Any] | bool, envelope: Envelo
     """Return the failure that a flag or an error field tells of."""
     known = () if envelope is None else (envelope.ok, envelope.error)
     for name in _FLAGS:
-        flag = value.get(name)
-        if (flag is False or flag in ("false", "False")) and f"/{name}" not in known:
+        if _says(value.get(name), "false") and f"/{name}" not in known:
             return _found(name, f"{name} is false")
     for name in _FAILED:
-        if value.get(name) is True and f"/{name}" not in known and name not in properties_of(schema):
+        if _says(value.get(name), "true") and f"/{name}" not in known and name not in properties_of(schema):
             return _found(name, f"{name} is true")
     for name in _ERRORS:
         filled = name in value and _is_filled(value[name])
         if filled and f"/{name}" not in known and not _is_data(schema, name):
             return _found(name, f"{name} holds {words(value[name], limit=200)!r}")
     return None
+
+
+def _says(flag: Any, word: str) -> bool:
+    """Return whether a flag says true or false, as such or as a text; a number may be a count."""
+    if isinstance(flag, str):
+        return flag.strip().lower() == word
+    return flag is (word == "true")
 
 
 def _unlike(value: dict[str, Any], schema: dict[str, Any]) -> Finding | None:

@@ -42,11 +42,14 @@ _NO_SIGNS = bytes(byte for byte in range(256) if chr(byte) not in "[]{}:")
 # Looked for as a number: for `bytes in bytes` this Python raises and drops an exception before it looks.
 _ESCAPE = ord("\\")
 _COLON = ord(":")
+_POINT = ord(".")
 # How this version of orjson shows that a double is large: 1e+300 or 1e300.
 _LARGE = ord("+" if b"+" in orjson.dumps(1e300) else "e")
 # Runs of 19 digits may exceed a signed 64-bit integer: orjson would read them as floats.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_RUN = b"0" * 19
+# From 16 digits on a double may be another integer than the one that was written.
+_DOUBTFUL_RUN = b"0" * 16
 _DEEPEST = 200  # orjson ends at 254, and some of that has to be left over
 # Bytes for each level allowed, from which on the depth is proven by the dump itself: a longer text is likely to hold
 # more signs than prove it, and in a shorter one counting them takes less time.
@@ -115,11 +118,18 @@ def parse(
         raise _diagnose(source, exc) from None
     dump, colons = _dump_within(value, max_depth, _SORTED if sort else 0, long=len(source) > _LONG * max_depth)
     # An integer that orjson took for a double is beyond 1e18, so its dump has an exponent.
-    if _LARGE in dump and _LONG_RUN in source.translate(_DIGITS):
+    large = _LARGE in dump
+    if large and _LONG_RUN in source.translate(_DIGITS):
         value, dump = _exact_integers(source, sort=sort)
     # A text that is compact already has lost nothing in its dump. Else a lost duplicate has lost its colon,
     # which only a colon that was written as an escape could make up for.
-    if source != dump and (
+    if source == dump:
+        return value, dump
+    whole = large or (_POINT in dump and dump.find(b".0") >= 0)
+    if whole and source.translate(_DIGITS).find(_DOUBTFUL_RUN) >= 0:
+        value = json.loads(source, parse_float=read_double)
+        dump = dump_compact(value, sort=sort)
+    if (
         # More colons than in the dump: replacing as many leaves one over, at half the time of counting.
         _COLON in source.replace(b":", b";", colons)
         or (_ESCAPE in source and (_escaped_colon()(data) if type(data) is str else b"\\u003" in source))
@@ -140,6 +150,15 @@ def depth_of(value: Any) -> int:
         level = []
         for item in containers:
             level.extend(item.values() if isinstance(item, dict) else item)
+
+
+def read_double(token: str) -> int | float:
+    """Return what a JSON number with a fraction or a power means; an integer such as `9007199254740993.0` exactly."""
+    number = float(token)
+    whole, _, fraction = token.partition(".")
+    if fraction.strip("0") or "e" in whole or "E" in whole or int(whole) == number:
+        return number
+    return int(whole)
 
 
 def dump_compact(value: Any, *, sort: bool = False) -> bytes:

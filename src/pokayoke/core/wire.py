@@ -32,6 +32,7 @@ _TRANSPORT_KEYS = frozenset(
     ("body", "content_type", "status", "status_code", "headers", "url", "reason", "ok", "elapsed", "encoding")
 )
 _TEXTUAL = ("text/", "application/json", "application/xml", "application/javascript", "application/x-ndjson")
+_PROBLEM = "application/problem+json"  # RFC 9457: the details of an error, whatever the status says
 _TEXTUAL_SUFFIXES = ("+json", "+xml")
 
 
@@ -152,7 +153,8 @@ def media_type(content_type: str) -> str:
 def check_content_type(content_type: str | None, wanted: str) -> Finding | None:
     """Return the finding for a content type the contract does not accept, or None.
 
-    `application/json` accepts the `+json` types (RFC 6839); `type/*` and `*/*` are ranges.
+    `application/json` accepts the `+json` types (RFC 6839) but the one that describes an error; `type/*` and
+    `*/*` are ranges.
     """
     want = media_type(wanted)
     if want in ("*/*", "*"):
@@ -165,7 +167,8 @@ def check_content_type(content_type: str | None, wanted: str) -> Finding | None:
             data={"reason": "missing_content_type"},
         )
     got = media_type(content_type)
-    if got == want or (want == "application/json" and got.endswith("+json") and got.startswith("application/")):
+    suffixed = got.endswith("+json") and got.startswith("application/") and got != _PROBLEM
+    if got == want or (want == "application/json" and suffixed):
         return None
     if want.endswith("/*") and got.startswith(want[:-1]):
         return None

@@ -49,6 +49,7 @@ _SPOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (":", re.compile(r'(?<=["\s])(?=[\s"{\[\w-])')),
 )
 
+_NEAR = 200
 _QUOTES = frozenset("'`´“”„‘’＂″")
 _AFTER_STRING = frozenset(",:]} \t\r\n")
 _SEPARATORS = frozenset(";:,")
@@ -106,8 +107,9 @@ def suggest(
 def _insertions(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the text with one sign inserted, at every place where it could make the text parse.
 
-    True beside it says that a quote was inserted next to a sign that may be that quote misspelt: then
-    that one was meant, and the string would hold a sign too many.
+    True beside it says that the sign may be there already: a quote misspelt beside the place, or another
+    sign that changed places with a quote. Then the string would hold a sign too many. True also where a
+    comma would make two numbers of what may be one.
 
     A sign after the place where the strict parser stops cannot help, so no later one is tried.
     """
@@ -121,8 +123,16 @@ def _insertions(text: str) -> Iterator[tuple[str, bool]]:
             at = spot.start()
             if at > last:
                 break
-            stray = sign == '"' and _is_stray(text, at)
+            stray = _is_stray(text, at) if sign == '"' else _is_moved(text, at, sign)
             yield text[:at] + sign + text[at:], stray
+
+
+def _is_moved(text: str, at: int, sign: str) -> bool:
+    """Return whether a sign stands next to the place already, only on the other side of a quote, or splits digits."""
+    before, behind = text[max(0, at - _NEAR) : at].rstrip()[-2:], text[at : at + _NEAR].lstrip()[:2]
+    if sign == ",":
+        return before == ',"' or (before[-1:].isdigit() and behind[:1].isdigit())
+    return before == f'{sign}"' or behind == f'"{sign}'
 
 
 def _is_stray(text: str, at: int) -> bool:

@@ -10,7 +10,7 @@ from pokayoke.core.intake.evidence import declared_by, may_lack_member, mistaken
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Grade, Reading, SchemaLike, refused
-from pokayoke.core.intake.wrapping import find_object, is_named, unwrap_after
+from pokayoke.core.intake.wrapping import find_object, gives_missing, is_named, unwrap_after
 from pokayoke.core.schema import Schema, compile_schema
 from pokayoke.core.strict import StrictError, dump_compact, parse
 
@@ -19,10 +19,14 @@ _MAX_ENCODINGS = 3
 
 _OUTSIDE = frozenset({"byte_order_mark", "code_fence", "odd_whitespace", "prose", "tags"})
 """Repairs that may stand beside one that only the schema can prove: nothing that touches the value itself."""
+_AROUND = frozenset({"comment", "prose", "tags"})
+"""Repairs that leave a text around the object unread."""
 _COMMAS = frozenset({"missing_comma", "trailing_comma"})
 """Repairs that a lost member can look like."""
 _OPEN_QUOTE = re.compile(r"[\s({}\[\],:]\"\s*\Z").search
 """A last quote that may open a quoted phrase inside a string, or changed places with a bracket."""
+_BROKEN = re.compile(r"\":[ \t]*\n").search
+"""A line break between a key and its value, where no layout has one."""
 _ESCAPED = re.compile(r"\s*+\{\s*+\\\"").match
 _EMPTY_FIRST = re.compile(r"\s*+\{\s*+\}\s*+(?=\{)").match
 _SURROGATE = re.compile("[\ud800-\udfff]").search
@@ -100,6 +104,10 @@ class Grading:
         else:
             value, end = reader.read_object(start if opened else start + 1)
         surplus = unwrap_after(reader, end, names)
+        if not _AROUND.isdisjoint(reader.repairs) and any(
+            gives_missing(side, names, value) for side in (text[:start], text[end:])
+        ):
+            raise Refusal("trailing_text", start)
         flaw = self.flaw(reader, value)
         if flaw is not None:
             return refused(flaw, reader.list_comma or end, (value,))
@@ -125,6 +133,8 @@ class Grading:
             return "trailing_comma_in_list"
         if _COMMAS & reader.repairs.keys() and not self.declared["required"] <= value.keys():
             return "lost_member"
+        if "raw_control_character" in reader.repairs and _is_wrapped(reader.text):
+            return "control_character"
         if "python_word" in reader.repairs and (schema := self.schema()) and mistaken_word(schema, value):
             return "bare_reference"
         return None
@@ -141,6 +151,8 @@ class Grading:
             name, reason, position = "closed_by_schema", "missing_closer", len(reader.text)
             if _OPEN_QUOTE(reader.text) or _ends_closed(reader.text.rstrip()):
                 raise Refusal("cut_in_string", position)
+        if reader.text.count("{") == reader.text.count("}"):  # it was not lost or added: it moved into a string
+            return refused(reason, position, (value,))
         schema = self.schema()
         if schema is not None and reader.repairs.keys() <= _OUTSIDE:
             proven = schema.admits_nothing_missing(value)
@@ -169,6 +181,13 @@ class Grading:
         if schema is not None and schema.is_valid({}):
             return _known("lossless", {}, ("empty_text",))
         return refused("empty_arguments", 0)
+
+
+def _is_wrapped(text: str) -> bool:
+    """Return whether lines were broken to a width: then nobody knows which breaks belong to a string."""
+    *lines, last = text.split("\n")
+    widths = set(map(len, lines))
+    return _BROKEN(text) is not None or (len(lines) > 1 and len(widths) == 1 and len(last) <= widths.pop())
 
 
 def _ends_closed(text: str) -> bool:

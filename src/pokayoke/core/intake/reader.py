@@ -12,7 +12,7 @@ from typing import Any
 from pokayoke.core.intake import patterns as p
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.scanner import Scanner
-from pokayoke.core.strict import dump_compact
+from pokayoke.core.strict import dump_compact, read_double
 
 _NO_VALUE_SIGNS = {".": "ellipsis", "…": "ellipsis", "<": "bare_reference", "$": "bare_reference", "{": "unexpected"}
 _AFTER_SIGNS = {
@@ -227,7 +227,7 @@ class Reader(Scanner):
             if len(digits) > 308:  # noqa: PLR2004 - the limit of the strict parser
                 raise Refusal("number_too_long", position)
             return int(token)
-        number = float(token)
+        number = read_double(token)
         if number in (float("inf"), float("-inf")):
             raise Refusal("not_finite", position)
         return number

@@ -177,7 +177,7 @@ class Scanner:
         before = self.text[max(0, position - _NEAR) : position].rstrip()[-1:]
         if not block and comment.lstrip()[:1] in _OPERAND_STARTS and before.isdigit():  # 5 // 2 is a division
             raise Refusal("expression", position)
-        if block and before in ("[", ",") and p.LITERAL(comment):  # where an item would stand
+        if block and before in ("[", ",", ":") and p.LITERAL(comment):  # where a value would stand
             raise Refusal("comment_holds_data", position)
         if p.OTHERWISE(comment) or comment.count('"') % 2 or (p.SWALLOWED_BLOCK if block else p.SWALLOWED)(comment):
             raise Refusal("comment_holds_data", position)

@@ -42,9 +42,9 @@ _CALL_END = re.compile(r"[,` \t]*+(?:\n|\Z|[<\[;])").match
 _NEXT_CALL = re.compile(rf"\s*+({_NAME})\(").match
 _START = re.compile(
     rf"(?P<header>{_HEADER.pattern.replace('(' + _NAME + ')', _NAME)})"
-    rf"|(?P<aside><(?:{ASIDE})(?:\s[^<>]{{0,200}})?>|\[(?:TOOL_RESULTS|AVAILABLE_TOOLS)\]|<!--"
+    rf"|(?P<aside><(?i:{ASIDE})(?:\s[^<>]{{0,200}})?>|\[(?:TOOL_RESULTS|AVAILABLE_TOOLS)\]|<!--"
     rf"|<\|channel\|>analysis<\|message\|>)"
-    rf"|(?P<behind></(?:{ASIDE})>|\[/(?:TOOL_RESULTS|AVAILABLE_TOOLS)\])"
+    rf"|(?P<behind></(?i:{ASIDE})>|\[/(?:TOOL_RESULTS|AVAILABLE_TOOLS)\])"
     rf"|(?P<mark>\[/?[A-Z][A-Z_]{{2,30}}\])"
     rf"|(?P<calls>\[\s*{_NAME}\()|(?P<open>\{{(?=\s*[\"'“‘\w/#])|\[(?=\s*[{{/#]))"
     rf"|(?:(?:^|\n)[ \t]*|[>`\]]\s*)(?P<call>{_NAME}\()"
@@ -310,8 +310,8 @@ class _Finder:
                 position += 1
         except Refusal as refusal:
             return found, position, name, refusal
-        # Nothing goes on behind a call in the same line: else it is part of a sentence.
-        between = "\n" in text[end:position] or _CALL_END(text, position) is not None
+        # Nothing goes on behind a call, in the same line or with a method below: else it is part of something else.
+        between = ("\n" in text[end:position] and sign != ".") or _CALL_END(text, position) is not None
         whole = sign == "]" if listed else between
         return found, position + 1 if listed else end, name, None if whole else Refusal("not_read", position)
 

@@ -7,6 +7,8 @@ prose around a shorter one. So nothing with a structural sign in it is ever pros
 from __future__ import annotations
 
 import re
+from collections.abc import Container
+from itertools import chain
 
 from pokayoke.core.intake.patterns import LEFT_OUT, Refusal
 from pokayoke.core.intake.reader import Reader
@@ -30,13 +32,23 @@ _MEMBER = re.compile(
 """A line that reads like a member: a name, a sign, a value."""
 _LABELLED = re.compile(r"^[ \t]*(?:[-*][ \t]+)?([\"'`]?)([\w.$-]+)\1[ \t]*[:=]", re.MULTILINE).finditer
 """Lines that begin with a name and a sign, whatever follows."""
+_GIVEN = re.compile(
+    r"(?<![\w$-])([A-Za-z_$][\w$-]*+)(?=[^\w\n]{0,8}[|>=:][^\w\n]{0,8}[\w\"']"
+    r"|\W{1,8}(?:[A-Za-z]{1,12}\W{1,3}){0,2}(?:\d|[\"'“‘`]\w|(?:true|false|null)\b))"
+).findall
+"""Words that something is said about: a sign and a word follow, or a number or a quotation two words away at most."""
+_OPTION = re.compile(
+    r"(?<![\w$-])--([A-Za-z_$][\w$-]*+)[ =]\S|^[^\w\n]{0,8}([A-Za-z_$][\w$-]*+)[^\w\n]{0,8}\n\W{0,8}\w", re.MULTILINE
+).findall
+"""Words written as options, or alone on a line with a text below."""
+_TAGGED = re.compile(r"<([\w.$-]{1,60})>").findall
 _GLUED = re.compile(r"\.\w").match
 ASIDE = (
     r"think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|(?:available_)?tools"
     r"|tool_(?:response|results?|output)|function_(?:response|results?)"
 )
 """Tags around what is no call: thoughts, lists of tools, answers of tools."""
-_ASIDES = re.compile(rf"<(/?)(?:{ASIDE})(?:\s[^<>]{{0,200}})?>").findall
+_ASIDES = re.compile(rf"<(/?)(?i:{ASIDE})(?:\s[^<>]{{0,200}})?>").findall
 _DENIED = r"(?:do not|don['’]t|will not|won['’]t|must not|mustn['’]t|should not|shouldn['’]t|never)"
 _NOT_MEANT = re.compile(rf"\b(?:{_DENIED}|instead of|rather than)\b", re.IGNORECASE).search
 """Words before an object that say that it is not to be sent."""
@@ -97,6 +109,20 @@ def is_named(before: str, names: frozenset[str]) -> bool:
     """
     words = _NAME.findall(before[-_NEAR:].rstrip().rpartition("\n")[2])
     return 0 < len(words) <= _HEADING and not names.isdisjoint(words)
+
+
+def gives_missing(around: str, names: frozenset[str], present: Container[str]) -> bool:
+    """Return whether what stands on one side of an object gives an argument that the object lacks.
+
+    Args:
+        around: the text before the object, or behind it.
+        names: the declared arguments; a tag of their own tells that they were given one by one.
+        present: the arguments that the object has.
+    """
+    if not names.isdisjoint(_TAGGED(around)):
+        return True
+    plain = strip_markup(around)[0]
+    return any(word in names and word not in present for word in (*_GIVEN(plain), *chain(*_OPTION(plain))))
 
 
 def _quotes_balance(text: str, start: int, brace: int) -> bool:
