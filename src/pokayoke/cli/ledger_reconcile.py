@@ -17,6 +17,7 @@ from pokayoke.core.contract import Contract
 from pokayoke.core.reconcile import AGREED, KINDS, Compared, Compensation, Row, Times, undoings
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.compensate import Compensator, Undone
+from pokayoke.stores.nouns import Query
 
 _DONE: Final = frozenset({"undone", "undone_before"})
 _SURPLUS: Final = frozenset({"extra", "duplicate"})
@@ -78,6 +79,8 @@ def reconcile(
         with counting("business rows read") as told:
             aside.add(_rows(rows, sql, names, told))
         ledger = stack.enter_context(opened(store))
+        if tool is not None and not ledger.records(Query(tool=tool, limit=1)):
+            say(f"warning: this ledger has no effect of a tool {tool!r}, so nothing can be missing; check the name")
         report = Report(json=json)
         undoer = Undoer(known, Compensator(ledger, by=by) if yes else None, chosen, tool) if compensate else None
         with counting("effects read") as told:
