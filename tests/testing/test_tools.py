@@ -268,4 +268,4 @@ def test_a_plan_is_shared_between_threads():
 def test_one_fault_is_a_list_of_one():
     """A name alone is told how to be written, not searched for letter by letter."""
     with pytest.raises(TypeError, match=r"such as \['html_page'\]"):
-        faulty(lambda: {}, "html_page")
+        faulty(dict, "html_page")

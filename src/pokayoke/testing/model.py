@@ -207,7 +207,7 @@ def ask(
         TypeError: fields beside an argument text, into which nobody could put them.
     """
     if fields and isinstance(arguments, str):
-        raise TypeError(f"ask({name!r}) has an argument text already: write {', '.join(fields)} into it, or give a dict")
+        raise TypeError(f"ask({name!r}) has an argument text: write {', '.join(fields)} into it, or give a dict")
     text = arguments if isinstance(arguments, str) else json.dumps({**(arguments or {}), **fields}, ensure_ascii=False)
     return ToolCall(id=id, name=name, arguments=text, confidence=confidence, occurrence=occurrence)
 
