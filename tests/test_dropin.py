@@ -233,11 +233,12 @@ def test_arguments_that_a_client_has_parsed_are_taken_and_none_are_refused():
             safe_parse_args(other)
 
 
-@pytest.mark.parametrize("wrong", [None, "100", [], float("nan"), float("inf"), 0])
+@pytest.mark.parametrize("wrong", [None, "100", [], float("nan"), float("inf"), 0, 0.9 * 128_000])
 def test_a_window_that_is_no_number_is_said_so(wrong):
     """What is wrong with the call is an error with a sentence, not a comparison that fails inside."""
-    with pytest.raises(UsageError, match="max_tokens must be at least 1"):
+    with pytest.raises(UsageError, match="max_tokens must be at least 1") as raised:
         check_context([], wrong)
+    assert f"got {wrong!r}" in str(raised.value)
 
 
 def test_the_message_of_refused_arguments_is_fit_for_the_model():

@@ -92,6 +92,15 @@ def test_an_answer_from_the_shell_decides_the_call(shell, ledger, word, status, 
     ]  # fmt: skip
 
 
+def test_an_answer_without_a_reason_ends_with_who_gave_it(shell, ledger):
+    """No colon announces a reason that is not there."""
+    for number, words in enumerate([(), ("--reason", "checked")]):
+        ident = asked(ledger, number)
+        shell("approvals", "approve", ident, "--by", "bob", *words)
+        (line,) = [line for line in shell("approvals", "show", ident).stdout.splitlines() if "answered" in line]
+        assert line.endswith("by bob" + ": checked" * number)
+
+
 def test_what_has_expired_cannot_be_answered(shell, ledger):
     """It is no longer listed as waiting, and a late yes is refused."""
     late = asked(ledger, expires=10.0, at=time.time() - 20.0)

@@ -130,6 +130,9 @@ def test_who_names_a_python_file_is_told_what_to_name(shell, folder):
     done = shell("check", "shop.py")
     assert done.returncode == 2
     assert "name what holds the tools: shop:guard" in done.stderr
+    for name in ("shop", "shop.tools"):
+        done = shell("check", name)
+        assert (done.returncode, "named as MODULE:ATTRIBUTE" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

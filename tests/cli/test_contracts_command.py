@@ -237,6 +237,12 @@ def test_json_of_a_step(locked):
     assert (done["ok"], done["step"]["step"], done["tool"]["candidate"]["share"]) == (True, "canary", 0.1)
 
 
+def test_the_history_of_an_unknown_tool_is_no_empty_one(locked):
+    """A misspelt name is said so, with the names there are; nothing printed would look like nothing happened."""
+    assert "'gett' is not locked in contracts.lock (tools: get)" in refused(locked("history", "gett"))
+    assert locked("history", "get").stdout
+
+
 # -- diff ------------------------------------------------------------------------------------------
 
 

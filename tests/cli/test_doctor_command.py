@@ -122,6 +122,24 @@ def test_the_command_names_weak_tools_stores_and_traces(shell, tmp_path):
     assert not any("no store" in note for note in report["notes"])
 
 
+def test_a_sample_that_no_guard_could_write_is_a_thing_to_change(shell, tmp_path):
+    """A guard with this configuration does not start, so doctor does not call it well."""
+    (tmp_path / "pokayoke.yaml").write_text("trace: {sample_path: missing/s.jsonl}")
+    done = shell("doctor", "--json")
+    assert done.returncode == 1
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert (problem["code"], "trace.sample_path" in problem["message"]) == ("sample", True)
+    (tmp_path / "missing").mkdir()
+    assert shell("doctor").returncode == 0
+
+
+def test_the_store_of_the_other_commands_is_looked_at(shell, monkeypatch):
+    """POKAYOKE_STORE names it here, too: one that cannot be used is found, and nobody says that none is named."""
+    monkeypatch.setenv("POKAYOKE_STORE", "sqlite:///no.db")
+    done = shell("doctor")
+    assert (done.returncode, "no ledger at" in done.stdout, "no store is named" in done.stdout) == (1, True, False)
+
+
 def test_guards_of_a_wrong_configuration_are_fired_under_the_defaults(shell, tmp_path):
     """A file with a mistake is a thing to change, and nobody is told that its own settings held."""
     (tmp_path / "pokayoke.yaml").write_text("moed: monitor")

@@ -121,6 +121,32 @@ def test_a_sample_is_written(shell, folder):
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--share", "0.5"), "name its FILE"), (("--sample", "s.jsonl", "--share", "half"), "such as 0.1, or 10%"),
+        (("--sample", "s.jsonl", "--share", "101%"), "0% to 100%"),
+    ],
+)  # fmt: skip
+def test_a_share_that_nothing_is_done_with_is_said_so(shell, folder, words, said):
+    """Without a sample, or with a share that is none: exit code 2, and no sample."""
+    done = shell("replay", write(folder, [GOOD]), "--contracts", "v1.yaml", *words)
+    assert (done.returncode, done.stdout, said in done.stderr) == (2, "", True)
+    assert not (folder / "s.jsonl").exists()
+
+
+def test_a_share_may_be_a_percentage(shell, folder):
+    """As for `contracts canary`."""
+    words = ("--contracts", "v1.yaml", "--sample", "s.jsonl", "--share", "100%")
+    assert "wrote s.jsonl: 1 of 1 calls" in shell("replay", write(folder, [GOOD]), *words).stderr
+
+
+def test_a_page_that_cannot_be_written_is_named(shell, folder):
+    """The file comes first and no error number."""
+    done = shell("replay", write(folder, [GOOD]), "--contracts", "v1.yaml", "--html", "no/r.html")
+    assert (done.returncode, "error: no/r.html: No such file or directory" in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("option", ["--sample", "--html"])
 @pytest.mark.parametrize("name", ["calls.jsonl", "./calls.jsonl", "v1.yaml"])
 def test_nothing_that_is_read_is_written_over(shell, folder, option, name):

@@ -64,6 +64,12 @@ def test_filters_narrow_down(shell, file, words, count):
     assert done.stderr == ("" if count else "no event is like that\n")
 
 
+def test_a_report_of_nothing_asks_for_the_file(shell):
+    """`report` alone is the command without its file, not a file of that name."""
+    done = shell("trace", "report")
+    assert (done.returncode, "report of which FILE" in done.stderr) == (2, True)
+
+
 def test_the_report_counts_failures_and_turns_saved(shell, file):
     """Failures by kind and tool, stops, and calls that did not cost the model another turn."""
     report = json.loads(shell("trace", "report", file, "--json").stdout)

@@ -244,6 +244,15 @@ def test_only_what_is_wanted_is_judged(shell, ledger, shop):
     assert reconciled(shell, shop, "--since", "1h")[1] == {"missing": {keys[0]}}
 
 
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_a_tool_without_any_effect_is_told(shell, ledger, shop):
+    """A misspelt --tool leaves nothing to compare: that is no clean ledger without a word."""
+    ordered(ledger, shop, 1)
+    for name, told in (("ordr", True), ("order", False)):
+        done = shell("ledger", "reconcile", "--sql", shop.url, SELECT, "--lease", "0s", "--json", "--tool", name)
+        assert (done.returncode, f"no effect of a tool {name!r}" in done.stderr) == (0, told)
+
+
 def test_the_business_cannot_be_written_from_here(shell, ledger, shop):
     """A query that writes is refused by the connection itself."""
     shop.order("a" * 64, "S1", 1)

@@ -1,10 +1,15 @@
 """The whole way: a guarded run writes its trace, contracts are learnt from it, and the trace is replayed against them."""
 
+import json
+import os
+import time
+
 import pokayoke
 from pokayoke.core.contract import Contract
 from pokayoke.replay.judge import Judge
 from pokayoke.replay.learn import Learner
 from pokayoke.replay.readers import Source
+from pokayoke.replay.recording import Recording
 from pokayoke.replay.score import Scorer
 
 ITEM = {"type": "object", "properties": {"id": {"type": "string"}, "token": {"type": "string"}}, "required": ["id"]}
@@ -72,3 +77,27 @@ def test_a_trace_teaches_what_ran_and_replays_as_it_went(tmp_path):
     assert reads.faults == {"wrong_type": 1}
     assert (writes.calls, writes.allowed, writes.corrected, writes.failed) == (13, 13, 12, 1)
     assert unknown.refused == 1
+
+
+def test_what_the_guard_itself_tells_is_no_line_that_cannot_be_read(tmp_path):
+    """A reload and a kill switch are events of no run: a trace with them is read to its end, without a word."""
+    name, config = tmp_path / "trace.jsonl", tmp_path / "pokayoke.yaml"
+    config.write_text("trace: {path: trace.jsonl}\n")
+
+    @pokayoke.tool(effect="read", output=ITEM)
+    def find(order: str) -> dict:
+        """Find."""
+        return {"id": 5}
+
+    guard = pokayoke.Guard([find], config=config)
+    config.write_text("trace: {path: trace.jsonl}\nbudgets: {calls: 9}\n")
+    os.utime(config, (0, 0))
+    time.sleep(0.25)  # a changed file has to lie still
+    for number in range(4):
+        guard.run(f"r{number}").call(pokayoke.ToolCall("1", "find", {"order": f"A{number}"}))
+    guard.close()
+    alone = [event["event"] for event in map(json.loads, name.read_text().splitlines()) if "run_id" not in event]
+    assert {"config", "switch"} <= set(alone)
+    with Source(str(name)) as source:
+        found = list(source.recordings())
+    assert (source.kind.format, [type(one) for one in found]) == ("trace", [Recording] * 4)

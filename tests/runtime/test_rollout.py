@@ -440,6 +440,22 @@ def test_a_lock_that_cannot_be_used_changes_nothing(shop, tmp_path):
     assert "no such file" in told[1][1]
 
 
+def test_a_step_is_taken_over_when_its_files_are_put_right(shop, tmp_path):
+    """A roll-back that a damaged file of contracts held up is in force once the file is whole, and told once each."""
+    trace = tmp_path / "t.jsonl"
+    shop.canary()
+    guard = shop.guard(config={"trace": {"path": str(trace)}})
+    text = [entry(), entry("2", **TEXTS)]
+    shop.write(entry(max_chars=7), text[1])
+    shop.back()
+    assert [used(guard.run(f"r{number}"), "text") for number in range(3)] == [("get@2", "ok")] * 3
+    shop.write(*text)
+    assert [used(guard.run(f"s{number}")) for number in range(3)] == [("get@1", "ok")] * 3
+    guard.close()
+    events = [json.loads(line) for line in trace.read_text().splitlines()]
+    assert [one["ok"] for one in events if one["event"] == "contracts"] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

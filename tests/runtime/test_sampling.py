@@ -131,12 +131,19 @@ def test_a_key_that_cannot_be_made_or_read_is_refused(tmp_path):
         guarded(tmp_path, sample_key_path=str(tmp_path / "key"))
 
 
+def test_a_sample_that_cannot_be_written_is_called_by_its_own_option(tmp_path):
+    """Whoever reads the error finds the line to change: it is not `trace.path`."""
+    with pytest.raises(ConfigurationError, match=r"^trace\.sample_path '"):
+        guarded(tmp_path, sample_path=str(tmp_path / "no" / "s.jsonl"))
+
+
 @pytest.mark.parametrize(
     ("trace", "words"),
     [
         ({"sample_path": ""}, "`trace.sample_path` is empty"),
         ({"sample_path": "t", "path": "t"}, "is also `trace.path`"),
         ({"sample_key_path": "k"}, "is of no use without `trace.sample_path`"),
+        ({"sample_share": 0.5}, "is of no use without `trace.sample_path`"),
         ({"sample_path": "s", "sample_share": 2}, "trace.sample_share"),
     ],
 )

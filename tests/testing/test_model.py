@@ -128,3 +128,12 @@ def test_anthropic_shape(arguments, sent):
 def test_anthropic_stop_reasons(reply, stop):
     """A stop reason is spelt in Anthropic's words; an unknown one is kept."""
     assert reply.anthropic()["stop_reason"] == stop
+
+
+def test_what_would_be_lost_without_a_word_is_refused():
+    """A text is no list of one-letter turns, and no field vanishes beside an argument text."""
+    with pytest.raises(TypeError, match=r"such as \['Done\.'\]"):
+        ScriptedModel("Done.")
+    with pytest.raises(TypeError, match="write cents into it"):
+        ask("charge", '{"order_id": "O-1"}', cents=5)
+    assert ask("charge", {"order_id": "O-1"}, cents=5).arguments == '{"order_id": "O-1", "cents": 5}'

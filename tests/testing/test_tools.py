@@ -263,3 +263,9 @@ def test_a_plan_is_shared_between_threads():
     for thread in threads:
         thread.join(10)
     assert sorted(happening.fault for happening in plan.log) == ["ok"] * 50 + ["raise_before"] * 50
+
+
+def test_one_fault_is_a_list_of_one():
+    """A name alone is told how to be written, not searched for letter by letter."""
+    with pytest.raises(TypeError, match=r"such as \['html_page'\]"):
+        faulty(dict, "html_page")

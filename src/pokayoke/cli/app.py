@@ -102,7 +102,8 @@ def main() -> None:
         say(f"error: {error}")
         sys.exit(2)
     except OSError as error:
-        say(f"error: {error}")
+        named = error.filename is not None and error.strerror is not None
+        say(f"error: {error.filename}: {error.strerror}" if named else f"error: {error}")
         sys.exit(2)
 
 

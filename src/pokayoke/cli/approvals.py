@@ -93,7 +93,7 @@ def shown(approval_id: IdArgument, store: StoreOption = None, json: JsonOption =
         ("run", approval.run_id),
         ("asked", when(approval.asked_at)),
         ("expires", when(approval.expires_at)),
-        ("answered", f"{when(approval.decided_at)} by {approval.by}: {approval.reason}" if approval.by else ""),
+        ("answered", _answered(approval)),
     ]
     for line in table([(name, value) for name, value in facts if value]):
         out(line)
@@ -101,6 +101,13 @@ def shown(approval_id: IdArgument, store: StoreOption = None, json: JsonOption =
     given = approval.arguments
     for line in table([(name, as_json(value)) for name, value in (given if is_object(given) else {"": given}).items()]):
         out(f"  {line}")
+
+
+def _answered(approval: Approval) -> str:
+    """When, by whom and why a question was answered; nothing if it was not."""
+    if not approval.by:
+        return ""
+    return f"{when(approval.decided_at)} by {approval.by}" + (f": {approval.reason}" if approval.reason else "")
 
 
 @app.command()

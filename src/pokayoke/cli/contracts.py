@@ -190,7 +190,10 @@ def history(
 
     pokayoke contracts history get_order
     """
-    steps = [one for one in read_lock(Path(path)).history if tool in (None, one.tool)]
+    lock = read_lock(Path(path))
+    steps = [one for one in lock.history if tool in (None, one.tool)]
+    if tool is not None and not steps:
+        raise ConfigurationError(f"{tool!r} is not locked in {path} (tools: {', '.join(lock.tools)})")
     if json:
         out(as_json([msgspec.to_builtins(one) for one in steps]))
         return

@@ -18,6 +18,7 @@ from pokayoke.cli.locked import (
     note,
     tool_and_version,
 )
+from pokayoke.cli.operating import share_of
 from pokayoke.cli.output import as_json, out, say, show
 from pokayoke.core.contract import Contract
 from pokayoke.core.contract_diff import contract_changes
@@ -69,7 +70,7 @@ def canary(
     Which runs, follows from their ids. A run keeps its version for as long as it lives.
     """
     name, number = tool_and_version(version)
-    wanted, done = _share(share), note(by, reason)
+    wanted, done = share_of(share), note(by, reason)
 
     def how(lock: Lock, shelf: Shelf) -> Lock:
         after = canaried(lock, name, number, wanted, done)
@@ -93,7 +94,7 @@ def widen(
 
     pokayoke contracts widen get_order --share 0.5 --by mo --reason "a day without findings"
     """
-    wanted, done = _share(share), note(by, reason)
+    wanted, done = share_of(share), note(by, reason)
     _step(path, tool, lambda lock, _: widened(lock, tool, wanted, done), json=json)
 
 
@@ -182,12 +183,3 @@ def _same_keys(stable: Contract, candidate: Contract) -> None:
             f"{candidate.id} names its effects otherwise than {stable.id} ({fields}): equal writes of two runs in one "
             "scope would be two effects. Keep these fields, or accept it with --new-keys"
         )
-
-
-def _share(text: str) -> float:
-    """A share, out of `0.1` or `10%`."""
-    bare = text.strip()
-    try:
-        return float(bare.removesuffix("%")) / 100 if bare.endswith("%") else float(bare)
-    except ValueError:
-        raise ConfigurationError(f"--share {text!r}: expected a part such as 0.1, or 10%") from None

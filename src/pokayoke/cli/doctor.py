@@ -40,7 +40,10 @@ def doctor(
         typer.Argument(metavar="FILE|MODULE:ATTRIBUTE", help="Configuration and tools to look at, as for check."),
     ] = None,
     config: Annotated[str | None, typer.Option(help="Configuration file; pokayoke.yaml if it is there.")] = None,
-    store: Annotated[str | None, typer.Option(help="The store the program uses, as a URL.")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(envvar="POKAYOKE_STORE", show_envvar=True, help="The store the program uses, as a URL."),
+    ] = None,
     lock: Annotated[str | None, typer.Option(help="Lock of contracts; contracts.lock if it is there.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -51,8 +54,8 @@ def doctor(
     pokayoke doctor --config pokayoke.yaml shop.tools:ALL
 
     The probes use tools of their own; yours are looked at and never run. Exit code 0 if every guard fired,
-    every tool named has a deadline and an output contract, and store and trace file can be used; 1 if not;
-    2 if doctor could not run.
+    every tool named has a deadline and an output contract, and store, trace file and sample can be used; 1 if
+    not; 2 if doctor could not run. POKAYOKE_STORE stands in for --store.
     """
     material = read_sources(sources or [], config=config, trust_hints=False)
     problems = [*material.problems, *(p for contract in material.contracts for p in weaknesses(contract))]
@@ -153,16 +156,20 @@ def _lock_problems(name: str | None, *, durable: bool) -> tuple[list[Problem], l
     return [Problem("contract_drift", one.contract, one.why) for one in drifts], told
 
 
-def _trace_problems(policy: Policy) -> list[Problem]:
+def _trace_problems(policy: Policy) -> Iterator[Problem]:
+    """What is wrong with the files that a guard would open when it starts."""
     from pokayoke.errors import ConfigurationError  # noqa: PLC0415 - as above
+    from pokayoke.runtime.sampling import Sampler  # noqa: PLC0415 - as above
     from pokayoke.runtime.trace import Trace  # noqa: PLC0415 - as above
 
-    try:
-        trace = Trace(policy.trace)
-    except ConfigurationError as error:
-        return [Problem("trace", str(policy.trace.path), str(error))]
-    trace.close()
-    return []
+    named = (("trace", policy.trace.path or "", Trace), ("sample", policy.trace.sample_path, Sampler))
+    for code, path, opens in named:
+        if path is None:
+            continue
+        try:
+            opens(policy.trace).close()
+        except ConfigurationError as error:
+            yield Problem(code, path, str(error))
 
 
 def _print(results: list[Fired], problems: list[Problem], told: list[str]) -> None:

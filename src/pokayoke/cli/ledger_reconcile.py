@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from typing import Annotated, Any, Final
 
 import typer
@@ -17,6 +17,8 @@ from pokayoke.core.contract import Contract
 from pokayoke.core.reconcile import AGREED, KINDS, Compared, Compensation, Row, Times, undoings
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.compensate import Compensator, Undone
+from pokayoke.stores.base import Store
+from pokayoke.stores.nouns import Query
 
 _DONE: Final = frozenset({"undone", "undone_before"})
 _SURPLUS: Final = frozenset({"extra", "duplicate"})
@@ -77,7 +79,7 @@ def reconcile(
         # Before the ledger is opened: it may lie in the same file, and it has to be read after the rows anyway.
         with counting("business rows read") as told:
             aside.add(_rows(rows, sql, names, told))
-        ledger = stack.enter_context(opened(store))
+        ledger = stack.enter_context(_holding(store, tool))
         report = Report(json=json)
         undoer = Undoer(known, Compensator(ledger, by=by) if yes else None, chosen, tool) if compensate else None
         with counting("effects read") as told:
@@ -87,6 +89,15 @@ def reconcile(
     report.end()
     if report.open:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _holding(store: str | None, tool: str | None) -> Generator[Store]:
+    """Open the ledger, and say so if it has nothing of the tool: a misspelt name would look like all is well."""
+    with opened(store) as ledger:
+        if tool is not None and not ledger.records(Query(tool=tool, limit=1)):
+            say(f"warning: this ledger has no effect of a tool {tool!r}, so nothing can be missing; check the name")
+        yield ledger
 
 
 class Report:

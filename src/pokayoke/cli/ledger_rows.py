@@ -37,7 +37,9 @@ def mapping(text: str | None) -> dict[str, str]:
         if not part.strip():
             continue
         if not found or column not in COLUMNS or not name:
-            raise ConfigurationError(f"--map {part!r}: expected COLUMN=NAME, with one of {', '.join(COLUMNS)}")
+            raise ConfigurationError(
+                f"--map {part!r}: expected as in key=YOUR_COLUMN; what a row may tell: {', '.join(COLUMNS)}"
+            )
         names[column] = name
     return names
 

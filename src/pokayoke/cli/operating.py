@@ -91,6 +91,19 @@ def seconds(text: str, option: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
+def share_of(text: str) -> float:
+    """Return a share, out of `0.1` or `10%`.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    bare = text.strip()
+    try:
+        return float(bare.removesuffix("%")) / 100 if bare.endswith("%") else float(bare)
+    except ValueError:
+        raise ConfigurationError(f"--share {text!r}: expected a part such as 0.1, or 10%") from None
+
+
 def moment(text: str | None, option: str, now: float) -> float | None:
     """Return a wall-clock second, out of a duration before now or an ISO 8601 date and time (UTC if it names no zone).
 

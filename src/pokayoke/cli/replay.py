@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from pokayoke.cli.operating import share_of
 from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
 from pokayoke.cli.progress import reading
 from pokayoke.cli.sources import Material, read_sources, refuse_to_overwrite
@@ -22,6 +23,7 @@ from pokayoke.replay.summary import Set, is_clean, summary
 from pokayoke.replay.workers import Replay, default_jobs
 
 _SMALL: Final = 2_000_000
+_SHARE: Final = 0.01
 _MOST_ROWS: Final = 40
 _MOST_EXAMPLES: Final = 12
 _WIDTH: Final = 160
@@ -45,7 +47,9 @@ def replay(
     sample: Annotated[
         str | None, typer.Option(help="Write a sample of the runs to this file, with pseudonyms.")
     ] = None,
-    share: Annotated[float, typer.Option(help="Share of the runs in the sample.", min=0.0, max=1.0)] = 0.01,
+    share: Annotated[
+        str | None, typer.Option(help="With --sample: share of the runs in it: 0.1, or 10%; 1% if not said.")
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes; one per core if not given.", min=1)] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -62,6 +66,7 @@ def replay(
     a line could not be read, a call was refused, an answer invalid, or the two sets differ, 2 if a recording
     or the contracts cannot be read.
     """
+    wanted = _share(share, sample)
     refuse_to_overwrite([*recordings, *contracts, *(compare or ())], html=html, sample=sample)
     sets = [_set(contracts, config)]
     if compare:
@@ -78,13 +83,29 @@ def replay(
         Path(html).write_text(html_report(shown), encoding="utf-8")
         say(f"wrote {html}")
     if sample is not None:
-        _sample(sample, share, recordings, sets[0], kind, mapping)
+        _sample(sample, wanted, recordings, sets[0], kind, mapping)
     if json:
         out(as_json(shown))
     else:
         _print(shown)
     if not is_clean(shown):
         raise typer.Exit(1)
+
+
+def _share(text: str | None, sample: str | None) -> float:
+    """The share of the runs that a sample holds.
+
+    Raises:
+        ConfigurationError: it is none, or there is no sample.
+    """
+    if text is None:
+        return _SHARE
+    if sample is None:
+        raise ConfigurationError("--share is of the runs that --sample writes: name its FILE, too")
+    found = share_of(text)
+    if not 0.0 <= found <= 1.0:
+        raise ConfigurationError(f"--share {text!r}: expected 0 to 1, or 0% to 100%")
+    return found
 
 
 def _sample(

@@ -26,6 +26,7 @@ from pokayoke.runtime.view import OWN_TOOLS
 
 DEFAULT_CONFIG: Final = "pokayoke.yaml"
 ATTRIBUTE: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_]\w*(?:\.\w+)*")
+_SUFFIXES: Final = (".json", ".yaml", ".yml")
 _OPTIONS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(Policy))
 
 
@@ -81,6 +82,8 @@ def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool)
                 material.kinds = (*(material.kinds or ()), *snapshot.kinds)
             if not named and isinstance(policy := getattr(found, "policy", None), Policy):
                 material.policy, material.config = policy, f"the policy of {name}"
+        elif not Path(name).exists() and Path(name).suffix not in _SUFFIXES:
+            raise ConfigurationError(f"{name}: no such file; tools in a module are named as MODULE:ATTRIBUTE")
         else:
             _take_definitions(name, material, trust_hints=trust_hints)
     return material

@@ -58,6 +58,9 @@ def trace(
     not events are counted, named on stderr, and make the exit code 1.
     """
     counting = len(words) > 1 and words[0] == "report"
+    if words == ["report"] and not Path("report").exists():
+        say("error: report of which FILE? As in: pokayoke trace report t.jsonl")
+        raise typer.Exit(2)
     if len(words) != 1 + counting or (counting and follow):
         say("error: expected FILE or report FILE (a report has an end, so it takes no --follow)")
         raise typer.Exit(2)

@@ -248,6 +248,8 @@ def _trace_contradictions(trace: TracePolicy) -> Iterator[tuple[Keys, str]]:
         yield ("trace", "sample_path"), "is also `trace.path`. The sample is a file of its own."
     if trace.sample_key_path is not None and trace.sample_path is None:
         yield ("trace", "sample_key_path"), "is of no use without `trace.sample_path`."
+    if trace.sample_share != TracePolicy().sample_share and trace.sample_path is None:
+        yield ("trace", "sample_share"), "is of no use without `trace.sample_path`."
 
 
 def _is_no_path(text: str) -> bool:

@@ -157,7 +157,7 @@ class LockFile:
 
     def changed(self) -> bool:
         """Look at the file (one system call); True if it is not the one that was read last."""
-        return self._signature() != self._known
+        return signature(self.path) != self._known
 
     def read(self) -> Lock:
         """Read the file as it is now; it is not looked at again before it changes.
@@ -165,12 +165,14 @@ class LockFile:
         Raises:
             ConfigurationError: it is no lock.
         """
-        self._known = self._signature()
+        self._known = signature(self.path)
         return read_lock(self.path)
 
-    def _signature(self) -> tuple[int, ...] | None:
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+def signature(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
+    """Return what tells whether a file is still the same one; None if it is not there."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - for each call, and a Path would be made first
+    except (OSError, ValueError):
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

@@ -18,14 +18,15 @@ from pokayoke.core.contract import Contract
 from pokayoke.core.loop import Kind
 from pokayoke.core.policy import Policy
 from pokayoke.core.rollout import NOT_OFFERED, Pins, versions_for
-from pokayoke.errors import StoreError
+from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.runtime.edition import Edition, Given, edition
 from pokayoke.runtime.forks import renew
-from pokayoke.runtime.lockfile import LockFile
+from pokayoke.runtime.lockfile import LockFile, signature
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.view import View
 
 _KEPT_VIEWS: Final = 16
+Signatures = Mapping[str, tuple[int, ...] | None]
 
 
 class Rollout:
@@ -48,6 +49,7 @@ class Rollout:
         renew(self, Rollout.forked)
         self._views: weakref.WeakValueDictionary[Pins, View] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[Pins, View] = OrderedDict()
+        self._unusable: Signatures | None = None
         self.edition: Edition
         self._policy: Policy
 
@@ -56,8 +58,8 @@ class Rollout:
         self._guard = threading.Lock()
 
     def changed(self) -> bool:
-        """Look at the lock; True if it is another one than was read last."""
-        return self._file.changed()
+        """Look at the lock; True if it is another one than was read last, or its files were put right."""
+        return self._file.changed() or (self._unusable is not None and _signatures(self._unusable) != self._unusable)
 
     def prepared(
         self, given: Iterable[Given], policy: Policy, stable: View
@@ -76,7 +78,16 @@ class Rollout:
         Raises:
             ConfigurationError: see `edition`; what is in force stays in force.
         """
-        found = edition(self._file.read(), self._file.path, given)
+        lock = self._file.read()
+        folder = self._file.path.parent
+        sources = {str(folder / one.source) for tool in lock.tools.values() for one in tool.versions.values()}
+        signatures = _signatures(sources)  # before they are read: a change meanwhile is seen as one
+        try:
+            found = edition(lock, self._file.path, given)
+        except ConfigurationError:
+            self._unusable = signatures
+            raise
+        self._unusable = None
         return found.in_force, partial(self._use, found, policy, stable)
 
     def _use(self, found: Edition, policy: Policy, stable: View) -> None:
@@ -130,6 +141,11 @@ class Rollout:
             if len(self._recent) > _KEPT_VIEWS:
                 self._recent.popitem(last=False)
             return view
+
+
+def _signatures(paths: Iterable[str]) -> Signatures:
+    """What tells whether a file is still the same one, for each."""
+    return {path: signature(path) for path in paths}
 
 
 def _prepared(view: View, found: Edition, policy: Policy, pins: Mapping[str, str]) -> Callable[[], None]:

@@ -51,7 +51,9 @@ class Sampler:
         key = policy.sample_key_path
         self._key = secrets.token_bytes(_KEY_BYTES) if key is None else _key_from(Path(key))
         self._share = policy.sample_share
-        self._file = TraceFile(policy.sample_path, max_bytes=policy.max_bytes, backups=policy.backups)
+        self._file = TraceFile(
+            policy.sample_path, max_bytes=policy.max_bytes, backups=policy.backups, option="trace.sample_path"
+        )
         self._wanted: OrderedDict[str, bool] = OrderedDict()
         self._recorder = self._recording(())
         self.withheld = 0

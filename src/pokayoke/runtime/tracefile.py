@@ -34,6 +34,7 @@ class TraceFile:
         path: where it is, from where the program is now. The folder has to exist.
         max_bytes: size at which the file becomes `path.1`, and so on.
         backups: how many of those are kept.
+        option: what names the file in the configuration.
 
     Attributes:
         dropped: lines that could not be written.
@@ -43,13 +44,15 @@ class TraceFile:
         ConfigurationError: the file cannot be opened for appending, or there is no space left.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, max_bytes: int, backups: int) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, max_bytes: int, backups: int, option: str = "trace.path"
+    ) -> None:
         self.path = os.fspath(path)
         with suppress(OSError):  # without a current folder, opening says what is wrong
             self.path = str(Path(path).absolute())
         self.dropped = 0
         self.problem: str | None = None
-        self._max_bytes, self._backups = max_bytes, backups
+        self._max_bytes, self._backups, self._option = max_bytes, backups, option
         self._torn = False
         self._fd = self._opened()
         self._ours = _identity(os.fstat(self._fd))
@@ -103,15 +106,15 @@ class TraceFile:
             fd = os.open(self.path, _FLAGS, 0o600)
         except OSError as error:
             raise ConfigurationError(
-                f"trace.path {self.path!r} cannot be opened for appending: {error.strerror}. Create its folder, "
+                f"{self._option} {self.path!r} cannot be opened for appending: {error.strerror}. Create its folder, "
                 "give this user the right to write there, or name another file."
             ) from None
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise ConfigurationError(f"trace.path {self.path!r} is not a regular file. Name another one.")
+            raise ConfigurationError(f"{self._option} {self.path!r} is not a regular file. Name another one.")
         if _is_full(fd):
             os.close(fd)
-            raise ConfigurationError(f"trace.path {self.path!r}: no space left on its disk.")
+            raise ConfigurationError(f"{self._option} {self.path!r}: no space left on its disk.")
         return fd
 
     def _follow_or_rotate(self, coming: int) -> None:

@@ -106,9 +106,14 @@ class ScriptedModel:
         offered: the tools it was offered at each request.
 
     Calls without an id are numbered `call_1`, `call_2`, ... over the whole script.
+
+    Raises:
+        TypeError: the script is one text, of which every letter would be a turn.
     """
 
     def __init__(self, turns: Iterable[Any], *, then: str | None = None) -> None:
+        if isinstance(turns, str):
+            raise TypeError(f"a script is a list of turns, such as [{turns!r}], not a text")
         self.seen: list[list[Message]] = []
         self.offered: list[list[Any]] = []
         self._turns = list(turns)
@@ -197,7 +202,12 @@ def ask(
         occurrence: number of a wanted repetition.
         fields: the arguments, where that reads better than a dict; one called `id`, `confidence` or
             `occurrence` needs the dict.
+
+    Raises:
+        TypeError: fields beside an argument text, into which nobody could put them.
     """
+    if fields and isinstance(arguments, str):
+        raise TypeError(f"ask({name!r}) has an argument text: write {', '.join(fields)} into it, or give a dict")
     text = arguments if isinstance(arguments, str) else json.dumps({**(arguments or {}), **fields}, ensure_ascii=False)
     return ToolCall(id=id, name=name, arguments=text, confidence=confidence, occurrence=occurrence)
 

@@ -187,9 +187,12 @@ class Faults:
 
     Raises:
         ValueError: a name that is not in `FAULTS`.
+        TypeError: one name, of which every letter would be a fault.
     """
 
     def __init__(self, faults: Iterable[str | Fault], *, then: str | Fault = OK) -> None:
+        if isinstance(faults, str):
+            raise TypeError(f"faults are a list, one per call, such as [{faults!r}], not a text")
         self.log: list[Happening] = []
         self.started = 0
         self._plan = [_fault(fault) for fault in faults]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, cast
@@ -142,13 +141,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             UsageError: one of them is out of range.
         """
-        given = (self.max_tokens, self.threshold, self.keep_last)
-        sound = all(isinstance(cast("object", one), (int, float)) for one in given)
+        whole = (self.max_tokens, self.keep_last)
+        sound = all(isinstance(cast("object", one), int) for one in whole)
+        sound = sound and isinstance(cast("object", self.threshold), (int, float))
         # Asked this way round, NaN is out of range, too.
-        if not (sound and 1 <= self.max_tokens < math.inf and 0 < self.threshold <= 1 and self.keep_last >= 0):
+        if not (sound and self.max_tokens >= 1 and 0 < self.threshold <= 1 and self.keep_last >= 0):
             raise UsageError(
-                f"max_tokens must be at least 1, threshold above 0 and up to 1, keep_last 0 or more; "
-                f"got {self.max_tokens}, {self.threshold}, {self.keep_last}"
+                f"max_tokens must be at least 1, threshold above 0 and up to 1, keep_last 0 or more, the first and "
+                f"the last whole numbers; got {self.max_tokens!r}, {self.threshold!r}, {self.keep_last!r}"
             )
         if self.large is not None and self.large < 1:
             raise UsageError(f"large must be at least 1 token, got {self.large}")

@@ -30,8 +30,10 @@ class OwnTrace:
         self._waiting: OrderedDict[tuple[str, Any, str], Recording] = OrderedDict()
 
     def looks(self, value: Any) -> int:
-        """See `Reader.looks`: an event has a run and a step."""
-        return 2 * int(is_object(value) and isinstance(value.get("event"), str) and "run_id" in value)
+        """See `Reader.looks`: an event of a run; one of the guard, such as of a reload, proves nothing by itself."""
+        if not (is_object(value) and isinstance(value.get("event"), str)):
+            return 0
+        return 2 if "run_id" in value else int("ts" in value and "ok" in value)
 
     def read(self, value: Any, line: int) -> Iterable[Read]:
         """See `Reader.read`. Events of other kinds than calls are passed over."""
