@@ -104,7 +104,7 @@ def _at_a_glance(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> Chec
     if len(raw) > (contract.max_chars or policy.max_chars):
         return None
     try:
-        value, data = parse(raw, max_depth=DEEPEST, equal_duplicates=False)
+        value, data = parse(raw, max_depth=DEEPEST, equal_duplicates=False, exact=False)
         if not schema.is_valid(value) or may_hold_page(data) or undeclared_error(value, schema.raw) is not None:
             return None
     except Exception:  # noqa: BLE001 - whatever it is, the rooms have a name for it

@@ -142,7 +142,9 @@ def _verbatim(text: str, content: tuple[Any, ...] = ()) -> Received:
 def _parsed(body: str | bytes, limit: int, content: tuple[Any, ...] = ()) -> Received:
     """JSON text, read strictly; what does not parse is named, never mended."""
     try:
-        value, data = parse(body, max_bytes=limit * BYTES_PER_CHAR, max_depth=DEEPEST, equal_duplicates=False)
+        value, data = parse(
+            body, max_bytes=limit * BYTES_PER_CHAR, max_depth=DEEPEST, equal_duplicates=False, exact=False
+        )
     except StrictError as exc:
         return _no(_unparsed(body, exc))
     return Received(value, data, len(body), content)
