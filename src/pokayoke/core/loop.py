@@ -203,7 +203,9 @@ class Rounds:
             else:
                 self._marks.append(Mark(tool, progress=times == 1 and outcome.status == "ok"))
             return
-        if outcome.findings and outcome.findings[0].blame in ("model", "tool"):
+        first = outcome.findings[0] if outcome.findings else None
+        # A call that is not run again has not failed again.
+        if first is not None and first.blame in ("model", "tool") and first.code != "repeated_failure":
             self.repeats.failed(tool, signature)
         kind = kind_of(outcome, kinds, policy.off)
         if kind is not None:

@@ -193,7 +193,7 @@ def _write_blocked(state: RunState, sources: tuple[str, ...] | None) -> Finding 
         hint=(
             f"Nothing was written: the last output of {taint.tool} was unusable. "
             f"Call {taint.tool} again with the same arguments; writes are possible after a valid output. "
-            "If it stays unusable, tell the user."
+            "If that call is refused or its output stays unusable, tell the user."
         ),
         data={"tool": taint.tool, "step": taint.step},
     )
