@@ -233,6 +233,42 @@ async def test_on_whose_behalf_a_run_acts_is_said_by_its_context():
         assert script.offered[0] == ["refund"] * done
 
 
+class Choosing(AbstractCapability):
+    """Demands tools in every request."""
+
+    def __init__(self, choice):
+        self.choice = choice
+
+    def get_model_settings(self):
+        return lambda ctx: {"tool_choice": self.choice}
+
+
+@pytest.mark.parametrize(
+    ("roles", "choice", "sent"),
+    [
+        (["clerk"], ToolOrOutput(function_tools=["refund"]), ToolOrOutput(function_tools=["refund"])),
+        ([], ToolOrOutput(function_tools=["refund", "find"]), ToolOrOutput(function_tools=["find"])),
+        ([], ToolOrOutput(function_tools=["refund"]), ToolOrOutput(function_tools=[])),
+        ([], ["refund", "find"], ["find"]),
+        ([], ["refund"], "auto"),
+        ([], "auto", "auto"),
+    ],
+)
+async def test_a_request_demands_no_tool_that_is_hidden(roles, choice, sent):
+    """The framework refuses a choice of tools that are not there, and who may not use one is not told of it."""
+    shop, seen = Shop(), []
+
+    def answer(messages, info):
+        seen.append(info.model_settings["tool_choice"])
+        return ModelResponse(parts=[TextPart("Done.")])
+
+    made = contracts([shop.refund, shop.find], reads=["find"], fields={"refund": {"roles": ("clerk",)}})
+    who = Guarded(pokayoke.Guard(made), who=lambda ctx: {"principal": {"id": "ada", "roles": roles}})
+    agent = Agent(FunctionModel(answer), tools=[shop.refund, shop.find], capabilities=[who, Choosing(choice)])
+    await agent.run("go")
+    assert seen == [sent]
+
+
 async def test_tools_get_their_context_and_their_types():
     """Arguments reach a tool as its annotations say, after the guard has corrected them."""
     seen = []

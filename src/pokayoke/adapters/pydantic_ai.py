@@ -40,6 +40,7 @@ from pokayoke.adapters.pydantic_ai_tools import (
     HIDDEN,
     contracts,
     definitions,
+    demanding,
     is_framework_tool,
     is_stranger,
     may_defer,
@@ -191,8 +192,11 @@ class _GuardedRun(Guarded):
                 gone, settings["tool_choice"] = parameters.function_tools, "none"
             changed["model_request_parameters"] = replace(parameters, function_tools=gone, native_tools=[])
             changed["model_settings"] = settings or None
-        elif offered is not None:
-            changed["model_request_parameters"] = replace(parameters, function_tools=offered)
+        else:
+            if offered is not None:
+                changed["model_request_parameters"] = replace(parameters, function_tools=offered)
+            if (wanted := request_context.model_settings) and "tool_choice" in wanted:
+                changed["model_settings"] = demanding(self._hosted.run, wanted)
         if self._silent or request.instruction is not None:
             told = [ModelRequest(parts=[UserPromptPart(request.instruction)])] if request.instruction else []
             changed["messages"] = [*map(spoken, request_context.messages), *told]

@@ -16,6 +16,7 @@ try:
     from pydantic import TypeAdapter
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.models.test import TestModel
+    from pydantic_ai.settings import ModelSettings, ToolOrOutput
     from pydantic_ai.tools import DeferredToolRequests, RunContext, Tool, ToolDefinition
     from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
     from pydantic_ai.usage import RunUsage
@@ -54,6 +55,18 @@ def contracts(
     """
     known = [_described(one) for given in tools for one in _definitions(given)]
     return hosted.contracts(known, reads=reads, destructive=destructive, fields=fields)
+
+
+def demanding(run: Run, settings: ModelSettings) -> ModelSettings:
+    """Return what a request is sent with, without a demand for tools that are hidden: the framework refuses that."""
+    choice = settings.get("tool_choice")
+    names = choice.function_tools if isinstance(choice, ToolOrOutput) else choice
+    if not isinstance(names, list) or not any(hides(run, name) for name in names):
+        return settings
+    shown = [name for name in names if not hides(run, name)]
+    if isinstance(choice, ToolOrOutput):
+        return {**settings, "tool_choice": ToolOrOutput(function_tools=shown)}
+    return {**settings, "tool_choice": shown or "auto"}
 
 
 async def definitions(*toolsets: Any, deps: Any = None) -> list[ToolDefinition]:
