@@ -95,6 +95,10 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
             return msgspec.structs.replace(self, status="expired")
         return self
 
+    def asked(self, now: float) -> Approval:
+        """The same question, asked at `now`: it stays open as long as it was to."""
+        return msgspec.structs.replace(self, asked_at=now, expires_at=now + (self.expires_at - self.asked_at))
+
 
 class Request(msgspec.Struct, frozen=True, gc=False):
     """Everything an admission needs to know about a call.
