@@ -112,6 +112,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         claim: the ledger claim; None for reads, which are never ledgered.
         charges: what it takes from which limits.
         approval: the question to ask first, or None.
+        step: the number of the call in its run.
     """
 
     run_id: str
@@ -122,6 +123,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     claim: Claim | None = None
     charges: tuple[Charge, ...] = ()
     approval: Approval | None = None
+    step: int = 0
 
     @property
     def shared(self) -> bool:

@@ -280,7 +280,7 @@ class World:
         """Admit or refuse what needs no store; None if the store has to decide."""
         progress = self._run.progress
         force = self._guard.snapshot
-        if force.budgeted and (refusal := progress.overspent(force.policy.budgets)) is not None:
+        if force.budgeted and (refusal := progress.overspent(force.policy.budgets, request.step)) is not None:
             return Answer("refuse", refusal)
         if not request.shared:
             return progress.admit(request)
