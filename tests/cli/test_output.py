@@ -1,4 +1,7 @@
-"""Nothing reaches a terminal unescaped."""
+"""Nothing reaches a terminal unescaped, and no half of a file stays behind."""
+
+import json
+import resource
 
 import pytest
 from hypothesis import given
@@ -75,3 +78,39 @@ def test_a_table_is_aligned_and_escaped():
     """Columns line up; no row makes none."""
     assert table([("a", 1), ("long\x1b", 22)]) == ["a         1", "long\\x1b  22"]
     assert table([]) == []
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("learn", "calls.jsonl", "--force", "-o"), "out.yaml"),
+        (("replay", "calls.jsonl", "--contracts", "contracts.yaml", "--html"), "page.html"),
+        (("replay", "calls.jsonl", "--contracts", "contracts.yaml", "--share", "1", "--sample"), "sample.jsonl"),
+    ],
+)
+def test_no_half_of_a_file_is_left(shell, tmp_path, words, name, there):
+    """Where a file cannot be written to its end there is none afterwards, and the exit code says so."""
+    call = {"tool": "find", "arguments": {"q": "a"}, "output": {"hits": 1}}
+    (tmp_path / "calls.jsonl").write_text("".join(json.dumps({**call, "run": n}) + "\n" for n in range(200)))
+    assert shell("learn", "calls.jsonl", "-o", "contracts.yaml").returncode == 0
+    if there:
+        (tmp_path / name).write_text("old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        done = shell(*words, name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (done.returncode, (tmp_path / name).exists()) == (2, False)
+    assert "File too large" in done.stderr
+
+
+def test_what_is_no_file_is_written_to_and_stays(shell, tmp_path):
+    """A full device refuses the words and is not removed; a folder is no place for them."""
+    (tmp_path / "calls.jsonl").write_text('{"tool": "find", "arguments": {"q": "a"}, "output": {"hits": 1}}\n')
+    (tmp_path / "full").symlink_to("/dev/full")
+    (tmp_path / "folder").mkdir()
+    for name in ("full", "folder"):
+        assert shell("learn", "calls.jsonl", "--force", "-o", name).returncode == 2
+        assert (tmp_path / name).exists()

@@ -207,6 +207,21 @@ def test_what_the_model_is_told(seen, tools, said):
 
 
 @pytest.mark.parametrize(
+    ("count", "self_repair", "said"),
+    [
+        (LoopCount(3, 7), 1, "In the last 3 rounds you called"),
+        (LoopCount(1, 1), 0, "In the last round you called"),
+        (LoopCount(1, 12), 1, "12 rounds of this turn went wrong; in the latest of them you called"),
+        (LoopCount(0, 5), 1, "5 rounds of this turn went wrong; in the latest of them you called"),
+    ],
+)
+def test_the_model_is_told_of_the_rounds_that_cost_its_tools(count, self_repair, said):
+    """Those in a row, or all of the turn: a single one would be no reason that a model could believe."""
+    count = msgspec.structs.replace(count, seen=(("tool_failure", "a", ""),))
+    assert instruction(count, LoopPolicy(self_repair=self_repair), BY_NAME, []).startswith(said)
+
+
+@pytest.mark.parametrize(
     ("texts", "said"),
     [
         ({"tool_failure": "Stop it."}, "Stop it."),

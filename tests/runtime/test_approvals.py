@@ -94,6 +94,42 @@ def test_a_decision_made_elsewhere_wins_over_the_callback(guarded, effects, driv
     assert effects == []
 
 
+def test_an_answer_that_comes_too_late_leaves_a_question_that_waits(effects, driver):
+    """A yes after the end of its question runs nothing, and the question that replaces it can be answered."""
+    clock = FrozenClock()
+    contract = Contract.from_schema(
+        "transfer", TRANSFER, output_schema={}, approval=True, handler=lambda **given: effects.append(given) or {}
+    )
+
+    def ask(approval):
+        clock.advance(6.0)
+        return True
+
+    guard = Guard([contract], on_ask=ask, clock=clock, config={"approvals": {"expires_seconds": 5.0}})
+    late = driver.call(guard.run("r"), CALL)
+    assert ([finding.code for finding in late.findings], effects) == (["approval_expired"], [])
+    (renewed,) = guard.approvals.list()
+    assert (renewed.asked_at, renewed.expires_at) == (clock.now(), clock.now() + 5.0)
+    guard.approvals.approve(renewed.id)
+    assert driver.call(guard.run("r"), CALL).ok
+
+
+def test_a_review_is_asked_for_when_the_output_has_come(driver):
+    """A tool that takes longer than a question stays open leaves one that a person can still answer."""
+    clock = FrozenClock()
+    slow = Contract.from_schema(
+        "look", {"type": "object"}, effect="read", output_schema={"type": "object"}, handler=lambda: clock.advance(6.0)
+    )
+    config = {"approvals": {"expires_seconds": 5.0}, "safe_mode": {"on_invalid_output": "human_review"}}
+    guard = Guard([slow], clock=clock, config=config)
+    run = guard.run("r")
+    assert not driver.call(run, ToolCall("c1", "look", "{}")).ok
+    (review,) = guard.approvals.list()
+    assert (review.kind, review.asked_at) == ("output", clock.now())
+    guard.approvals.approve(review.id)
+    assert run.mode == "normal"
+
+
 # -- waiting ---------------------------------------------------------------------------------------
 
 

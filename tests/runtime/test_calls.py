@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 import pokayoke
 from pokayoke import Contract, Guard, Raw, ToolCall, ToolError
@@ -497,6 +498,39 @@ def test_budgets_end_in_a_final_answer(world, driver, budget, allowed):
     assert [o.ok for o in outcomes] == [n < allowed for n in range(4)]
     assert outcomes[-1].stop_reason == "budget_exhausted"
     assert (run.mode, run.tools()) == ("final_answer", [])
+
+
+def test_a_call_within_its_budget_is_not_charged_with_those_beside_it():
+    """Of two calls at the same time a budget of one lets the first one run, although both are counted by then."""
+    first, second = threading.Event(), threading.Event()
+
+    class Asked(BaseModel):
+        n: int
+
+        @field_validator("n")
+        @classmethod
+        def once_both_are_counted(cls, n):
+            if n == 1:
+                assert second.wait(10)
+            else:
+                second.set()
+                first.wait(2)  # for the tool of the first call
+            return n
+
+    @pokayoke.tool(effect="read", timeout=10)
+    def look(asked: Asked) -> dict[str, int]:
+        """Look."""
+        first.set()
+        return {"n": asked.n}
+
+    run = Guard([look], config={"budgets": {"calls": 1}}).run()
+
+    async def beside():
+        calls = (ToolCall(f"c{n}", "look", {"asked": {"n": n}}) for n in (1, 2))
+        return await asyncio.gather(*map(run.acall, calls))
+
+    one, other = asyncio.run(beside())
+    assert (one.value, other.stop_reason, run.mode) == ({"n": 1}, "budget_exhausted", "final_answer")
 
 
 def test_budgets_of_seconds_and_tokens(world, driver):

@@ -182,6 +182,22 @@ def test_an_answer_byte_by_byte_holds_up_no_other_question(announcing):
         assert {event["reason"] for event in events} == {"TimeoutError"}
 
 
+def test_half_an_answer_is_no_receipt(announcing):
+    """A status that goes on until the attempt is cut may be read as a good one; the trace says that it was none."""
+    with socket.socket() as slow:
+        slow.bind(("127.0.0.1", 0))
+        slow.listen()
+        hook, events = announcing(f"http://127.0.0.1:{slow.getsockname()[1]}/", pauses=(), timeout=0.3)
+        hook.tell(QUESTION)
+        with slow.accept()[0] as connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 O")
+            while True:  # until it is cut
+                connection.sendall(b"K")
+                time.sleep(0.01)
+        assert until(lambda: bool(events))
+        assert events[0]["reason"] == "TimeoutError"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_child_announces_its_own_questions(receiver, announcing):
     """The child has no thread of its parent; it starts one."""

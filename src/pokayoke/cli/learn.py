@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pokayoke.cli.output import as_json, out, plural, say
+from pokayoke.cli.output import as_json, out, plural, say, whole_file
 from pokayoke.cli.progress import reading
 from pokayoke.cli.sources import refuse_to_overwrite
 from pokayoke.core.contract import Contract
@@ -148,7 +148,8 @@ def _write(
     if output is None:
         out(text.rstrip("\n"))
     else:
-        Path(output).write_text(text, encoding="utf-8")
+        with whole_file(output) as file:
+            file.write(text.encode())
         say(f"wrote {output}: {plural(len(drafts), 'contract')}. Read it before you use it")
     for one in skipped[:_MOST_NAMED]:
         say(f"not learnt: {one.tool}: {one.why}")

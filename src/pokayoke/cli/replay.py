@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from pokayoke.cli.operating import share_of
-from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
+from pokayoke.cli.output import as_json, out, painter, plural, say, show, table, whole_file
 from pokayoke.cli.progress import reading
 from pokayoke.cli.sources import Material, read_sources, refuse_to_overwrite
 from pokayoke.errors import ConfigurationError
@@ -80,7 +80,8 @@ def replay(
                 say(f"{name}: {source.kind.format}")
         shown = summary(work.score, recordings, sets)
     if html is not None:
-        Path(html).write_text(html_report(shown), encoding="utf-8")
+        with whole_file(html) as page:
+            page.write(html_report(shown).encode())
         say(f"wrote {html}")
     if sample is not None:
         _sample(sample, wanted, recordings, sets[0], kind, mapping)
@@ -114,7 +115,7 @@ def _sample(
     """Go through the recordings once more and write the sample. Its key is thrown away: nobody can go back."""
     if "-" in recordings:
         raise ConfigurationError("--sample reads the recordings twice, and stdin can be read once")
-    with Path(name).open("wb") as file:
+    with whole_file(name) as file:
         recorder = Recorder(file.write, key=secrets.token_bytes(32), share=share, contracts=given.judge.contracts)
         for recording in recordings:
             with Source(recording, claimed=claimed_format(kind), fields=fields) as source:

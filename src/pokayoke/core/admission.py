@@ -95,6 +95,10 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
             return msgspec.structs.replace(self, status="expired")
         return self
 
+    def asked(self, now: float) -> Approval:
+        """The same question, asked at `now`: it stays open as long as it was to."""
+        return msgspec.structs.replace(self, asked_at=now, expires_at=now + (self.expires_at - self.asked_at))
+
 
 class Request(msgspec.Struct, frozen=True, gc=False):
     """Everything an admission needs to know about a call.
@@ -108,6 +112,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         claim: the ledger claim; None for reads, which are never ledgered.
         charges: what it takes from which limits.
         approval: the question to ask first, or None.
+        step: the number of the call in its run.
     """
 
     run_id: str
@@ -118,6 +123,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     claim: Claim | None = None
     charges: tuple[Charge, ...] = ()
     approval: Approval | None = None
+    step: int = 0
 
     @property
     def shared(self) -> bool:

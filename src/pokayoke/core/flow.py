@@ -128,7 +128,7 @@ def _renewed(claim: Claim, plan: Plan, scene: Scene) -> Generator[Step, Any, Ans
     contract = plan.contract
     claim = msgspec.structs.replace(claim, resolves=False)
     answer: Answer = yield Admit(
-        Request(scene.run_id, contract.name, contract.effect, contract.sources, scene.now, claim)
+        Request(scene.run_id, contract.name, contract.effect, contract.sources, scene.now, claim, step=scene.step)
     )
     return answer
 
@@ -176,7 +176,8 @@ def _request(judged: Judged, plan: Plan, scene: Scene, claim: Claim | None, appr
         given, run_id = {**plan.unsent, **(judged.arguments or {})}, scene.run_id
         user, tenant = scene.principal.id if scene.principal else None, scene.tenant
         taken = charges(plan.limits, given, tool=contract.name, run_id=run_id, user=user, tenant=tenant, now=now)
-    return Request(scene.run_id, contract.name, contract.effect, contract.sources, now, claim, taken, approval)
+    name, effect, sources = contract.name, contract.effect, contract.sources
+    return Request(scene.run_id, name, effect, sources, now, claim, taken, approval, scene.step)
 
 
 def _question(judged: Judged, plan: Plan, scene: Scene, occurrence: int) -> Approval:

@@ -312,10 +312,17 @@ def instruction(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind],
         if name == "unknown_tool":
             told.append(f"there are only {_listed(sorted(tools)) or 'no tools'}")
     return (
-        f"In the last {count.streak or count.bad} rounds you {'; '.join(told)}. "
+        f"{_when(count, policy)} you {'; '.join(told)}. "
         "Tools are off for the rest of this turn. Answer the user now, in your own words: "
         "what you know, what was done, and what could not be done. Do not claim anything that no tool has confirmed."
     )
+
+
+def _when(count: LoopCount, policy: LoopPolicy) -> str:
+    """The rounds that cost the tools: those in a row, or those of the turn, of which only the latest are told."""
+    if count.streak > policy.self_repair:
+        return f"In the last {count.streak} rounds" if count.streak > 1 else "In the last round"
+    return f"{count.bad} rounds of this turn went wrong; in the latest of them"
 
 
 def _listed(names: list[str]) -> str:

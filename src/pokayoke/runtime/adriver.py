@@ -162,9 +162,10 @@ class AsyncWorld(World):
 
     async def amark(self, step: Mark) -> Any:
         """`mark` without blocking the event loop."""
-        changed = await self._run.progress.achange(step.change, step.review)
-        if step.review is not None:
-            self._guard.announce(step.review)
+        review = step.review and step.review.asked(self._guard.clock.now())
+        changed = await self._run.progress.achange(step.change, review)
+        if review is not None:
+            self._guard.announce(review)
         return changed
 
     async def aobserve(self, step: Observe) -> None:

@@ -106,9 +106,10 @@ class World:
 
     def mark(self, step: Mark) -> Any:
         """Change the run's state."""
-        changed = self._run.progress.change(step.change, step.review)
-        if step.review is not None:
-            self._guard.announce(step.review)
+        review = step.review and step.review.asked(self._guard.clock.now())
+        changed = self._run.progress.change(step.change, review)
+        if review is not None:
+            self._guard.announce(review)
         return changed
 
     def observe(self, step: Observe) -> None:
@@ -223,8 +224,8 @@ class World:
         claim, approval = request.claim, request.approval
         if claim is not None:
             claim = msgspec.structs.replace(claim, now=now, owner=owner())
-        if approval is not None and not self._guard.store.sealed:
-            approval = self._veiled(approval)
+        if approval is not None:
+            approval = approval.asked(now) if self._guard.store.sealed else self._veiled(approval.asked(now))
         return msgspec.structs.replace(request, now=now, claim=claim, approval=approval)
 
     def _veiled(self, approval: Approval) -> Approval:
@@ -279,7 +280,7 @@ class World:
         """Admit or refuse what needs no store; None if the store has to decide."""
         progress = self._run.progress
         force = self._guard.snapshot
-        if force.budgeted and (refusal := progress.overspent(force.policy.budgets)) is not None:
+        if force.budgeted and (refusal := progress.overspent(force.policy.budgets, request.step)) is not None:
             return Answer("refuse", refusal)
         if not request.shared:
             return progress.admit(request)

@@ -206,11 +206,11 @@ class Progress:
             was, now = self.change(lambda state: worsen(state, "final_answer", reason))
         return reason if was.mode != now.mode else None
 
-    def overspent(self, budgets: BudgetPolicy) -> Finding | None:
-        """Say which budget is used up, if one is: then only an answer is allowed."""
+    def overspent(self, budgets: BudgetPolicy, call: int) -> Finding | None:
+        """Say which budget is used up for this call (by its number), if one is: then only an answer is allowed."""
         with self._lock:
             used: tuple[tuple[str, float, float | None], ...] = (
-                ("calls", self._calls, budgets.calls),
+                ("calls", call, budgets.calls),
                 ("rounds", self._rounds, budgets.rounds),
                 ("tokens", self.tokens.total, budgets.tokens),
                 ("seconds", self._clock.monotonic() - self._begun, budgets.seconds),

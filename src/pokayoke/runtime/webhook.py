@@ -262,6 +262,9 @@ def _cut_after(seconds: float, connected: socket.socket) -> Generator[None]:
         if over.is_set():
             raise TimeoutError from error
         raise
+    else:
+        if over.is_set():  # half of an answer reads like a whole one
+            raise TimeoutError
     finally:
         timer.cancel()
 
