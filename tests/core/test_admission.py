@@ -79,15 +79,16 @@ def test_a_no_does_not_expire():
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "by", "said"),
     [
-        ("waiting", ("without a decision", "Nobody approved")),
-        ("approved", ("given by ann and expired unused", "has expired")),
+        ("waiting", "", ("without a decision", "Nobody approved")),
+        ("approved", "ann", ("given by ann and expired unused", "has expired")),
+        ("approved", "", ("given by a person and expired unused", "has expired")),
     ],
 )
-def test_approvals_expire(status, said):
+def test_approvals_expire(status, by, said):
     """A question nobody answered, and a consent nobody used, are void at their end, and told apart; a new one is asked."""
-    known = msgspec.structs.replace(ASKED, status=status, by="ann", expires_at=100.0)
+    known = msgspec.structs.replace(ASKED, status=status, by=by, expires_at=100.0)
     kept = admit(request(approval=ASKED), Held(RUN, approval=known))
     finding = kept.answer.finding
     assert finding.code == "approval_expired"

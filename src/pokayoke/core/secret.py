@@ -23,20 +23,24 @@ HIDDEN: Final = "[redacted]"
 
 
 # What a secret is called, for two readers: `~` is where the parts of a name may be held apart.
+_CARD: Final = "card~n(?:o|umber)"
 _NAMES: Final = (
     r"pass~w(?:or)?[dt]|pass~phrase|pass~code|secret|token|cookie|credential|bearer|authorization|kennwort|contrase"
-    r"|(?:api|private|access|signing|encryption)~key|card~n(?:o|umber)|密码|密碼|密钥|密鑰|令牌|口令"
+    rf"|(?:api|private|access|signing|encryption)~key|{_CARD}|密码|密碼|密钥|密鑰|令牌|口令"
 )
 # Names so short that only a word of its own counts: `pinCode` and `PIN_2`, but neither `spin` nor `PING`.
 _SHORT_NAMES: Final = ("auth", "pin", "otp", "cvv", "cvc", "ssn")
 # In JSON text, a control character that holds parts apart is spelled with letters.
 _SPELLED_GAP: Final = r"\\[bfnrt]|\\u00[01][0-9a-f]"
-_NAME: Final = _NAMES.replace("~", f"(?:[^0-9a-z]|{_SPELLED_GAP})*")
+_GAP: Final = f"(?:[^0-9a-z]|{_SPELLED_GAP})*"
+_NAME: Final = _NAMES.replace("~", _GAP)
+# For itself, by the letters it begins with: every other text of a shop holds them, and would be searched for all names.
+_CARD_NAME: Final = _CARD.replace("~", _GAP)
 # Literals without which no name and no shape can apply, for lower-cased text. All of them are searched at once
 # first (63 at most, see `matcher`); only a hit asks the exact rules.
 _NAME_LITERALS: Final = (
     "pass|secret|token|cookie|credential|bearer|authorization|kennwort|contrase"
-    "|private|access|signing|encryption|card|密码|密碼|密钥|密鑰|令牌|口令"
+    "|private|access|signing|encryption|密码|密碼|密钥|密鑰|令牌|口令"
 )
 _SHAPE_LITERALS: Final = (
     r"-----begin|ghp_|gho_|ghu_|ghs_|ghr_|github_pat|glpat-|xoxb-|xoxp-|xoxa-|xoxr-|xoxs-|akia[0-9a-z]{4}"
@@ -59,6 +63,7 @@ class _Searches(NamedTuple):
     """The compiled searches."""
 
     literal: Callable[[str], bool]
+    card_name: Callable[[str], bool]
     name: Callable[[str], bool]
     shape: Callable[[str], bool]
     short: Callable[[str], bool]
@@ -75,7 +80,7 @@ def _searches() -> _Searches:
     bare_shapes = re.sub(r"\[.*?\}", "", _SHAPE_LITERALS)
     literals = f"{_NAME_LITERALS}|{bare_shapes}"
     short = "|".join((_SHORT_SHAPES, *_WORDS, _API_KEY))
-    exact = (_NAME, _SHAPE_LITERALS, short, _SHORT_SHAPES, _WHOLE_WORDS)
+    exact = (_CARD_NAME, _NAME, _SHAPE_LITERALS, short, _SHORT_SHAPES, _WHOLE_WORDS)
     return _Searches(*map(matcher, (literals, *exact, _LOGIN, _SPELLED_LETTER, _CARD_DIGITS)))
 
 
@@ -107,7 +112,7 @@ def searchable(data: bytes) -> tuple[str, str]:
 def has_secret_literal(text: str, lowered: str) -> bool:
     """True if this text holds what any built-in rule needs; `lowered` is the same in lower case."""
     search = _searches()
-    if search.literal(lowered) and (search.name(lowered) or search.shape(lowered)):
+    if search.card_name(lowered) or (search.literal(lowered) and (search.name(lowered) or search.shape(lowered))):
         return True
     if search.short(text) and (search.short_shape(text) or search.word(text) or search.name(lowered)):
         return True
