@@ -50,6 +50,8 @@ _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_RUN = b"0" * 19
 # From 16 digits on a double may be another integer than the one that was written.
 _DOUBTFUL_RUN = b"0" * 16
+# A whole double in a dump, if it is not so large that it has an exponent.
+_WHOLE = re.compile(rb"\.0(?![0-9])").search
 _DEEPEST = 200  # orjson ends at 254, and some of that has to be left over
 # Bytes for each level allowed, from which on the depth is proven by the dump itself: a longer text is likely to hold
 # more signs than prove it, and in a shorter one counting them takes less time.
@@ -156,7 +158,7 @@ def depth_of(value: Any) -> int:
 
 def _may_be_rounded(source: bytes, dump: bytes, *, large: bool) -> bool:
     """Return whether a text may hold an integer with a point and more digits than a double."""
-    return (large or dump.find(b".0") >= 0) and source.translate(_DIGITS).find(_DOUBTFUL_RUN) >= 0
+    return (large or _WHOLE(dump) is not None) and source.translate(_DIGITS).find(_DOUBTFUL_RUN) >= 0
 
 
 def read_double(token: str) -> int | float:
