@@ -381,3 +381,66 @@ def test_thoughts_are_thoughts_in_any_case(tag):
     """The case of a tag says nothing about what is inside of it."""
     found = read_calls(f'<{tag}>{{"name": "pay", "arguments": {{}}}}</{tag}>', tools={"pay": None})
     assert found.calls == ()
+
+
+DISOWNED = [
+    "Do not call this: {}",
+    "I will not call {}",
+    "~~{}~~",
+    "For example: {}",
+    "Instead of {} I ask you.",
+    "{} is what I will NOT do",
+    "{}\nI won't send this one.",
+    "{}\nActually, never mind.",
+    "{}\n\nwait, a=6",
+    "{}\nno, make that a=6",
+    "{}\n\nScratch that.",
+]
+
+
+@pytest.mark.parametrize("words", DISOWNED)
+@pytest.mark.parametrize("call", ['{"name": "f", "arguments": {"a": 1}}', "[f(a=1)]"])
+def test_a_call_that_the_words_around_it_disown_is_not_read(words, call):
+    """What a sentence forbids, gives as an example or takes back is told to the model, and not made."""
+    read = read_calls(words.format(call), tools={"f": None})
+    assert [(one.name, one.reading.value, one.reading.reason) for one in read.calls] == [("f", None, "disowned")]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Sure: {}",
+        "I don't know the price, so: {}",
+        "Never call g twice. {}",
+        "Instead of guessing I look it up: {}",
+        "I can't do that without calling: {}",
+        "{}\nI don't know more until it answers.",
+        "{}\nNo further calls are needed.",
+        "{}\nWait for the result.",
+        "~~old~~\n{}",
+    ],
+)
+def test_words_about_something_else_disown_no_call(words):
+    """Only a sentence that leads to the call, or begins behind it, can be about it."""
+    assert seen(read_calls(words.format('{"name": "f", "arguments": {"a": 1}}'), tools={"f": None})) == [F]
+
+
+def test_only_the_call_that_is_disowned_is_refused():
+    """The calls beside it stay what they are."""
+    one, other = '{"name": "f", "arguments": {"a": 1}}', '{"name": "g", "arguments": {"b": "x"}}'
+    assert seen(read_calls(f"{one}\nDo not call {other}")) == [F, ("g", None)]
+    assert seen(read_calls(f"{one}\nWait, I mean:\n{other}")) == [("f", None), G]
+
+
+@pytest.mark.parametrize(
+    ("status", "made"), [("completed", True), (None, True), ("cancelled", False), ("draft", False)]
+)
+def test_a_status_that_no_provider_sends_is_not_looked_past(status, made):
+    """Any word but that of a whole call may say that it is over, or not yet meant."""
+    text = json.dumps({"name": "f", "arguments": {"a": 1}, "status": status})
+    assert [call.reading.value for call in read_calls(text).calls] == [{"a": 1} if made else None]
+
+
+def test_what_stands_in_an_example_is_no_call():
+    """A tag says so, as it does for thoughts and lists of tools."""
+    assert read_calls('<example>{"name": "f", "arguments": {"a": 1}}</example>').calls == ()

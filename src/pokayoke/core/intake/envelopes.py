@@ -13,6 +13,8 @@ _ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "tool_input"
 _LABELS = frozenset({"id", "type", "call_id", "tool_call_id", "index", "status"})
 _LISTS = ("tool_calls", "function_calls", "calls")
 
+_WHOLE = "completed"
+
 MISSING: Any = object()
 """Stands for arguments that are not there at all."""
 
@@ -54,7 +56,7 @@ def envelopes(value: Any, known: frozenset[str] | None) -> list[Envelope] | None
             return calls and [call._replace(foreign=(*call.foreign, *others)) for call in calls]
     for key in ("function", "function_call"):
         if isinstance(members.get(key), dict):
-            return _one(members[key], known, tuple(members.keys() - _LABELS - {key}))
+            return _one(members[key], known, _others(members, {key}))
     return _one(members, known, ())
 
 
@@ -63,9 +65,14 @@ def _one(members: dict[str, Any], known: frozenset[str] | None, foreign: tuple[s
     arguments = [key for key in _ARGUMENTS if key in members]
     if not names or (not arguments and (known is None or members[names[0]] not in known)):
         return None
-    used = {names[0], *arguments[:1]}
-    rest = (*foreign, *(key for key in members if key not in used and key not in _LABELS))
+    rest = (*foreign, *_others(members, {names[0], *arguments[:1]}))
     return [Envelope(members[names[0]], members[arguments[0]] if arguments else MISSING, rest)]
+
+
+def _others(members: dict[str, Any], used: set[str]) -> tuple[str, ...]:
+    """Return the members that are no label. A status is one as providers send it: any other may say that it is over."""
+    others = (key for key in members if key not in used and key not in _LABELS)
+    return (*others, *(("status",) if members.get("status", _WHOLE) not in (None, _WHOLE) else ()))
 
 
 def unopened(value: Any, known: frozenset[str] | None) -> list[Envelope] | None:

@@ -89,6 +89,7 @@ REFUSALS: dict[str, tuple[Grade, str]] = {
     "number_too_long": ("lossy", "a number has too many digits"),
     "odd_number": ("lossy", "a number is not written as JSON writes it"),
     "positional_arguments": ("lossy", "arguments are given without their names"),
+    "disowned": ("lossy", "the words around the call say that it is not to be made"),
     "quoted": ("lossy", "the call stands in thoughts or in a quotation that have no end"),
     "several_values": ("lossy", "there is more than one value"),
     "too_deep": ("lossy", "the brackets are nested too deep"),
@@ -290,6 +291,7 @@ _ADVICE = {
     "ellipsis": "Send every value in full, nothing left out.",
     "not_finite": "Send a finite number, or leave the field out if it is optional.",
     "empty_arguments": "Send the arguments as one strict JSON object.",
+    "disowned": "If the call is meant, send it again, and only it.",
     "quoted": "If the call is meant, send it again behind the end of your thoughts.",
     "positional_arguments": "Send the arguments with their names, as one strict JSON object.",
 }

@@ -16,7 +16,7 @@ from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes, read_ke
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused
-from pokayoke.core.intake.wrapping import ASIDE, strip_markup
+from pokayoke.core.intake.wrapping import ASIDE, is_disowned, strip_markup
 from pokayoke.core.strict import dump_compact
 
 _NAME = r"[A-Za-z_][\w.-]{0,127}"
@@ -74,7 +74,26 @@ def find_calls(text: str, tools: Tools, *, max_depth: int) -> Calls:
     """Find the calls in a text; see `read_calls`."""
     finder = _Finder(text, tools, max_depth=max_depth)
     finder.run()
-    return Calls(calls=tuple(finder.calls), rest=_rest(text, [call.span for call in finder.calls]))
+    calls = _meant(text, finder.calls)
+    return Calls(calls=calls, rest=_rest(text, [call.span for call in calls]))
+
+
+def _meant(text: str, calls: list[ReadCall]) -> tuple[ReadCall, ...]:
+    """Refuse calls that the words around them disown."""
+    spans = sorted({call.span for call in calls})
+    ends = [0, *(end for _, end in spans)]
+    starts = [*(start for start, _ in spans[1:]), len(text)]
+    disowned = {
+        span
+        for last, span, following in zip(ends, spans, starts, strict=False)
+        if is_disowned(text[last : span[0]], text[span[1] : following], followed=following < len(text))
+    }
+    return tuple(
+        ReadCall(name=call.name, reading=refused("disowned", call.span[0]), span=call.span)
+        if call.span in disowned and call.reading.value is not None
+        else call
+        for call in calls
+    )
 
 
 def _rest(text: str, spans: list[tuple[int, int]]) -> str:

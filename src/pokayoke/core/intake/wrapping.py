@@ -44,10 +44,10 @@ _OPTION = re.compile(
 _TAGGED = re.compile(r"<([\w.$-]{1,60})>").findall
 _GLUED = re.compile(r"\.\w").match
 ASIDE = (
-    r"think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|(?:available_)?tools"
+    r"think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|(?:available_)?tools|examples?"
     r"|tool_(?:response|results?|output)|function_(?:response|results?)"
 )
-"""Tags around what is no call: thoughts, lists of tools, answers of tools."""
+"""Tags around what is no call: thoughts, lists of tools, examples, answers of tools."""
 _ASIDES = re.compile(rf"<(/?)(?i:{ASIDE})(?:\s[^<>]{{0,200}})?>").findall
 _DENIED = r"(?:do not|don['’]t|will not|won['’]t|must not|mustn['’]t|should not|shouldn['’]t|never)"
 _NOT_MEANT = re.compile(rf"\b(?:{_DENIED}|instead of|rather than)\b", re.IGNORECASE).search
@@ -58,6 +58,20 @@ _TAKEN_BACK = re.compile(
     re.IGNORECASE,
 ).search
 """Words behind an object that change it or take it back."""
+_MAKING = r"(?:call|send|run|use|execute|invoke|make|submit|do|issue|perform|try)(?:ing)?\b"
+_DISOWNS = re.compile(
+    rf"\b(?:{_DENIED}\s+(?:\w+\s+){{0,2}}{_MAKING}|(?:instead of|rather than)\W*\Z"
+    r"|for example|for instance|an? example)",
+    re.IGNORECASE,
+).search
+"""Words of a sentence that leads to a call, or goes on behind it, by which the call is not to be made."""
+_TAKES_BACK = re.compile(
+    r"(?:(?:no|wait|oops|sorry|actually)(?=[,.:;!–—])|correction\b|scratch that|never ?mind|i meant?\b|disregard"
+    r"|(?:ignore|cancel) (?:that|this|the)\b)",
+    re.IGNORECASE,
+).match
+"""Words that begin what is said behind a call if they change it or take it back."""
+_SENTENCE = re.compile(r"[.!?](?=\s)|\n")
 _NEAR, _HEADING = 200, 2
 _OPEN_ENDS = tuple(",([{\"'=\\")
 
@@ -128,6 +142,23 @@ def gives_missing(around: str, names: frozenset[str], present: Container[str]) -
 def _quotes_balance(text: str, start: int, brace: int) -> bool:
     """Return whether the text before the brace could be a sentence that begins with a quoted word."""
     return brace > 0 and text.count('"', start, brace) % 2 == 0 and "\\" not in text[start:brace]
+
+
+def is_disowned(before: str, after: str, *, followed: bool) -> bool:
+    """Return whether the words around a call say that it is not to be made.
+
+    Args:
+        before: what stands between the call before it and this one.
+        after: what stands behind it, up to the next one.
+        followed: True if there is a next one; then a sentence that does not end before that is about that.
+    """
+    if before.endswith("~~") and after.startswith("~~"):
+        return True
+    lead = _SENTENCE.split(strip_markup(before[-_NEAR:])[0])[-1]
+    behind, *more = _SENTENCE.split(strip_markup(after[:_NEAR])[0].lstrip(" \t.,;"), maxsplit=1)
+    ended = lead.endswith((".", "!", "?"))
+    leads_on = followed and not more
+    return bool((not ended and _DISOWNS(lead)) or (not leads_on and _DISOWNS(behind)) or _TAKES_BACK(behind))
 
 
 def strip_markup(around: str) -> tuple[str, tuple[str, ...]]:
