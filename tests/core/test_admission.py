@@ -371,7 +371,7 @@ def test_a_limit_for_a_tool_may_not_count_what_is_no_number(argument, fits):
         if fits:
             assert snapshot((contract,), policy).plans
         else:
-            with pytest.raises(ContractError, match="pay: a limit counts 'who', .*declare this one as a number"):
+            with pytest.raises(ContractError, match=r"pay: a limit counts 'who', .*declare this one as a number"):
                 snapshot((contract,), policy)
 
 
