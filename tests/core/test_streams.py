@@ -271,13 +271,14 @@ def test_a_server_that_numbers_nothing():
         ("a", "get", '{"n": 0}'), ("b", "put", '{"n": 1}'),
     ]  # fmt: skip
     events = [
-        {"type": "response.output_item.added", "item": {"type": "function_call", "id": f"f{n}", "call_id": n, "name": n}}
+        {
+            "type": "response.output_item.added",
+            "item": {"type": "function_call", "id": f"f{n}", "call_id": n, "name": n},
+        }
         for n in ("a", "b")
     ]
     parts = (("a", '{"n": '), ("b", '{"m": '), ("a", "0}"), ("b", "1}"))
-    events += [
-        {"type": "response.function_call_arguments.delta", "item_id": f"f{n}", "delta": one} for n, one in parts
-    ]
+    events += [{"type": "response.function_call_arguments.delta", "item_id": f"f{n}", "delta": one} for n, one in parts]
     found, _ = read(ResponsesStream(), [*events, {"type": "response.completed", "response": {"status": "completed"}}])
     assert [(one.id, one.arguments) for one in found.calls] == [("a", '{"n": 0}'), ("b", '{"m": 1}')]
 

@@ -140,9 +140,9 @@ def test_a_name_of_no_tool_is_the_programmers_mistake():
     ]
     run.select("photo", 1)
     assert run.tools(names=["cancel_flight"]) == []
-    with pytest.raises(UsageError, match="'find_fligth'.* Did you mean 'find_flight'"):
+    with pytest.raises(UsageError, match=r"'find_fligth'.* Did you mean 'find_flight'"):
         run.tools(names=["find_photo", "find_fligth"])
-    with pytest.raises(UsageError, match="'xyz'.* Known: archive_contract, "):
+    with pytest.raises(UsageError, match=r"'xyz'.* Known: archive_contract, "):
         run.tools(names=["xyz"])
     guard.replace(catalogue()[:3])
     with pytest.raises(UsageError, match="'find_photo'"):

@@ -132,6 +132,7 @@ def rollback(
     pokayoke contracts rollback get_order --by mo --reason "totals are wrong"
 
     Runs that began with the withdrawn version may not call the tool any more; they are never switched.
+    Exit code 1 if it is done and a version in force is not what was locked: programs cannot take it over.
     """
     done = note(by, reason)
     _step(path, tool, lambda lock, _: rolled_back(lock, tool, done), json=json)

@@ -160,7 +160,7 @@ def _refuse_unknown(run: Run, names: Collection[str]) -> None:
     rollout = run.guard.rollout
     known = {*run.snapshot.catalogue.names, *(() if rollout is None else rollout.edition.names)}
     if unknown := [name for name in names if name not in known and name not in OWN_TOOLS]:
-        raise UsageError(f"run.tools(names=...) names {unknown[0]!r}, and no tool is called so. {meant(unknown, known)}")
+        raise UsageError(f"names holds {unknown[0]!r}, and no tool is called so. {meant(unknown, known)}")
 
 
 def _line(contract: Contract) -> str:

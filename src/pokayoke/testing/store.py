@@ -169,7 +169,7 @@ def _known(name: str) -> str:
 
 def _numbers(name: str, which: Iterable[int]) -> frozenset[int]:
     if isinstance(which, (str, bytes)) or not isinstance(cast("object", which), Iterable):
-        raise ValueError(f"{name!r} needs the numbers of its calls, such as [1, 3], got {which!r}")
+        raise ValueError(f"{name!r} needs the numbers of its calls, such as [1, 3], got {which!r}")  # noqa: TRY004 - as all
     numbers: list[object] = [*which]
     for number in numbers:
         if type(number) is not int or number < 1:
