@@ -68,6 +68,7 @@ def test_what_would_be_a_guess_is_refused(raw):
     assert isinstance(caught.value, PokayokeError)
     assert 0 < len(str(caught.value)) < 600
     assert str(caught.value) == caught.value.findings[0].hint
+    assert str(caught.value).startswith("The arguments of the call were not used: ")
 
 
 def test_empty_text_needs_a_schema_that_asks_for_nothing():

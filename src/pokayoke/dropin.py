@@ -85,7 +85,7 @@ def safe_parse_args(
     reading = read_arguments(raw, schema=compiled)
     value = reading.value
     if value is None or reading.grade not in {"exact", "lossless"}:
-        raise ArgumentsRefused((finding_for(reading, effect="write", tool="this tool"),))
+        raise ArgumentsRefused((finding_for(reading, effect="write", tool=None),))
     if compiled is not None and (findings := check(value, compiled)):
         raise ArgumentsRefused(findings)
     return value

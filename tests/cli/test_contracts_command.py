@@ -219,6 +219,24 @@ def test_what_is_brought_out_is_what_was_locked(locked, write):
     assert "is not what is locked" in refused(locked("canary", "get@2", "--share", "0.1"))
 
 
+def test_a_step_that_programs_cannot_follow_says_so(locked, write):
+    """It is taken, since what is in force may be worse; who cannot follow, and why, is told, and the exit code is 1."""
+    locked("canary", "get@2", "--share", "0.1")
+    write(entry(max_chars=3), entry("2", **TEXTS))
+    done = locked("rollback", "get")
+    assert (done.returncode, done.stdout) == (1, "get: 1, and 2 as canary for 10 % -> 1\n")
+    assert "cannot take it over" in done.stderr
+    assert "get@1 in contracts.json is not what is locked" in done.stderr
+    write(entry(), entry("2", max_chars=3, **TEXTS))
+    done = locked("drop", "get@2")
+    assert (done.returncode, "Programs take it over" in done.stderr) == (0, True)
+    locked("lock", write(entry(), entry("3", **TEXTS)))
+    write(entry("3", **TEXTS))
+    done = locked("shadow", "get@3", "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["ok"], [one["contract"] for one in told["drift"]]) == (1, False, ["get@1"])
+
+
 def test_a_write_keeps_its_keys(contracts, write):
     """A candidate that names its effects otherwise is refused, unless somebody accepts a second effect."""
     fields = {"name": "pay", "effect": "write"}

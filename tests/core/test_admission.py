@@ -344,6 +344,37 @@ def test_a_limit_for_a_tool_may_not_count_what_nobody_knows(amount):
     assert unsent_amounts(asked, limits) == {"amount": None}
 
 
+@pytest.mark.parametrize(
+    ("argument", "fits"),
+    [
+        ({"type": "string"}, False),
+        ({"type": ["string", "null"], "maxLength": 9}, False),
+        ({"type": "string", "format": "email"}, False),
+        ({"enum": ["ann", "bob"]}, False),
+        ({"type": "object"}, False),
+        ({}, True),
+        ({"type": "boolean"}, True),
+        ({"anyOf": [NUMBER, {"type": "string"}]}, True),
+        ({"type": "string", "pattern": "^[0-9]+$"}, True),
+        ({"type": "string", "format": "decimal"}, True),
+        ({"enum": ["5", "10"]}, True),
+        ({"type": "string", "default": "0"}, True),
+    ],
+)
+def test_a_limit_for_a_tool_may_not_count_what_is_no_number(argument, fits):
+    """A limit or quota that sums up plain text is refused while building; text that is described may be a number."""
+    limit, schema = LimitPolicy(tool="pay", amount=9, field="who"), {"type": "object", "properties": {"who": argument}}
+    schema["required"] = ["who"]
+    tool = Contract.from_schema("pay", schema, output_schema={})
+    own = Contract.from_schema("pay", schema, output_schema={}, quota=(LimitPolicy(amount=9, field="who"),))
+    for contract, policy in ((tool, Policy(limits=(limit,))), (own, Policy())):
+        if fits:
+            assert snapshot((contract,), policy).plans
+        else:
+            with pytest.raises(ContractError, match=r"pay: a limit counts 'who', .*declare this one as a number"):
+                snapshot((contract,), policy)
+
+
 def test_a_limit_without_a_field_counts_calls_only():
     """No field, no amount."""
     (charge,) = charges(

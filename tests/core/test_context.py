@@ -1234,6 +1234,27 @@ def test_calls_of_other_kinds_are_never_parted_from_their_answers(call, answer):
         assert kinds.count(call["type"]) == kinds.count(answer["type"])
 
 
+@pytest.mark.parametrize("keep_last", [0, 1])
+@pytest.mark.parametrize(
+    ("call", "answer"), [*PAIRS, (item("c{}"), output("c{}", "done"))], ids=[*(one["type"] for one, _ in PAIRS), "tool"]
+)
+def test_a_call_that_waits_is_not_left_out(call, answer, keep_last):
+    """Two calls at the end stay until they are answered, however few messages are to stay; answered ones may go."""
+    history = History(200, keep_last=keep_last)
+    for _ in range(8):
+        history.add({"type": "message", "role": "assistant", "content": "Many words about nothing. " * 10})
+    for count in (1, 2):
+        history.add(numbered(call, count))
+        assert [one.get("type") for one in history.messages()].count(call["type"]) == count
+    for count in (1, 2):
+        history.add(numbered(answer, count))
+        kinds = [one.get("type") for one in history.messages()]
+        assert kinds.count(call["type"]) >= kinds.count(answer["type"])
+    history.add({"type": "message", "role": "assistant", "content": "Many words about nothing. " * 30})
+    kinds = [one.get("type") for one in history.messages()]
+    assert kinds.count(call["type"]) == kinds.count(answer["type"]) == 0
+
+
 def test_what_nobody_asked_for_is_left_alone():
     """Answers of other kinds whose call is not in the history, and calls that the provider answers itself, stay."""
     messages = [U, PAIRS[0][1], {"type": 5}, {"type": "web_search_call", "id": "w"}, {"type": "shell_call"}, A]

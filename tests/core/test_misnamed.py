@@ -64,6 +64,14 @@ def test_a_limit_on_an_argument_that_no_tool_can_have_is_found():
     assert "There are none." in text
 
 
+def test_a_limit_for_all_tools_on_an_argument_that_is_text_is_found():
+    """It is named with the tool whose every call it would refuse; tools that have a number there are not."""
+    text = tool("pay", {"type": "object", "properties": {"amount": {"type": "string"}}})
+    [(place, wrong)] = misnamed(limited(amount=1, field="amount"), (text, *TOOLS))
+    assert place == ("limits", 1, "field")
+    assert wrong.startswith("counts 'amount' of pay@1, which is declared as string")
+
+
 def test_of_many_names_some_are_listed():
     """Where nothing is near, the message says what there is, and stays short in a large catalogue."""
     tools = [tool(f"tool_{number}") for number in range(500)]

@@ -224,6 +224,10 @@ def one_call(*parts, **first):
         # One that numbers the calls of each chunk anew, and one that gives all of a message's calls one id.
         ([piece(0, "{", id="a", name="get"), piece(1, "[", id="b", name="put"), piece(0, "]", id="b"), piece(0, "}", id="a")], [("a", "get", "{}"), ("b", "put", "[]")]),
         ([piece(0, "{", id="a", name="get"), piece(1, "[", id="a", name="put"), piece(0, "}", id="a"), piece(1, "]", id="a")], [("a", "get", "{}"), ("a_2", "put", "[]")]),
+        # One that sends the name in pieces, and one that gives neither ids nor places: no tool is called so.
+        ([piece(0, "", id="a", name="get"), piece(0, "", name="_order"), piece(0, "{}")], [("a", "get_order", "{}")]),
+        ([piece(0, "", id="a", name="get"), piece(0, "{}", id="a", name="_order")], [("a", "get_order", "{}")]),
+        ([piece(0, "{}", name="get"), piece(0, "{}", name="put")], [("call_1", "getput", "{}{}")]),
         # One whose id comes late.
         ([piece(0, name="get"), piece(0, "{}", id="a", name="get")], [("a", "get", "{}")]),
         # Arguments that come as an object, and what cannot be joined.
@@ -239,6 +243,44 @@ def test_how_chunks_of_calls_are_joined(events, calls):
     """By their place, as servers number it or not; the text of a call is never completed."""
     found, _ = read(ChatStream(), [*events, chunk(finish="tool_calls")])
     assert [(one.id, one.name, one.arguments) for one in found.calls] == calls
+
+
+def test_text_in_parts():
+    """Content that comes as parts is text, without the thoughts beside it; a block may begin with text."""
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    parts = [[thought], [{"type": "text", "text": "I "}, {"type": "text", "text": "look"}], None]
+    found, said = read(ChatStream(), [*(chunk({"content": one}) for one in parts), chunk(finish="stop")])
+    assert (said, found.text) == ("I look", "I look")
+    begun = block(0, "start", content_block={"type": "text", "text": "I "})
+    found, said = read(AnthropicStream(), [begun, block(0, "delta", delta={"type": "text_delta", "text": "look"})])
+    assert (said, found.text) == ("I look", "I look")
+
+
+def test_a_server_that_numbers_nothing():
+    """Blocks and items without an index are told apart by their beginnings and their ids; no call is lost."""
+    started = [{"type": "tool_use", "id": one, "name": name, "input": {}} for one, name in (("a", "get"), ("b", "put"))]
+    events = [block(0, "start", content_block={"type": "text", "text": "hm"})]
+    for number, one in enumerate(started):
+        events += [block(0, "start", content_block=one)]
+        events += [block(0, "delta", delta={"partial_json": part}) for part in ('{"n": ', f"{number}}}")]
+    for one in events:
+        del one["index"]
+    ended = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}}
+    found, _ = read(AnthropicStream(), [*events, ended])
+    assert [(one.id, one.name, one.arguments) for one in found.calls] == [
+        ("a", "get", '{"n": 0}'), ("b", "put", '{"n": 1}'),
+    ]  # fmt: skip
+    events = [
+        {
+            "type": "response.output_item.added",
+            "item": {"type": "function_call", "id": f"f{n}", "call_id": n, "name": n},
+        }
+        for n in ("a", "b")
+    ]
+    parts = (("a", '{"n": '), ("b", '{"m": '), ("a", "0}"), ("b", "1}"))
+    events += [{"type": "response.function_call_arguments.delta", "item_id": f"f{n}", "delta": one} for n, one in parts]
+    found, _ = read(ResponsesStream(), [*events, {"type": "response.completed", "response": {"status": "completed"}}])
+    assert [(one.id, one.arguments) for one in found.calls] == [("a", '{"n": 0}'), ("b", '{"m": 1}')]
 
 
 def test_a_second_answer_is_not_listened_to():

@@ -1,5 +1,6 @@
 """The business and the ledger fall apart (fault table, row 50), and what is too much is undone at most once."""
 
+import base64
 import json
 import sqlite3
 import subprocess
@@ -325,6 +326,22 @@ def test_a_column_that_a_query_gives_twice_is_refused(shell, ledger, shop):
     assert (done.returncode, done.stdout, "'amount' more than once" in done.stderr) == (2, "", True)
     sql = "SELECT key, 1 AS other, amount, 2 AS other FROM orders; -- the end"
     assert (len(keys), *reconciled(shell, shop, sql=sql)[:2]) == (1, 0, {})
+
+
+@pytest.mark.parametrize("keys", [None, b"w"])
+def test_a_ledger_that_cannot_be_opened_whole_says_so_before_anything_else(shell, ledger, shop, monkeypatch, keys):
+    """Without the key of a sealed output, or with another one, no line is printed that could pass for the result."""
+    monkeypatch.setenv("POKAYOKE_STORE_KEY", base64.b64encode(b"k" * 32).decode())
+    first, *_ = sorted(ordered(ledger, shop, 8))
+    shop.run(f"DELETE FROM orders WHERE key = '{first}'")
+    assert reconciled(shell, shop)[1] == {"missing": {first}}
+    if keys is None:
+        monkeypatch.delenv("POKAYOKE_STORE_KEY")
+    else:
+        monkeypatch.setenv("POKAYOKE_STORE_KEY", base64.b64encode(keys * 32).decode())
+    done = shell("ledger", "reconcile", "--sql", shop.url, SELECT, "--lease", "0s")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "POKAYOKE_STORE_KEY" in done.stderr
 
 
 # -- undoing -----------------------------------------------------------------------------------------

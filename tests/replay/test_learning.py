@@ -329,6 +329,9 @@ def test_unreadable_arguments_teach_nothing():
     assert "1 had arguments" in notes["name",]
 
 
+CLEAR = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
+
+
 @pytest.mark.parametrize(
     ("outputs", "schema"),
     [
@@ -339,19 +342,35 @@ def test_unreadable_arguments_teach_nothing():
         (["5", "6"], "text"),
         (["5.5"] * 6, {"type": "number"}),
         (["null"] * 6, {"type": "null"}),
-        (
-            ['{"a": 0.5}'] * 10 + ['{"a": 0.'],
-            {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]},
-        ),
-        (['{"a": 0.5}'] * 9 + ['{"a": 0.'], "text"),
+        (['{"a": 0.5}'] * 10 + ['{"a": 0.'], CLEAR),
+        (['{"a": 0.5}'] * 4 + ['{"a": 0.', '{"a', "<!DOCTYPE html><h1>502</h1>"], CLEAR),
+        (['{"a": 0.5}'] * 3 + ['{"a": 0.', '{"a', "<!DOCTYPE html><h1>502</h1>"], "text"),
+        (['{"a": 0.5}'] * 20 + ['{"a": 0.', "no such order"], "text"),
+        (['{"a": 0.5}'] * 20 + ["no such order"], "text"),
+        (['{"a": 0.5}'] * 9 + ["[3] orders"], "text"),
+        (['{"a": 0.5}'] * 10 + ["[3, ...(cut)"], CLEAR),
+        (["<html>1</html>"] * 9, "text"),
         ([{"content": [{"type": "text", "text": "hi"}]}], "text"),
         ([order(n) for n in range(30)], {"type": "string", "pattern": "^#W[0-9]{7}$"}),
     ],
 )
 def test_what_answers_are(outputs, schema):
-    """Answers are data only if all of them are JSON; texts of one shape keep it; bare numbers need five of them."""
+    """Answers are data if all are JSON but pages and cut ones; texts of one shape keep it; numbers need five of them."""
     mapping, _ = learnt([({}, one) for one in outputs])
     assert mapping["output_schema"] == schema
+
+
+def test_answers_that_are_not_whole_are_counted_and_named():
+    """What is learnt from most of the answers says how many there were, and what the others are; also when merged."""
+    rows = ['{"a": 0.5}'] * 18 + ['{"a": 0.'] * 3 + ["<html>502</html>"]
+    assert learnt([({}, one) for one in rows])[1]["output_schema",] == (
+        "22 answers, 3 broken off, 1 a page of HTML: learnt from the others"
+    )
+    one, other = Watched(), Watched()
+    for number, row in enumerate(rows):
+        (one if number % 2 else other).add(Recording(tool="t", arguments={}, output=row), str(number))
+    one.merge(other)
+    assert (one.broken, one.cut, one.pages) == (3, 3, 1)
 
 
 def test_hidden_values_teach_no_type():

@@ -695,7 +695,7 @@ def test_a_callback_answers_at_once_or_later(world, driver, answer, status):
 
 def test_an_unreachable_store_refuses_writes_and_lets_reads_go_on(world, driver):
     """Fail closed for effects, open for reads, and never counted against the model."""
-    store = FailingStore(MemoryStore(), {"admit": range(1, 99), "aadmit": range(1, 99)})
+    store = FailingStore(MemoryStore(), "admit")
     run = world.guard(store=store).run("r")
     for _ in range(5):
         outcome = driver.call(run, call())
@@ -722,7 +722,7 @@ def test_a_latch_the_store_does_not_know_refuses_every_write(world, driver):
 
 def test_an_effect_the_ledger_could_not_record_is_in_doubt(world, driver):
     """The tool ran, the completion was lost: never a success, never repeated."""
-    store = FailingStore(MemoryStore(), {"settle": range(1, 99), "asettle": range(1, 99)})
+    store = FailingStore(MemoryStore(), "settle")
     run = world.guard(store=store).run("r")
     outcome = driver.call(run, call())
     assert (outcome.status, outcome.effect, codes(outcome)) == ("in_doubt", "done", ["not_recorded"])

@@ -204,6 +204,9 @@ def test_a_new_tool_for_a_share(shop):
     runs = [guard.run(f"r{number}") for number in range(20)]
     found = {run.id: run.call(ask(name="fresh")).status for run in runs}
     assert set(found.values()) == {"ok", "refused"}
+    assert {run.id: len(run.tools(names=["fresh", "get"])) for run in runs} == {
+        ident: 2 if status == "ok" else 1 for ident, status in found.items()
+    }
     shop.step(lambda lock: locking.promoted(lock, "fresh", NOTE))
     assert {run.id: run.call(ask(name="fresh")).status for run in runs} == found
     assert guard.run("later").call(ask(name="fresh")).status == "ok"

@@ -190,7 +190,42 @@ def test_a_secret_tool_is_withheld_and_an_envelope_named_nobodys(tmp_path):
     assert "contract" not in lines["wrapped"]
     assert lines["raw"]["output"] == '{"a":1}'
     assert "tell" not in lines
-    assert guard.beside._sampler._recorder.withheld == 1
+    assert guard.beside._sampler.withheld == 1
+
+
+def test_a_call_that_is_missing_in_the_sample_is_told(tmp_path):
+    """What no pseudonyms would be judged alike for leaves a trace event, and is counted across reloads."""
+    numbered = {"type": "object", "properties": {"number": {"type": "integer", "multipleOf": 86_028_121}}}
+    contract = pokayoke.Contract.from_mapping(
+        {"name": "get_number", "effect": "read", "input_schema": {"type": "object"}, "output_schema": numbered},
+        handler=lambda: {"number": 86_028_121},
+    )
+    guard = guarded(tmp_path, contract, path=str(tmp_path / "t.jsonl"))
+    guard.run("r").call(ToolCall("c1", "get_number", {}))
+    sampler = guard.beside._sampler
+    guard.beside.flush()
+    guard.replace([contract])
+    guard.run("r").call(ToolCall("c2", "get_number", {}))
+    assert sampled(guard, tmp_path) == []
+    assert sampler.withheld == 2
+    told = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    assert [(one["run_id"], one["call_id"], one["tool"], one["ok"]) for one in told if one["event"] == "sample"] == [
+        ("r", "c1", "get_number", False), ("r", "c2", "get_number", False),
+    ]  # fmt: skip
+
+
+def test_a_page_is_in_the_sample_and_judged_as_one(tmp_path):
+    """A page of HTML where data was expected is written with pseudonyms, and still is one."""
+    page = '<!-- ann --><html lang="de"><body>Dear Ann Meier</body></html>'
+    for name, body in (("raw", pokayoke.Raw(page, "text/html")), ("said", page)):
+        (tmp_path / name).mkdir()
+        contract = pokayoke.Contract.from_mapping({**CONTRACT, "name": "get_page"}, handler=lambda order, it=body: it)
+        guard = guarded(tmp_path / name, contract)
+        guard.run("r").call(ask("#W1234567", name="get_page"))
+        [line] = sampled(guard, tmp_path / name)
+        assert "Ann" not in line["output"]
+        judged = Judge([contract]).judge(Recording(tool="get_page", arguments=line["arguments"], output=line["output"]))
+        assert judged.fault.code == "html_instead_of_data"
 
 
 def test_whoever_starts_at_the_same_moment_takes_the_first_key(tmp_path, monkeypatch):

@@ -127,8 +127,26 @@ def test_a_tool_of_the_same_name_is_the_hosts():
 def test_names_given_by_hand():
     """A host may choose itself; what it names is offered and nothing else."""
     run = guarded().run()
-    assert named(run.tools(names=["find_parcel", "nobody"])) == ["find_parcel"]
+    assert named(run.tools(names=["find_parcel"])) == ["find_parcel"]
     assert run.tools(names=[]) == []
+
+
+def test_a_name_of_no_tool_is_the_programmers_mistake():
+    """It is refused with the name that was meant, or those there are; one that is only hidden, or off now, is not."""
+    guard = guarded(access={"deny": ["cancel_flight"], "roles": {"find_flight": ["boss"]}})
+    run = guard.run(principal="ann")
+    assert named(run.tools(names={"cancel_flight", "find_flight", "find_photo", "read_more", "find_tools"})) == [
+        "find_photo"
+    ]
+    run.select("photo", 1)
+    assert run.tools(names=["cancel_flight"]) == []
+    with pytest.raises(UsageError, match=r"'find_fligth'.* Did you mean 'find_flight'"):
+        run.tools(names=["find_photo", "find_fligth"])
+    with pytest.raises(UsageError, match=r"'xyz'.* Known: archive_contract, "):
+        run.tools(names=["xyz"])
+    guard.replace(catalogue()[:3])
+    with pytest.raises(UsageError, match="'find_photo'"):
+        run.tools(names=["find_photo"])
 
 
 def test_names_first():

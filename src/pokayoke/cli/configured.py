@@ -65,7 +65,7 @@ def _counts(policy: Policy) -> Iterator[Row]:
     for number, limit in enumerate(policy.limits):
         if limit.calls is not None and limit.calls <= _MOST_CALLS:
             tool = "probe" if limit.tool == "*" else limit.tool
-            under = replace(base, limits=(limit,))
+            under = replace(base, limits=(replace(limit, amount=None, field=None),))  # sums have a probe of their own
             yield f"limit_{number}", "more calls than the limit", under, tool, limit.calls + 1, "read"
     for name in ("calls", "rounds"):
         most = getattr(policy.budgets, name)

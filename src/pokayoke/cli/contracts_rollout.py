@@ -132,6 +132,7 @@ def rollback(
     pokayoke contracts rollback get_order --by mo --reason "totals are wrong"
 
     Runs that began with the withdrawn version may not call the tool any more; they are never switched.
+    Exit code 1 if it is done and a version in force is not what was locked: programs cannot take it over.
     """
     done = note(by, reason)
     _step(path, tool, lambda lock, _: rolled_back(lock, tool, done), json=json)
@@ -152,7 +153,10 @@ def drop(
 
 
 def _step(path: str, tool: str, how: Callable[[Lock, Shelf], Lock], *, json: bool, check: str | None = None) -> None:
-    """Do one step under the lock's own lock, and say how the tool stands now."""
+    """Do one step under the lock's own lock, and say how the tool stands now, and who cannot follow.
+
+    A step is taken even if a program cannot follow it: what is in force there may be worse.
+    """
     where = Path(path)
     if not where.exists():
         raise ConfigurationError(f"{path}: no such file. Make it with: pokayoke contracts lock FILE")
@@ -167,11 +171,18 @@ def _step(path: str, tool: str, how: Callable[[Lock, Shelf], Lock], *, json: boo
     with changing(where) as change:
         after = change(stepped)
     done = after.history[-1]
+    drifts = [one for one in shelf.drifts(after) if one.in_force]
     if json:
-        out(as_json({"ok": True, "step": done, "tool": after.tools.get(tool)}))
-        return
-    out(f"{show(tool)}: {show(done.before)} -> {show(standing(after.tools.get(tool)))}")
-    say(f"{path}: revision {after.revision}. Programs take it over with their next run or call")
+        out(as_json({"ok": not drifts, "step": done, "tool": after.tools.get(tool), "drift": drifts}))
+    else:
+        out(f"{show(tool)}: {show(done.before)} -> {show(standing(after.tools.get(tool)))}")
+    if drifts:
+        say(f"{path}: revision {after.revision}. Programs cannot take it over until this is put right:")
+        for one in drifts:
+            say(f"  {one.why}")
+        raise typer.Exit(1)
+    if not json:
+        say(f"{path}: revision {after.revision}. Programs take it over with their next run or call")
 
 
 def _same_keys(stable: Contract, candidate: Contract) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from tempfile import SpooledTemporaryFile
 from typing import Annotated, Any, Final
 
 import typer
@@ -23,6 +24,7 @@ from pokayoke.stores.nouns import Query
 _DONE: Final = frozenset({"undone", "undone_before"})
 _SURPLUS: Final = frozenset({"extra", "duplicate"})
 _KEY_LENGTH: Final = 64
+_IN_MEMORY: Final = 1_000_000
 _DOUBTFUL: Final = frozenset({"doubtful_happened", "doubtful_not", "in_flight"})
 
 
@@ -80,10 +82,11 @@ def reconcile(
         with counting("business rows read") as told:
             aside.add(_rows(rows, sql, names, told))
         ledger = stack.enter_context(_holding(store, tool))
-        report = Report(json=json)
+        report = stack.enter_context(closing(Report(json=json)))
         undoer = Undoer(known, Compensator(ledger, by=by) if yes else None, chosen, tool) if compensate else None
         with counting("effects read") as told:
             plan = [found for found in joined(ledger, aside, wanted, times, told) if report.took(found, undoer)]
+        report.tell()
         if undoer is not None:
             undoer.undo(plan, report)
     report.end()
@@ -101,7 +104,9 @@ def _holding(store: str | None, tool: str | None) -> Generator[Store]:
 
 
 class Report:
-    """Prints each disagreement as it is found, and counts.
+    """Counts, and prints the disagreements once all keys were compared: half of them would read like all.
+
+    The ledger may not be read to its end: it may hold outputs that are sealed with a key that is not here.
 
     Args:
         json: True for JSON lines.
@@ -116,18 +121,27 @@ class Report:
         self.json, self._paint = json, painter()
         self._uncompared = 0
         self._undone = 0
+        self._lines = SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - `close`
 
     def took(self, found: Compared, undoer: Undoer | None) -> bool:
-        """Count a key, and print it if it is not in order. Returns whether something of it is to be undone."""
+        """Count a key, and put it aside if it is not in order. Returns whether something of it is to be undone."""
         self.counts[found.kind] += 1
         self._uncompared += found.uncompared
         if found.kind not in AGREED:
             self.open += 1
-            if self.json:
-                out(as_json(_as_values(found)))
-            else:
-                out(self._paint(_line(found), "note" if found.kind in _DOUBTFUL else "bad"))
+            line = self._paint(_line(found), "note" if found.kind in _DOUBTFUL else "bad")
+            self._lines.write((as_json(_as_values(found)) if self.json else line) + "\n")
         return undoer is not None and undoer.wants(found)
+
+    def tell(self) -> None:
+        """Print what was put aside."""
+        self._lines.seek(0)
+        for line in self._lines:
+            out(line.removesuffix("\n"))
+
+    def close(self) -> None:
+        """Forget what was put aside."""
+        self._lines.close()
 
     def undone(self, found: Compared, done: bool) -> None:
         """Count what became of an undoing."""

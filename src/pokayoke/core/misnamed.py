@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pokayoke.core.contract import Contract
 from pokayoke.core.contract_rules import declared_arguments
+from pokayoke.core.places import facts_at
+from pokayoke.core.plan import unmeasured
 from pokayoke.core.policy import LimitPolicy, Policy
 
 Place = tuple[str | int, ...]
@@ -36,6 +38,10 @@ def misnamed(policy: Policy, contracts: Sequence[Contract], also: Iterable[str] 
         wrong = _uncounted(limit, limit.field, limited) if limit.field is not None and limited else None
         if wrong is not None:
             yield ("limits", number, "field"), wrong
+        if limit.tool == "*" and limit.field is not None and limit.amount is not None:
+            for contract in contracts:  # a limit that names its tool is refused outright
+                if facts_at(contract.input, (limit.field,)).nodes and (why := unmeasured(contract, limit.field)):
+                    yield ("limits", number, "field"), f"counts {limit.field!r} of {contract.id}, {why}"
 
 
 def unsourced(contracts: Sequence[Contract], also: Iterable[str] = ()) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -188,7 +189,8 @@ def unsent_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict[
     so such a call passes no limit. A tool that does not have the argument spends nothing of it.
 
     Raises:
-        ContractError: a limit for this very tool counts such an argument: every call without it would be refused.
+        ContractError: a limit for this very tool counts such an argument, or one that is no number: every call
+            without it, or with it, would be refused.
     """
     found: dict[str, Any] = {}
     required = facts_at(contract.input, ()).required if limits else frozenset[str]()
@@ -200,6 +202,8 @@ def unsent_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict[
         defaults = [default for default in facts.defaults if default is not None]
         if not facts.nodes:
             continue
+        if limit.tool == contract.name and (wrong := unmeasured(contract, name)) is not None:
+            raise ContractError(f"{contract.name}: a limit counts {name!r}, {wrong}")
         found[name] = max(defaults, key=size_of) if defaults else None
         if not defaults and name not in required and limit.tool == contract.name:
             raise ContractError(
@@ -207,3 +211,24 @@ def unsent_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict[
                 "then. Make it required, or declare a default in the input schema (0 if it stands for nothing)"
             )
     return found
+
+
+def unmeasured(contract: Contract, name: str) -> str | None:
+    """Return why the amount of an argument cannot be summed up, and what to do; None if it may be a number.
+
+    A text may be one if the schema says which texts there are: by a pattern, by a format that is not a known
+    one (`decimal`), by choices or a default that are numbers.
+    """
+    facts = facts_at(contract.input, (name,))
+    if not facts.types or facts.types & {"number", "integer", "boolean"}:
+        return None
+    described = any("pattern" in node for node in facts.nodes) or facts.formats & {*contract.input.unknown_formats}
+    told = [*facts.choices, *facts.defaults]
+    if (described and "string" in facts.types) or any(size_of(value) != math.inf for value in told):
+        return None
+    kinds = " or ".join(sorted(facts.types))
+    return (
+        f"which is declared as {kinds}, not as a number: it cannot be summed up, so every call with it would be "
+        "refused. Count an argument that is a number, declare this one as a number (or, for amounts written as text, "
+        "with a pattern), or limit `calls`"
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.messages import items
+from pokayoke.core.messages import field, items
 from pokayoke.core.replies import plain
 
 CUT: Final = "incomplete"
@@ -96,8 +96,7 @@ class ChatStream:
                 continue
             delta = plain(choice.get("delta") or {})
             self._finish = _graver(self._finish, choice.get("finish_reason"))
-            if isinstance(text := delta.get("content"), str):
-                said.append(text)
+            said.append(_said(delta.get("content")))
             if isinstance(refusal := delta.get("refusal"), str):
                 self._refusal.append(refusal)
             for place, part in enumerate(items(delta.get("tool_calls"))):
@@ -131,6 +130,12 @@ def _graver(known: Any, told: Any) -> Any:
     return known if is_cut(known) else told or known
 
 
+def _said(content: Any) -> str:
+    """The text of a piece: some servers send it in parts, beside their thoughts."""
+    parts = [content] if isinstance(content, str) else [field(one, "text") for one in items(content)]
+    return "".join([part for part in parts if isinstance(part, str)])
+
+
 def _named(part: dict[str, Any]) -> Any:
     """The name of a tool in a piece of a call: it stands where the call begins, and mostly there alone."""
     return plain(part.get("function") or part.get("custom") or {}).get("name")
@@ -155,7 +160,9 @@ class _Pieces:
         inner = plain(part.get(kind) or {})
         self.call["id"] = self.call["id"] or part.get("id")
         self.call["type"] = "custom" if "custom" in (kind, part.get("type")) else self.call["type"]
-        self.name = self.name or inner.get("name") or ""
+        name = inner.get("name")
+        if isinstance(name, str) and name != self.name:  # a piece; a server that repeats it sends the same again
+            self.name += name
         piece = inner.get("arguments", inner.get("input"))
         if isinstance(piece, str) and isinstance(self.given, str | None):
             self.given = (self.given or "") + piece
@@ -184,10 +191,12 @@ class ResponsesStream:
         kind, index = str(one.get("type")).removeprefix("response."), one.get("output_index")
         if kind in ("completed", "incomplete", "failed"):
             self._end = plain(one.get("response") or {})
-        elif isinstance(index, int):
-            ident = plain(one.get("item") or {}).get("id") or one.get("item_id")
-            place = self._places.of(index, ident, begins=kind == "output_item.added")
-            return self._at(place, kind, one)
+            return ""
+        ident = plain(one.get("item") or {}).get("id") or one.get("item_id")
+        if not isinstance(index, int) and isinstance(ident, str):
+            index = self._places.index_of(ident, 0)
+        if isinstance(index, int):
+            return self._at(self._places.of(index, ident, begins=kind == "output_item.added"), kind, one)
         return ""
 
     def _at(self, place: _Place, kind: str, event: dict[str, Any]) -> str:
@@ -249,17 +258,20 @@ class AnthropicStream:
         """Take an event; return its text."""
         one = plain(event)
         kind, index = one.get("type"), one.get("index")
+        if not isinstance(index, int):
+            index = 0  # of a server that does not number its blocks: each goes on until the next one starts
         if kind == "message_start":
             self._message = plain(one.get("message") or {})
             self._count(self._message.get("usage"))
         elif kind == "message_delta":
             self._stop = _graver(self._stop, plain(one.get("delta") or {}).get("stop_reason"))
             self._count(one.get("usage"))
-        elif kind == "content_block_start" and isinstance(index, int):
+        elif kind == "content_block_start":
             block = plain(one.get("content_block") or {})
             self._blocks[self._places.of(index, block.get("id"), begins=True)] = block
-        elif kind == "content_block_delta" and isinstance(index, int):
-            return self._delta(self._places.of(index, None, begins=False), plain(one.get("delta") or {}))
+            return _said(block.get("text"))
+        elif kind == "content_block_delta" and (delta := plain(one.get("delta") or {})):
+            return self._delta(self._places.of(index, None, begins=False), delta)
         return ""
 
     def _count(self, usage: Any) -> None:

@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from pokayoke.core.blocks import as_blocks
 from pokayoke.core.intake import read_arguments
+from pokayoke.core.markup import is_page
 from pokayoke.core.shapes import is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.replay.effects import guess_effect
@@ -66,6 +67,8 @@ class Watched:
         self.text = Evidence()
         self.outputs = Tally()
         self.broken = 0
+        self.cut = 0
+        self.pages = 0
         self.longest = 0
         self.slots: dict[str, int] = {}
 
@@ -112,6 +115,8 @@ class Watched:
         self.invalid += other.invalid
         self.unreadable += other.unreadable
         self.broken += other.broken
+        self.cut += other.cut
+        self.pages += other.pages
         self.longest = max(self.longest, other.longest)
         for slot, count in other.slots.items():
             self.slots[slot] = self.slots.get(slot, 0) + count
@@ -137,10 +142,18 @@ class Watched:
             except StrictError:
                 value = text
         if isinstance(value, str):
-            self.broken += text.lstrip()[:1] in ("{", "[")
+            self._spoilt(text)
             self.text.add(text, run)
         else:
             self.data.add(value, run)
+
+    def _spoilt(self, text: str) -> None:
+        """Count a text that is no answer of its own: data that was cut or has another fault, or a page."""
+        if text.lstrip()[:1] in ("{", "["):
+            self.broken += 1
+            self.cut += _is_cut(text)
+        else:
+            self.pages += is_page(text)
 
     def _note_slot(self, output: Any) -> None:
         if isinstance(output, str) and output.lstrip().startswith("{"):
@@ -254,11 +267,11 @@ def _output(watched: Watched, mapping: dict[str, Any], notes: dict[Place, str]) 
     if not total:
         notes[("input_schema",)] = "no answer was recorded, so nothing is promised about the output"
         return
-    # A few texts that only begin like JSON were cut by whoever recorded them.
-    cut = texts if texts == watched.broken and data >= _DATA_PER_CUT * texts else 0
-    if texts == cut and _is_data(watched):
+    if texts == _not_whole(watched) and _is_data(watched):
         _put(mapping, notes, "output_schema", infer(watched.data))
-        note = f"{counted(watched.outputs, 'answers')}, " + (f"{cut:,} of them cut" if cut else "all JSON")
+        others = {"broken off": watched.broken, "a page of HTML": watched.pages}
+        left = ", ".join(f"{count:,} {what}" for what, count in others.items() if count)
+        note = f"{counted(watched.outputs, 'answers')}, " + (f"{left}: learnt from the others" if left else "all JSON")
     elif texts and data == 0:
         drawn = infer(watched.text)
         if len(drawn.schema) > 1:
@@ -274,6 +287,23 @@ def _output(watched: Watched, mapping: dict[str, Any], notes: dict[Place, str]) 
         slot = max(watched.slots, key=lambda name: watched.slots[name])
         mapping["envelope"] = {"error": f"/{slot}"}
         notes[("envelope",)] = f"{watched.slots[slot]:,} failures were told this way"
+
+
+def _is_cut(text: str) -> bool:
+    """True if a text is JSON as far as it goes: nothing is wrong but its end."""
+    try:
+        parse(text)
+    except StrictError as error:
+        return error.position == len(text.encode("utf-8", "replace"))
+    return False
+
+
+def _not_whole(watched: Watched) -> int:
+    """How many texts are no answers: proven to be cut, or pages, beside more data; or a few that begin like JSON."""
+    data, proven = watched.data.all.samples, watched.cut + watched.pages
+    few = data >= _DATA_PER_CUT * (watched.broken + watched.pages)
+    most = watched.cut == watched.broken and data > proven
+    return watched.broken + watched.pages if few or most else 0
 
 
 def _is_data(watched: Watched) -> bool:

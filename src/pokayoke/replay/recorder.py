@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from pokayoke.core.blocks import as_blocks
 from pokayoke.core.contract import Contract
+from pokayoke.core.markup import is_page
 from pokayoke.core.policy import Policy
 from pokayoke.core.schema import Schema
 from pokayoke.core.shapes import is_array, is_object, properties_of
@@ -26,6 +27,7 @@ from pokayoke.replay.pseudonyms import Pseudonyms
 from pokayoke.replay.recording import Recording
 
 _SCALE: Final = 2**64
+_PAGE: Final = "<!doctype html>"
 _STRUCTURED: Final = ("structuredContent", "structured_content")
 
 
@@ -130,6 +132,8 @@ class Recorder:
         value = _parsed(given)
         if value is not None and not isinstance(value, str):
             return msgspec.json.encode(self._pseudonyms.value(value, schema)).decode()
+        if is_page(given):
+            return _PAGE + self._pseudonyms.value(given, schema)
         prefix = error_prefix(given)
         rest: str = self._pseudonyms.value(given[len(prefix) :], schema)
         return prefix + rest

@@ -149,7 +149,16 @@ class Beside:
         finally:
             sampler = self._sampler
             if sampler is not None and sampler.wants(seen.scene.run_id):
-                sampler.take(seen)
+                self._sample(sampler, seen)
+
+    def _sample(self, sampler: Sampler, seen: Seen) -> None:
+        """Write one call; one that cannot be written leaves a word, or the sample would read like all there was."""
+        if not sampler.take(seen):
+            self._guard.trace.record({
+                "ts": seen.scene.now, "run_id": seen.scene.run_id, "step": seen.scene.step, "event": "sample",
+                "tool": seen.tool, "ok": False, "call_id": seen.call.id,
+                "reason": "withheld from the sample: with pseudonyms it would be judged otherwise",
+            })  # fmt: skip
 
     def _compare(self, seen: Seen) -> None:
         scene = seen.scene

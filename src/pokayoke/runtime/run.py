@@ -246,7 +246,7 @@ class Run:
         """Return the definitions to offer with the next request; none once only an answer is allowed.
 
         Asking for them ends a round: the calls since the last time were those of one message.
-        With `names` only these tools are offered; without, those that `select` chose, or all.
+        With `names` (one of no tool is a UsageError) only these are offered; else those `select` chose, or all.
         """
         self._end_round()
         if self.mode in ("final_answer", "stopped"):

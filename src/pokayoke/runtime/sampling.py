@@ -38,9 +38,6 @@ class Sampler:
     Args:
         policy: where to, and how much.
 
-    Attributes:
-        withheld: sampled calls that were not written, because no pseudonyms would be judged alike.
-
     Raises:
         ConfigurationError: the file cannot be written, or the key is none or lies open.
     """
@@ -56,7 +53,12 @@ class Sampler:
         )
         self._wanted: OrderedDict[str, bool] = OrderedDict()
         self._recorder = self._recording(())
-        self.withheld = 0
+        self._withheld = 0
+
+    @property
+    def withheld(self) -> int:
+        """Sampled calls that were not written, because no pseudonyms would be judged alike, or the tool is secret."""
+        return self._withheld + self._recorder.withheld
 
     @property
     def dropped(self) -> int:
@@ -65,7 +67,7 @@ class Sampler:
 
     def use(self, contracts: Iterable[Contract], policy: Policy) -> None:
         """Go on with these contracts: they say which values are words of a schema and nobody's data."""
-        self.withheld += self._recorder.withheld
+        self._withheld = self.withheld
         self._recorder = self._recording(contracts, policy)
 
     def wants(self, run_id: str) -> bool:
@@ -77,13 +79,13 @@ class Sampler:
                 self._wanted.popitem(last=False)
         return found
 
-    def take(self, seen: Seen) -> None:
-        """Write one call of a sampled run."""
+    def take(self, seen: Seen) -> bool:
+        """Write one call of a sampled run. Returns False if it is missing there, and its tool is not secret."""
         call, scene = seen.call, seen.scene
         found = scene.snapshot.find(call.name)
         contract = None if isinstance(found, Finding) else found.contract
         arguments, raw = call.arguments, seen.raw
-        self._recorder.record(
+        written = self._recorder.record(
             Recording(
                 tool=call.name,
                 arguments=arguments.decode("utf-8", "replace") if isinstance(arguments, bytes) else arguments,
@@ -97,6 +99,7 @@ class Sampler:
                 ran=not seen.refused and (seen.raised or raw is not UNSET),
             )
         )
+        return written or (contract is not None and contract.secret)
 
     def close(self) -> None:
         """Close the file."""

@@ -17,8 +17,9 @@ from pokayoke.core.misuse import whole_number
 from pokayoke.core.names import key
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.select import Index, close
+from pokayoke.core.sources import meant
 from pokayoke.errors import UsageError
-from pokayoke.runtime.view import FINDERS
+from pokayoke.runtime.view import FINDERS, OWN_TOOLS
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
@@ -138,16 +139,28 @@ def shown(run: Run, names: Collection[str] | None) -> list[Contract]:
     Args:
         run: the run; what its principal may not use is left out.
         names: only these; None takes those that were selected, or all.
+
+    Raises:
+        UsageError: one of the names means no tool, whoever may use it.
     """
     if isinstance(names, str):
         raise UsageError(f"names is a list of tools, such as [{names!r}], not a text")
     selection, contracts = run.selection, run.snapshot.offered(run.principal)
     if names is not None:
+        _refuse_unknown(run, names)
         return [one for one in contracts if one.name in names]
     if selection is None:
         return contracts
     pager = run.guard.pager
     return [one for one in contracts if selection.shows(one.name) or (one is pager and run.progress.keeps_texts)]
+
+
+def _refuse_unknown(run: Run, names: Collection[str]) -> None:
+    """A name that means nothing would take a tool away unseen; one of a tool that this run is not shown may stand."""
+    rollout = run.guard.rollout
+    known = {*run.snapshot.catalogue.names, *(() if rollout is None else rollout.edition.names)}
+    if unknown := [name for name in names if name not in known and name not in OWN_TOOLS]:
+        raise UsageError(f"names holds {unknown[0]!r}, and no tool is called so. {meant(unknown, known)}")
 
 
 def _line(contract: Contract) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
@@ -25,7 +26,7 @@ class FailingStore(Store):
         fail_on: which calls fail: the name of a method (every call of it), several names, a mapping
             of a name to the numbers of its calls (1 for the first), or a function
             `(name, number) -> bool`. An asynchronous method goes by the name of its plain twin. A name
-            that no store has is a ValueError.
+            or number that no call has is a ValueError: nothing would ever fail.
         after: True lets the store do it first and loses only the answer, as a cut connection does.
         error: makes the exception that is raised.
 
@@ -151,13 +152,26 @@ def _rule(rule: FailOn) -> Callable[[str, int], bool]:
         return rule
     if isinstance(rule, Mapping):
         told = cast("Mapping[str, Iterable[int]]", rule)
-        numbers = {_known(name): frozenset(which) for name, which in told.items()}
+        numbers = {_known(name): _numbers(name, which) for name, which in told.items()}
         return lambda name, number: number in numbers.get(name, ())
     names = frozenset(map(_known, (rule,) if isinstance(rule, str) else rule))
     return lambda name, _: name in names
 
 
 def _known(name: str) -> str:
-    if name not in dir(Store):
-        raise ValueError(f"no store has a method {name!r}, so it would never fail")
+    method = None if name.startswith("_") else getattr(Store, name, None)
+    if inspect.iscoroutinefunction(method):
+        raise ValueError(f"{name!r} would never fail: asynchronous calls go by the plain name, {name[1:]!r}")
+    if not callable(method) or name == "run":  # an act goes by the name of the method that asked for it
+        raise ValueError(f"no store has a method {name!r} that is called by that name, so it would never fail")
     return name
+
+
+def _numbers(name: str, which: Iterable[int]) -> frozenset[int]:
+    if isinstance(which, (str, bytes)) or not isinstance(cast("object", which), Iterable):
+        raise ValueError(f"{name!r} needs the numbers of its calls, such as [1, 3], got {which!r}")  # noqa: TRY004 - as all
+    numbers: list[object] = [*which]
+    for number in numbers:
+        if type(number) is not int or number < 1:
+            raise ValueError(f"no call of {name!r} has the number {number!r}, so it would never fail: 1 is the first")
+    return frozenset(cast("list[int]", numbers))

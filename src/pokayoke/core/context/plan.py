@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 from pokayoke.core.call import Finding
@@ -151,7 +152,9 @@ class Work:
         first = next((at for at, group in enumerate(self.groups) if group.speaks), None)
         if first is not None:
             stays[first] = True
-        return stays
+        # What waits at the end stays: its answer is on its way, and would answer nothing.
+        waiting = len([*takewhile(lambda group: group.is_open, reversed(self.groups))])
+        return [*stays[: len(stays) - waiting], *[True] * waiting]
 
     def _in_tail(self) -> list[bool]:
         tail = self._tail()

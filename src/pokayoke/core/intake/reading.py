@@ -246,13 +246,13 @@ def _word(text: str) -> str:
     return word.removeprefix("stop_reason_").removeprefix("finish_reason_")
 
 
-def finding_for(reading: Reading, *, effect: Effect, tool: str) -> Finding:
+def finding_for(reading: Reading, *, effect: Effect, tool: str | None) -> Finding:
     """Return the sentence that sends a reading back to the model.
 
     Args:
         reading: a reading that may not run with this effect.
         effect: what the tool does; only a read may run an `edited` reading.
-        tool: the tool name, for the sentence.
+        tool: the tool name, for the sentence; None if it is not known.
 
     Raises:
         UsageError: the reading may run, so there is nothing to send back.
@@ -262,8 +262,8 @@ def finding_for(reading: Reading, *, effect: Effect, tool: str) -> Finding:
     reason = reading.reason or "edit_suggested"
     seen = REFUSALS[reason][1]
     place = f" at character {reading.position}" if reading.position else ""  # at the beginning says nothing
-    name = repr("".join(sign if sign.isprintable() else "?" for sign in tool[:80]))
-    hint = f"The arguments for {name} were not used: {seen}{place}. "
+    name = "the call" if tool is None else repr("".join(sign if sign.isprintable() else "?" for sign in tool[:80]))
+    hint = f"The arguments {'of' if tool is None else 'for'} {name} were not used: {seen}{place}. "
     if reading.grade == "edited" and reading.canonical is not None and len(reading.canonical) <= _SUGGESTED:
         hint += f"If you mean {reading.canonical.decode()}, send exactly that."
     else:
