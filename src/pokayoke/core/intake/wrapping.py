@@ -7,7 +7,7 @@ prose around a shorter one. So nothing with a structural sign in it is ever pros
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Iterable
 from itertools import chain
 
 from pokayoke.core.intake.patterns import LEFT_OUT, Refusal
@@ -125,7 +125,7 @@ def is_named(before: str, names: frozenset[str]) -> bool:
     return 0 < len(words) <= _HEADING and not names.isdisjoint(words)
 
 
-def gives_missing(around: str, names: frozenset[str], present: Container[str]) -> bool:
+def gives_missing(around: str, names: frozenset[str], present: Iterable[str]) -> bool:
     """Return whether what stands on one side of an object gives an argument that the object lacks.
 
     Args:
@@ -133,10 +133,13 @@ def gives_missing(around: str, names: frozenset[str], present: Container[str]) -
         names: the declared arguments; a tag of their own tells that they were given one by one.
         present: the arguments that the object has.
     """
-    if not names.isdisjoint(_TAGGED(around)):
+    if "<" in around and not names.isdisjoint(_TAGGED(around)):
         return True
+    absent = names.difference(present)
+    if not absent:
+        return False
     plain = strip_markup(around)[0]
-    return any(word in names and word not in present for word in (*_GIVEN(plain), *chain(*_OPTION(plain))))
+    return not absent.isdisjoint((*_GIVEN(plain), *chain(*_OPTION(plain))))
 
 
 def _quotes_balance(text: str, start: int, brace: int) -> bool:
