@@ -98,6 +98,7 @@ def line_up(store, first, *others):
     threads += started(others)
     while len(waiting) < len(others):
         time.sleep(0.01)
+    time.sleep(0.1)  # from the queue to the wait there are some steps yet
     return threads
 
 
