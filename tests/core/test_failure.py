@@ -1,0 +1,28 @@
+"""What a failed execution is called."""
+
+import pytest
+
+from pokayoke.core.failure import explain
+from pokayoke.core.steps import Raised
+
+
+class WordlessError(Exception):
+    """An error whose own text raises something."""
+
+    def __init__(self, inside):
+        self.inside = inside
+
+    def __str__(self):
+        raise self.inside
+
+
+def test_an_error_that_cannot_tell_its_text_is_told_without_it():
+    """The tool's own code does not end the call."""
+    found = explain(Raised(WordlessError(SystemExit())), "pay", doubtful=False, exhausted=False)
+    assert "without a readable text" in found.message
+
+
+def test_an_interrupt_while_an_error_tells_its_text_is_no_text():
+    """A person who presses Ctrl-C is heard, wherever the program is."""
+    with pytest.raises(KeyboardInterrupt):
+        explain(Raised(WordlessError(KeyboardInterrupt())), "pay", doubtful=False, exhausted=False)
