@@ -441,6 +441,14 @@ def test_a_status_that_no_provider_sends_is_not_looked_past(status, made):
     assert [call.reading.value for call in read_calls(text).calls] == [{"a": 1} if made else None]
 
 
+@pytest.mark.parametrize(("status", "made"), [("completed", True), ("cancelled", False)])
+def test_the_status_of_a_list_is_that_of_its_calls(status, made):
+    """What is said once, beside the list, is said of each call in it."""
+    call = {"name": "f", "arguments": {"a": 1}}
+    text = json.dumps({"tool_calls": [call, call], "status": status})
+    assert [one.reading.value for one in read_calls(text).calls] == [{"a": 1} if made else None] * 2
+
+
 def test_what_stands_in_an_example_is_no_call():
     """A tag says so, as it does for thoughts and lists of tools."""
     assert read_calls('<example>{"name": "f", "arguments": {"a": 1}}</example>').calls == ()

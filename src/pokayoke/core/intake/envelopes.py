@@ -12,8 +12,8 @@ _NAMES = ("name", "tool", "tool_name", "function", "function_name")
 _ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "tool_input", "kwargs")
 _LABELS = frozenset({"id", "type", "call_id", "tool_call_id", "index", "status"})
 _LISTS = ("tool_calls", "function_calls", "calls")
-
 _WHOLE = "completed"
+"""The status of a whole call, as providers send it: any other may say that it is over, or not meant yet."""
 
 MISSING: Any = object()
 """Stands for arguments that are not there at all."""
@@ -53,7 +53,8 @@ def envelopes(value: Any, known: frozenset[str] | None) -> list[Envelope] | None
         if isinstance(members.get(key), list) and members[key]:
             others = tuple(other for other in (*_LISTS, "function_call") if other != key and members.get(other))
             calls = envelopes(members[key], known)
-            return calls and [call._replace(foreign=(*call.foreign, *others)) for call in calls]
+            beside = (*others, *_unfinished(members))
+            return calls and [call._replace(foreign=(*call.foreign, *beside)) for call in calls]
     for key in ("function", "function_call"):
         if isinstance(members.get(key), dict):
             return _one(members[key], known, _others(members, {key}))
@@ -70,9 +71,13 @@ def _one(members: dict[str, Any], known: frozenset[str] | None, foreign: tuple[s
 
 
 def _others(members: dict[str, Any], used: set[str]) -> tuple[str, ...]:
-    """Return the members that are no label. A status is one as providers send it: any other may say that it is over."""
-    others = (key for key in members if key not in used and key not in _LABELS)
-    return (*others, *(("status",) if members.get("status", _WHOLE) not in (None, _WHOLE) else ()))
+    """Return the members that are no label."""
+    return (*(key for key in members if key not in used and key not in _LABELS), *_unfinished(members))
+
+
+def _unfinished(members: dict[str, Any]) -> tuple[str, ...]:
+    """Return the status, if it is not that of a whole call."""
+    return () if members.get("status") in (None, _WHOLE) else ("status",)
 
 
 def unopened(value: Any, known: frozenset[str] | None) -> list[Envelope] | None:

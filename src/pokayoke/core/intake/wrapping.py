@@ -58,6 +58,7 @@ _TAKEN_BACK = re.compile(
     re.IGNORECASE,
 ).search
 """Words behind an object that change it or take it back."""
+# In a message there are words about much else than its calls, so these are narrower than those around arguments.
 _MAKING = r"(?:call|send|run|use|execute|invoke|make|submit|do|issue|perform|try)(?:ing)?\b"
 _DISOWNS = re.compile(
     rf"\b(?:{_DENIED}\s+(?:\w+\s+){{0,2}}{_MAKING}|(?:instead of|rather than)\W*\Z"
