@@ -250,7 +250,7 @@ class Choosing(AbstractCapability):
         ([], ToolOrOutput(function_tools=["refund", "find"]), ToolOrOutput(function_tools=["find"])),
         ([], ToolOrOutput(function_tools=["refund"]), ToolOrOutput(function_tools=[])),
         ([], ["refund", "find"], ["find"]),
-        ([], ["refund"], "auto"),
+        ([], ["refund"], "none"),
         ([], "auto", "auto"),
     ],
 )

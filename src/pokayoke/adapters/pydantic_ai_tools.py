@@ -58,7 +58,10 @@ def contracts(
 
 
 def demanding(run: Run, settings: ModelSettings) -> ModelSettings:
-    """Return what a request is sent with, without a demand for tools that are hidden: the framework refuses that."""
+    """Return what a request is sent with, without a demand for tools that are hidden: the framework refuses that.
+
+    A list to choose from gets shorter, and never open.
+    """
     choice = settings.get("tool_choice")
     names = choice.function_tools if isinstance(choice, ToolOrOutput) else choice
     if not isinstance(names, list) or not any(hides(run, name) for name in names):
@@ -66,7 +69,7 @@ def demanding(run: Run, settings: ModelSettings) -> ModelSettings:
     shown = [name for name in names if not hides(run, name)]
     if isinstance(choice, ToolOrOutput):
         return {**settings, "tool_choice": ToolOrOutput(function_tools=shown)}
-    return {**settings, "tool_choice": shown or "auto"}
+    return {**settings, "tool_choice": shown or "none"}
 
 
 async def definitions(*toolsets: Any, deps: Any = None) -> list[ToolDefinition]:
