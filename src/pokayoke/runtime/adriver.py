@@ -34,7 +34,7 @@ from pokayoke.core.steps import (
     Wait,
 )
 from pokayoke.errors import UsageError
-from pokayoke.runtime.asking import aask
+from pokayoke.runtime.asking import aask, asked_now
 from pokayoke.runtime.clock import spread
 from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, is_unfinished, unheard
 from pokayoke.runtime.workers import Late, react
@@ -162,7 +162,7 @@ class AsyncWorld(World):
 
     async def amark(self, step: Mark) -> Any:
         """`mark` without blocking the event loop."""
-        review = step.review and step.review.asked(self._guard.clock.now())
+        review = asked_now(self._run, step.review)
         changed = await self._run.progress.achange(step.change, review)
         if review is not None:
             self._guard.announce(review)

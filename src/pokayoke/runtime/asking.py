@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
 
 
+def asked_now(run: Run, question: Approval | None) -> Approval | None:
+    """A question as of now: the tool it is about may have taken longer than it stays open."""
+    return None if question is None else question.asked(run.guard.clock.now())
+
+
 def ask(run: Run, approval: Approval) -> bool | None:
     """Put a question to the host's callback; its answer is kept like a person's."""
     try:

@@ -49,7 +49,7 @@ from pokayoke.core.steps import (
     Wait,
 )
 from pokayoke.errors import UsageError
-from pokayoke.runtime.asking import ask
+from pokayoke.runtime.asking import ask, asked_now
 from pokayoke.runtime.clock import spread
 from pokayoke.runtime.effect import SETTLED, Effect, is_outside, within
 from pokayoke.runtime.handover import handed_over
@@ -106,7 +106,7 @@ class World:
 
     def mark(self, step: Mark) -> Any:
         """Change the run's state."""
-        review = step.review and step.review.asked(self._guard.clock.now())
+        review = asked_now(self._run, step.review)
         changed = self._run.progress.change(step.change, review)
         if review is not None:
             self._guard.announce(review)
@@ -225,7 +225,8 @@ class World:
         if claim is not None:
             claim = msgspec.structs.replace(claim, now=now, owner=owner())
         if approval is not None:
-            approval = approval.asked(now) if self._guard.store.sealed else self._veiled(approval.asked(now))
+            approval = approval.asked(now)
+            approval = approval if self._guard.store.sealed else self._veiled(approval)
         return msgspec.structs.replace(request, now=now, claim=claim, approval=approval)
 
     def _veiled(self, approval: Approval) -> Approval:
