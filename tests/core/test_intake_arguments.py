@@ -762,3 +762,11 @@ def test_an_integer_with_a_point_is_no_other_integer(text):
     assert value == {"n": 9007199254740993}
     assert value is not None
     assert type(value["n"]) is int
+
+
+@pytest.mark.parametrize("text", ['{"a":"' + "\n" * 60_000 + '\n{"a":"x"}', "{" + "\x0b" * 60_000 + '\n{"a":"x"}'])
+def test_a_lost_sign_is_looked_for_in_white_space_only_once(text):
+    """However long a run of white space is, it does not count for each place in it."""
+    begun = time.perf_counter()
+    read_arguments(text, schema=FLAT)
+    assert time.perf_counter() - begun < 2

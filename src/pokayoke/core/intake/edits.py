@@ -38,13 +38,14 @@ _BUDGET = 2_000_000
 """Characters parsed at most over all attempts, so that the stage stays at some milliseconds."""
 
 # A sign can only parse where its neighbours allow it. A quote that would put white space at an end of its string
-# is not tried: nobody writes that, and every lost quote would have two readings.
+# is not tried: nobody writes that, and every lost quote would have two readings. A closing bracket is tried before
+# white space and not within: there it means the same, and each place would look through all that is left of it.
 _SPOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ('"', re.compile(r'(?<=[{\[:,])(?!\s)|(?<=\s)(?=[^\s{}\[\],:"])|(?<!\s)(?=\s*+[,:}\]])')),
     ("{", re.compile(r'(?<![^\s:,\[])(?=[\s"])')),
     ("[", re.compile(r"(?<![^\s:,\[])(?=[^,:}])")),
-    ("}", re.compile(r'(?<=["\]}{\w\s])(?=\s*+[,}\]]|\Z)')),
-    ("]", re.compile(r'(?<=["\]}\[\w\s])(?=\s*+[,}\]]|\Z)')),
+    ("}", re.compile(r'(?<=["\]}{\w])(?=\s*+(?:[,}\]]|\Z))')),
+    ("]", re.compile(r'(?<=["\]}\[\w])(?=\s*+(?:[,}\]]|\Z))')),
     (",", re.compile(r'(?<=["\]}\w\s])(?=[\s"{\[\w-])')),
     (":", re.compile(r'(?<=["\s])(?=[\s"{\[\w-])')),
 )
