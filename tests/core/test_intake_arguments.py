@@ -755,13 +755,21 @@ def test_a_sign_that_is_there_already_is_not_inserted(text):
     assert (reading.grade in ("ambiguous", "lossy"), reading.value) == (True, None)
 
 
-@pytest.mark.parametrize("text", ['{"n": 9007199254740993.0}', "{'n': 9007199254740993.0}"])
-def test_an_integer_with_a_point_is_no_other_integer(text):
+@pytest.mark.parametrize("number", ["9007199254740993.0", "9007199254740993e0", "9007199254740.993E3"])
+@pytest.mark.parametrize("text", ['{"n": %s}', "{'n': %s}", '{"n": %s,}', '{"n": +%s}'])
+def test_an_integer_with_a_point_is_no_other_integer(text, number):
     """No double holds it, so it is read as the integer it is."""
-    value = read_arguments(text).value
+    value = read_arguments(text % number).value
     assert value == {"n": 9007199254740993}
     assert value is not None
     assert type(value["n"]) is int
+
+
+@pytest.mark.parametrize("digits", [310, 5000])
+@pytest.mark.parametrize("text", ['{"n": %s.0}', "{'n': %s.0}", "{'n': %se0}"])
+def test_a_number_too_large_is_refused_however_long_it_is(text, digits):
+    """It neither becomes an integer that no parser reads nor ends in an exception."""
+    assert read_arguments(text % ("1" * digits)).reason == "not_finite"
 
 
 @pytest.mark.parametrize("text", ['{"a":"' + "\n" * 60_000 + '\n{"a":"x"}', "{" + "\x0b" * 60_000 + '\n{"a":"x"}'])
