@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes, read_keywords, unopened
+from pokayoke.core.intake.evidence import declared_by
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused
@@ -214,12 +215,23 @@ class _Finder:
         if found is None and not self.text[:start].strip() and not self.text[end:].strip():
             found = unopened(value, self.known)
         if found is None:
+            self._rival(value, start)
             return end
         reason = self._flaw(reader, end)
         for call in found:
             reading = refused(reason, end) if reason else self._opened(call, tuple(reader.repairs))
             self._add(call.name, reading, start, end)
         return end
+
+    def _rival(self, value: Any, start: int) -> None:
+        """Refuse the call right before an object that holds arguments of its tool and nothing else: which are meant?"""
+        last = self.calls[-1] if self.calls else None
+        if last is None or last.reading.value is None or not isinstance(value, dict):
+            return
+        declared = declared_by(self.schemas.get(last.name))["properties"]
+        members = cast(dict[str, Any], value)
+        if members and members.keys() <= declared.keys() and not strip_markup(self.text[last.span[1] : start])[0]:
+            self.calls[-1] = ReadCall(name=last.name, reading=refused("several_values", start), span=last.span)
 
     def _flaw(self, reader: Reader, end: int) -> str | None:
         """Name what makes a whole value doubtful: it ended too early or too late."""
