@@ -783,3 +783,56 @@ def test_a_lost_sign_is_looked_for_in_white_space_only_once(text):
     begun = time.perf_counter()
     read_arguments(text, schema=FLAT)
     assert time.perf_counter() - begun < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{'a': (1, 2,), 'b': [3]}", "trailing_comma_in_list"),
+        ('{"a": [\n/* [] */\n]}', "comment_holds_data"),
+        ('{"a": /* {"x": 1} */ {}}', "comment_holds_data"),
+        ('{"a": 5 // should be 6\n}', "comment_holds_data"),
+        ('{"a": 5 // wait, 6\n}', "comment_holds_data"),
+        ('{"a": "x" # no, y\n}', "comment_holds_data"),
+        ('{\n  "a": [\n    "x,\n    y"\n  ]\n}', "lost_quote"),
+        ('{\n  "a": [\n    "x”,\n    ”y"\n  ]\n}', "lost_quote"),
+        ('x": 5,\n  "b_{\n "a": 1\n}', "trailing_text"),
+        ('{"a": 1}\nress": 850,', "trailing_text"),
+    ],
+)
+def test_what_may_have_been_lost_is_not_looked_past(text, reason):
+    """A tuple's item, a value in a comment, the quotes between two items, a member around the object."""
+    reading = read_arguments(text)
+    assert (reading.reason, reading.value) == (reason, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{'a': (1,), 'b': [3]}", {"a": [1], "b": [3]}),
+        ("{'a': (1, 2,), 'b': [3,],}", {"a": [1, 2], "b": [3]}),
+        ('{"a": 5 /* see [1] */}', {"a": 5}),
+        ('{"a": 5 // should be an ISO code, was 4\n}', {"a": 5}),
+        ('{\n  "a": [\n    "x,\ny"\n  ]\n}', {"a": ["x,\ny"]}),
+        ('{\n  "a": "x,\n  y"\n}', {"a": "x,\n  y"}),
+    ],
+)
+def test_what_only_looks_alike_loses_nothing(text, value):
+    """A tuple of one, commas everywhere, a remark, a text that is broken where no item would be."""
+    reading = read_arguments(text)
+    assert (reading.grade, reading.value) == ("lossless", value)
+
+
+@pytest.mark.parametrize("words", ["set b to London", "with b as London", "using the b of London", "with b True"])
+def test_a_bare_word_that_an_argument_is_set_to_is_not_left_out(words):
+    """The object lacks it; a word that is only mentioned is another thing."""
+    assert read_arguments(f'{{"a": 1}}\n{words}', schema=FLAT).reason == "trailing_text"
+    assert read_arguments('{"a": 1}\nThe b is optional, as set by the user.', schema=FLAT).grade == "lossless"
+
+
+def test_an_inserted_sign_makes_up_no_name():
+    """A name that the schema does not know may be what is left of more than one sign."""
+    open_schema = {"type": "object", "properties": {"path": {}, "to_address": {}}}
+    assert read_arguments('{ess":981}', schema=open_schema).value is None
+    assert read_arguments('{path":981}', schema=open_schema).value == {"path": 981}
+    assert read_arguments('{ess":981}', schema={"type": "object"}).value == {"ess": 981}

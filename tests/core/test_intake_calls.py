@@ -500,6 +500,13 @@ def test_arguments_behind_a_call_are_its_rivals(behind, reason):
     assert call.reading.reason == reason
 
 
+@pytest.mark.parametrize(("text", "made"), [("f(a=[1, 2,], b=[3])", False), ("f(a=[1, 2,], b=[3,])", True)])
+def test_a_list_of_a_written_call_may_have_lost_an_item(text, made):
+    """A comma at its end says so where no other list ends with one."""
+    (call,) = read_calls(text).calls
+    assert call.reading.value == ({"a": [1, 2], "b": [3]} if made else None)
+
+
 def test_an_object_alone_has_no_rival():
     """Nor has one behind a call that is refused anyway."""
     tools = {"f": {"type": "object", "properties": {"a": {}}}}

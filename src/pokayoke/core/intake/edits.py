@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import orjson
 
+from pokayoke.core.intake.evidence import declared_by
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reading import Reading, refused
 from pokayoke.core.schema import Schema
@@ -93,7 +94,10 @@ def suggest(
             found[dump] = value
             if len(found) > 1 or stray:
                 return refused(refusal.reason, refusal.position, tuple(found.values()))
+    declared = declared_by(schema)["properties"].keys()
     for dump, value in found.items():
+        if declared and not value.keys() <= declared:  # what made up a name may have made up more
+            return refused(refusal.reason, refusal.position, (value,))
         return Reading(
             grade="edited",
             value=cast(dict[str, Any], value),

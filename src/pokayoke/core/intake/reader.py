@@ -101,7 +101,8 @@ class Reader(Scanner):
                 if sign == closer:
                     if comma:
                         self.repair("trailing_comma")
-                        self.list_comma = position if closer == "]" else self.list_comma
+                        if closer == "]" or len(items) > 1:  # (1,) is how Python writes a tuple of one
+                            self.list_comma = position
                     self._depth -= 1
                     return items, position + 1
                 self._expect_more(sign, position, comma=comma)

@@ -355,5 +355,7 @@ class _Finder:
 
 
 def _call_reading(reader: Reader, value: dict[str, Any]) -> Reading:
+    if reader.list_comma is not None and reader.commaless:
+        return refused("trailing_comma_in_list", reader.list_comma)
     repairs = ("call_syntax", *reader.repairs)
     return Reading(grade="lossless", value=value, repairs=repairs, canonical=dump_compact(value, sort=True))

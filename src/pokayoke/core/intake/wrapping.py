@@ -30,13 +30,20 @@ _MEMBER = re.compile(
     r"^[ \t]*([\"']?)[\w.$-]+\1[ \t]*[:=][ \t]*(?:[\"'\d-]|true\b|false\b|null\b)", re.MULTILINE
 ).search
 """A line that reads like a member: a name, a sign, a value."""
+_KEY_END = re.compile(r"\"[ \t]*+:").search
+"""The end of a key, wherever it began."""
 _LABELLED = re.compile(r"^[ \t]*(?:[-*][ \t]+)?([\"'`]?)([\w.$-]+)\1[ \t]*[:=]", re.MULTILINE).finditer
 """Lines that begin with a name and a sign, whatever follows."""
 _GIVEN = re.compile(
     r"(?<![\w$-])([A-Za-z_$][\w$-]*+)(?=[^\w\n]{0,8}[|>=:][^\w\n]{0,8}[\w\"']"
-    r"|\W{1,8}(?:[A-Za-z]{1,12}\W{1,3}){0,2}(?:\d|[\"'“‘`]\w|(?:true|false|null)\b))"
+    r"|\W{1,8}(?:[A-Za-z]{1,12}\W{1,3}){0,2}(?:\d|[\"'“‘`]\w|(?:[Tt]rue|[Ff]alse|null|None)\b))"
 ).findall
 """Words that something is said about: a sign and a word follow, or a number or a quotation two words away at most."""
+_SETTING = re.compile(
+    r"\b(?:set|setting|with|use|using|change|make)\s++(?:the\s++)?([A-Za-z_$][\w$-]*+)\s++(?:to|as|of|be)\s++\w",
+    re.IGNORECASE,
+).findall
+"""Words that something is set to, even a bare word."""
 _OPTION = re.compile(
     r"(?<![\w$-])--([A-Za-z_$][\w$-]*+)[ =]\S|^[^\w\n]{0,8}([A-Za-z_$][\w$-]*+)[^\w\n]{0,8}\n\W{0,8}\w", re.MULTILINE
 ).findall
@@ -167,7 +174,7 @@ def gives_missing(around: str, names: frozenset[str], present: Iterable[str]) ->
     if not absent:
         return False
     plain = strip_markup(around)[0]
-    return not absent.isdisjoint((*_GIVEN(plain), *chain(*_OPTION(plain))))
+    return not absent.isdisjoint((*_GIVEN(plain), *_SETTING(plain), *chain(*_OPTION(plain))))
 
 
 def _quotes_balance(text: str, start: int, brace: int) -> bool:
@@ -248,7 +255,7 @@ def _judge_before(reader: Reader, stripped: str, brace: int, names: frozenset[st
 
 def _holds_member(around: str, names: frozenset[str]) -> bool:
     """Whether a line is a member that belongs to the object: by its form, or by a declared name."""
-    return _MEMBER(around) is not None or any(found[2] in names for found in _LABELLED(around))
+    return bool(_MEMBER(around) or _KEY_END(around)) or any(found[2] in names for found in _LABELLED(around))
 
 
 def unwrap_after(reader: Reader, end: int, names: frozenset[str]) -> int | None:
