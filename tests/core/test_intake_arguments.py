@@ -836,3 +836,13 @@ def test_an_inserted_sign_makes_up_no_name():
     assert read_arguments('{ess":981}', schema=open_schema).value is None
     assert read_arguments('{path":981}', schema=open_schema).value == {"path": 981}
     assert read_arguments('{ess":981}', schema={"type": "object"}).value == {"ess": 981}
+
+
+@pytest.mark.parametrize("item", ['{\n"x":1,\n}', '{"x":1\n"y":2}'])
+def test_many_objects_with_a_comma_out_of_place_are_looked_at_once(item):
+    """The whole value is walked once, not once for each of them."""
+    items = {"type": "array", "items": {"type": "object", "properties": {"x": {}}}}
+    begun = time.perf_counter()
+    reading = read_arguments(f'{{"a": [{",".join([item] * 4_000)}]}}', schema={"properties": {"a": items}})
+    assert time.perf_counter() - begun < 2
+    assert reading.grade == "lossless"

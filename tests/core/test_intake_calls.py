@@ -2,12 +2,13 @@
 
 import json
 import threading
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.intake import Calls, read_calls
+from pokayoke.core.intake import Calls, read_arguments, read_calls
 from pokayoke.core.intake import texts as module
 from pokayoke.errors import UsageError
 
@@ -505,6 +506,50 @@ def test_a_list_of_a_written_call_may_have_lost_an_item(text, made):
     """A comma at its end says so where no other list ends with one."""
     (call,) = read_calls(text).calls
     assert call.reading.value == ({"a": [1, 2], "b": [3]} if made else None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "grade", "reason"),
+    [
+        ('{\n"a": "x",\n}', "edited", "uneven_commas"),
+        ('{"b": "x",}', "ambiguous", "lost_member"),
+        ('{"a": True}', "lossy", "bare_reference"),
+        ('{"a": "x", // rest\n}', "lossy", "ellipsis"),
+        ('{"a": "x", "b": "y",}', "lossless", None),
+    ],
+)
+def test_arguments_in_an_envelope_are_judged_as_those_alone(arguments, grade, reason):
+    """What the schema shows to be lost is lost in any wrapping."""
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}
+    (call,) = read_calls(f'{{"name": "f", "arguments": {arguments}}}', tools={"f": schema}).calls
+    alone = read_arguments(arguments, schema=schema)
+    for reading in (call.reading, alone):
+        assert (reading.grade, reading.reason) == (grade, reason)
+
+
+def test_lines_of_one_width_say_nothing_about_their_breaks_in_an_envelope_either():
+    """The text was broken as a whole, so a break inside a string may not belong to it."""
+    text = '{"name": "f", "arguments": {"a": "xxxxxxx\nxxxxx"}}'
+    wrapped = '{"name": "f",\n "arguments":\n {"a": "xxxxxxx\nxxxxx"}}'
+    assert [call.reading.value is None for call in read_calls(wrapped).calls] == [True]
+    assert [call.reading.value is None for call in read_calls(text).calls] == [False]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '{"name": "f", "arguments": {\n"a": "x",\n}}',
+        "{'name': 'f', 'arguments': {'a': True}}",
+        '{"name": "f", "arguments": {"a": "x\ny"}}',
+    ],
+)
+def test_a_list_of_many_repaired_calls_is_judged_in_linear_time(call):
+    """Each call is looked at for itself, and the schema is compiled once."""
+    begun = time.perf_counter()
+    read_calls(
+        f"[{','.join([call] * 3_000)}]", tools={"f": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    )
+    assert time.perf_counter() - begun < 2
 
 
 def test_an_object_alone_has_no_rival():

@@ -70,7 +70,8 @@ LEFT_OUT = re.compile(
     r"\.\.|…|\b(?:omitted|truncated|remaining|etc|elided|snip|skipped|and so on|rest of|the (?:rest|same)|same as"
     r"|others?|unchanged|(?:as|see|like) (?:before|above)|previous(?:ly)?|existing|keep|repeat(?:s|ed)?"
     r"|(?:and|\d+) more|usw|weitere|wie oben|omitid[oa]s?|restantes?|resto|omis|ausgelassen)\b"
-    r"|\A\s*+(?:(?:more|plus)\b|\+ ?\d|(?:\(?same\)?|[x×] ?\d++|\d++ ?[x×])\s*+\Z)|省略|其余|其他|同上|以下同|等等",
+    r"|\A\s*+(?:(?:more|plus|rest|remainder)\b"
+    r"|\+ ?\d|(?:\(?same\)?|[x×] ?\d++|\d++ ?[x×])\s*+\Z)|省略|其余|其他|同上|以下同|等等",
     re.IGNORECASE,
 ).search
 """A comment that stands for something left out."""
