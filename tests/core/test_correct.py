@@ -122,7 +122,22 @@ def test_equivalent(node, before, after, rule):
         (STRING, {"a": 1}),
         *(
             (STRINGS, text)
-            for text in ("a, b", "a;b", "a|b", "a\nb", "a and b", "a/b", "a & b", "a - b", "", "[a]", "'a'", "1..5")
+            for text in (
+                "a, b",
+                "a;b",
+                "a|b",
+                "a\nb",
+                "a and b",
+                "a/b",
+                "a & b",
+                "a - b",
+                "a→b",
+                "a->b",
+                "",
+                "[a]",
+                "'a'",
+                "1..5",
+            )
         ),
         (NUMBERS, "1-2"),
         (NUMBERS, "[1, 2"),

@@ -190,6 +190,11 @@ REFUSED = [
     ('Instead of\n{"a": 1}', "trailing_text", 11),
     ('```json\n{"a": 1}\n```\nWait, a is 10.', "trailing_text", None),
     ('{"a": 1}\nActually, it should be 10.', "trailing_text", None),
+    ('{"a": 1}\nOn second thought, make it ten.', "trailing_text", None),
+    ('{"a": 1}\nNo, ten.', "trailing_text", None),
+    ('{"a": 1}\nThat was wrong.', "trailing_text", None),
+    ('{"a": 1}\nSorry, it has to be ten.', "trailing_text", None),
+    ('{"a": 1}\nLet me fix that.', "trailing_text", None),
     ('<think>maybe {"a": 1}</think>', "quoted", 13),
     ('{"a": 1}00', "trailing_text", None),
     ('[1] {"a": 1}', "not_an_object", None),
@@ -755,10 +760,89 @@ def test_a_sign_that_is_there_already_is_not_inserted(text):
     assert (reading.grade in ("ambiguous", "lossy"), reading.value) == (True, None)
 
 
-@pytest.mark.parametrize("text", ['{"n": 9007199254740993.0}', "{'n': 9007199254740993.0}"])
-def test_an_integer_with_a_point_is_no_other_integer(text):
+@pytest.mark.parametrize("number", ["9007199254740993.0", "9007199254740993e0", "9007199254740.993E3"])
+@pytest.mark.parametrize("text", ['{"n": %s}', "{'n': %s}", '{"n": %s,}', '{"n": +%s}'])
+def test_an_integer_with_a_point_is_no_other_integer(text, number):
     """No double holds it, so it is read as the integer it is."""
-    value = read_arguments(text).value
+    value = read_arguments(text % number).value
     assert value == {"n": 9007199254740993}
     assert value is not None
     assert type(value["n"]) is int
+
+
+@pytest.mark.parametrize("digits", [310, 5000])
+@pytest.mark.parametrize("text", ['{"n": %s.0}', "{'n': %s.0}", "{'n': %se0}"])
+def test_a_number_too_large_is_refused_however_long_it_is(text, digits):
+    """It neither becomes an integer that no parser reads nor ends in an exception."""
+    assert read_arguments(text % ("1" * digits)).reason == "not_finite"
+
+
+@pytest.mark.parametrize("text", ['{"a":"' + "\n" * 60_000 + '\n{"a":"x"}', "{" + "\x0b" * 60_000 + '\n{"a":"x"}'])
+def test_a_lost_sign_is_looked_for_in_white_space_only_once(text):
+    """However long a run of white space is, it does not count for each place in it."""
+    begun = time.perf_counter()
+    read_arguments(text, schema=FLAT)
+    assert time.perf_counter() - begun < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{'a': (1, 2,), 'b': [3]}", "trailing_comma_in_list"),
+        ('{"a": [\n/* [] */\n]}', "comment_holds_data"),
+        ('{"a": /* {"x": 1} */ {}}', "comment_holds_data"),
+        ('{"a": 5 // should be 6\n}', "comment_holds_data"),
+        ('{"a": 5 // wait, 6\n}', "comment_holds_data"),
+        ('{"a": "x" # no, y\n}', "comment_holds_data"),
+        ('{\n  "a": [\n    "x,\n    y"\n  ]\n}', "lost_quote"),
+        ('{\n  "a": [\n    "x”,\n    ”y"\n  ]\n}', "lost_quote"),
+        ('x": 5,\n  "b_{\n "a": 1\n}', "trailing_text"),
+        ('{"a": 1}\nress": 850,', "trailing_text"),
+    ],
+)
+def test_what_may_have_been_lost_is_not_looked_past(text, reason):
+    """A tuple's item, a value in a comment, the quotes between two items, a member around the object."""
+    reading = read_arguments(text)
+    assert (reading.reason, reading.value) == (reason, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{'a': (1,), 'b': [3]}", {"a": [1], "b": [3]}),
+        ("{'a': (1, 2,), 'b': [3,],}", {"a": [1, 2], "b": [3]}),
+        ('{"a": 5 /* see [1] */}', {"a": 5}),
+        ('{"a": 5 // should be an ISO code, was 4\n}', {"a": 5}),
+        ('{\n  "a": [\n    "x,\ny"\n  ]\n}', {"a": ["x,\ny"]}),
+        ('{\n  "a": "x,\n  y"\n}', {"a": "x,\n  y"}),
+    ],
+)
+def test_what_only_looks_alike_loses_nothing(text, value):
+    """A tuple of one, commas everywhere, a remark, a text that is broken where no item would be."""
+    reading = read_arguments(text)
+    assert (reading.grade, reading.value) == ("lossless", value)
+
+
+@pytest.mark.parametrize("words", ["set b to London", "with b as London", "using the b of London", "with b True"])
+def test_a_bare_word_that_an_argument_is_set_to_is_not_left_out(words):
+    """The object lacks it; a word that is only mentioned is another thing."""
+    assert read_arguments(f'{{"a": 1}}\n{words}', schema=FLAT).reason == "trailing_text"
+    assert read_arguments('{"a": 1}\nThe b is optional, as set by the user.', schema=FLAT).grade == "lossless"
+
+
+def test_an_inserted_sign_makes_up_no_name():
+    """A name that the schema does not know may be what is left of more than one sign."""
+    open_schema = {"type": "object", "properties": {"path": {}, "to_address": {}}}
+    assert read_arguments('{ess":981}', schema=open_schema).value is None
+    assert read_arguments('{path":981}', schema=open_schema).value == {"path": 981}
+    assert read_arguments('{ess":981}', schema={"type": "object"}).value == {"ess": 981}
+
+
+@pytest.mark.parametrize("item", ['{\n"x":1,\n}', '{"x":1\n"y":2}'])
+def test_many_objects_with_a_comma_out_of_place_are_looked_at_once(item):
+    """The whole value is walked once, not once for each of them."""
+    items = {"type": "array", "items": {"type": "object", "properties": {"x": {}}}}
+    begun = time.perf_counter()
+    reading = read_arguments(f'{{"a": [{",".join([item] * 4_000)}]}}', schema={"properties": {"a": items}})
+    assert time.perf_counter() - begun < 2
+    assert reading.grade == "lossless"

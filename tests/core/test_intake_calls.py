@@ -2,12 +2,13 @@
 
 import json
 import threading
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.intake import Calls, read_calls
+from pokayoke.core.intake import Calls, read_arguments, read_calls
 from pokayoke.core.intake import texts as module
 from pokayoke.errors import UsageError
 
@@ -395,6 +396,26 @@ DISOWNED = [
     "{}\n\nwait, a=6",
     "{}\nno, make that a=6",
     "{}\n\nScratch that.",
+    "I won't run this. {}",
+    "I can't run this: {}",
+    "I refuse to call {}",
+    "Here is what I would have called:\n{}",
+    "If you confirm, I will call:\n{}",
+    "## Example\n{}",
+    "### What not to do\n```json\n{}\n```",
+    "**Wrong:**\n{}",
+    "e.g.\n{}",
+    "Tool result: {}",
+    "/*\n{}\n*/",
+    "{}\nActually make it 6",
+    "{} - wait - use 6",
+    "{}\nMake it 6 instead.",
+    "{}\nThat was wrong.",
+    "{}\nOn second thought, skip it.",
+    "{}\nI have not run it.",
+    "{}\nThis is just an illustration.",
+    "{}\n(not executed)",
+    "{}\nShall I go ahead?",
 ]
 
 
@@ -418,11 +439,125 @@ def test_a_call_that_the_words_around_it_disown_is_not_read(words, call):
         "{}\nNo further calls are needed.",
         "{}\nWait for the result.",
         "~~old~~\n{}",
+        "I can't do math in my head, so I use a tool: {}",
+        "I could not find it. {}",
+        "For bad weather I look here:\n{}",
+        "> What is it?\n{}",
+        "# Plan\n{}",
+        "src/*.py\n{}\nlib/",
+        "{}\nActually there is one more thing to ask.",
+        "{}\nWould you like anything else?",
+        "{}\nOnce you confirm what it finds, I book it.",
+        '"{}"',
+        "I call it now:\n'{}'",
     ],
 )
 def test_words_about_something_else_disown_no_call(words):
     """Only a sentence that leads to the call, or begins behind it, can be about it."""
     assert seen(read_calls(words.format('{"name": "f", "arguments": {"a": 1}}'), tools={"f": None})) == [F]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "> {}",
+        "text\n  > Call {}",
+        "// {}",
+        "# {}",
+        "- [ ] {}",
+        'You wrote "{}" before.',
+        "They said: '{}'",
+        "“{}”, he wrote",
+    ],
+)
+def test_a_call_that_is_only_shown_is_not_made(words):
+    """A block quote, quotation marks in a sentence, a comment and an open task show a call."""
+    found = read_calls(words.format('{"name": "f", "arguments": {"a": 1}}'), tools={"f": None}).calls
+    assert [(call.name, call.reading.reason) for call in found] == [("f", "disowned")]
+
+
+@pytest.mark.parametrize("tag", ["del", "strike", "blockquote"])
+def test_what_is_struck_out_or_quoted_by_a_tag_is_no_call(tag):
+    """The tag says that it is not what is meant now."""
+    assert read_calls(f'<{tag}>{{"name": "f", "arguments": {{"a": 1}}}}</{tag}>').calls == ()
+
+
+@pytest.mark.parametrize(
+    ("behind", "reason"),
+    [
+        ('\n{"a": 2}', "several_values"),
+        ('\n```json\n{"a": 2, "b": "x"}\n```', "several_values"),
+        ('\n{"answer": 2}', None),
+        ('\n{"a": 2, "answer": 2}', None),
+        ("\n{}", None),
+        ('\nThe result is like {"a": 2}', None),
+        ('\n[{"a": 2}]', None),
+    ],
+)
+def test_arguments_behind_a_call_are_its_rivals(behind, reason):
+    """Which arguments are meant, nobody can say; an object of another kind may be an answer that was made up."""
+    tools = {"f": {"type": "object", "properties": {"a": {}, "b": {}}}}
+    (call,) = read_calls('{"name": "f", "arguments": {"a": 1}}' + behind, tools=tools).calls
+    assert call.reading.reason == reason
+
+
+@pytest.mark.parametrize(("text", "made"), [("f(a=[1, 2,], b=[3])", False), ("f(a=[1, 2,], b=[3,])", True)])
+def test_a_list_of_a_written_call_may_have_lost_an_item(text, made):
+    """A comma at its end says so where no other list ends with one."""
+    (call,) = read_calls(text).calls
+    assert call.reading.value == ({"a": [1, 2], "b": [3]} if made else None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "grade", "reason"),
+    [
+        ('{\n"a": "x",\n}', "edited", "uneven_commas"),
+        ('{"b": "x",}', "ambiguous", "lost_member"),
+        ('{"a": True}', "lossy", "bare_reference"),
+        ('{"a": "x", // rest\n}', "lossy", "ellipsis"),
+        ('{"a": "x", "b": "y",}', "lossless", None),
+    ],
+)
+def test_arguments_in_an_envelope_are_judged_as_those_alone(arguments, grade, reason):
+    """What the schema shows to be lost is lost in any wrapping."""
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}
+    (call,) = read_calls(f'{{"name": "f", "arguments": {arguments}}}', tools={"f": schema}).calls
+    alone = read_arguments(arguments, schema=schema)
+    for reading in (call.reading, alone):
+        assert (reading.grade, reading.reason) == (grade, reason)
+
+
+def test_lines_of_one_width_say_nothing_about_their_breaks_in_an_envelope_either():
+    """The text was broken as a whole, so a break inside a string may not belong to it."""
+    text = '{"name": "f", "arguments": {"a": "xxxxxxx\nxxxxx"}}'
+    wrapped = '{"name": "f",\n "arguments":\n {"a": "xxxxxxx\nxxxxx"}}'
+    assert [call.reading.value is None for call in read_calls(wrapped).calls] == [True]
+    assert [call.reading.value is None for call in read_calls(text).calls] == [False]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '{"name": "f", "arguments": {\n"a": "x",\n}}',
+        "{'name': 'f', 'arguments': {'a': True}}",
+        '{"name": "f", "arguments": {"a": "x\ny"}}',
+    ],
+)
+def test_a_list_of_many_repaired_calls_is_judged_in_linear_time(call):
+    """Each call is looked at for itself, and the schema is compiled once."""
+    begun = time.perf_counter()
+    read_calls(
+        f"[{','.join([call] * 3_000)}]", tools={"f": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    )
+    assert time.perf_counter() - begun < 2
+
+
+def test_an_object_alone_has_no_rival():
+    """Nor has one behind a call that is refused anyway."""
+    tools = {"f": {"type": "object", "properties": {"a": {}}}}
+    assert read_calls('{"a": 1}', tools=tools).calls == ()
+    (call,) = read_calls('{"name": "f", "arguments": {"a": 1}}}\n{"a": 1}', tools=tools).calls
+    assert call.reading.reason == "extra_closer"
 
 
 def test_only_the_call_that_is_disowned_is_refused():

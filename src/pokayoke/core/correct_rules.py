@@ -45,7 +45,9 @@ _MAX_NUMBER = 60
 
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?P<decimals>\.[0-9]+)?(?P<power>[eE][+-]?[0-9]+)?", re.ASCII)
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{2}0", re.ASCII)
-_SEPARATORS = re.compile(r"[,;|/\\\n\r\t&+、，；・•]| (?:and|or|und|oder|et|ou|y|o|e|to|bis) | - |\.\.", re.IGNORECASE)
+_SEPARATORS = re.compile(
+    r"[,;|/\\\n\r\t&+、，；・•→⇒]|[-=]>| (?:and|or|und|oder|et|ou|y|o|e|to|bis) | - |\.\.", re.IGNORECASE
+)
 _DATE = re.compile(
     r"(?P<y>[0-9]{4})(?:(?P<s>[-/.])(?P<m>[0-9]{1,2})(?P=s)(?P<d>[0-9]{1,2})|(?P<m2>[0-9]{2})(?P<d2>[0-9]{2}))"
 )

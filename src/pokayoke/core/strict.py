@@ -50,6 +50,7 @@ _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_RUN = b"0" * 19
 # From 16 digits on a double may be another integer than the one that was written.
 _DOUBTFUL_RUN = b"0" * 16
+_INFINITE = frozenset({float("inf"), float("-inf")})
 # A whole double in a dump, if it is not so large that it has an exponent.
 _WHOLE = re.compile(rb"\.0(?![0-9])").search
 _DEEPEST = 200  # orjson ends at 254, and some of that has to be left over
@@ -102,8 +103,8 @@ def parse(
         max_bytes: longest text in bytes; None sets no limit.
         equal_duplicates: True accepts a key that repeats with an equal value (nothing is lost);
             False refuses it too.
-        exact: True reads an integer with a point that no double holds (`9007199254740993.0`) as the
-            integer; False as the nearest double, as other readers do, which takes less time.
+        exact: True reads an integer with a point or a power that no double holds (`9007199254740993.0`)
+            as the integer; False as the nearest double, as other readers do, which takes less time.
 
     Returns:
         The value and its compact dump in UTF-8.
@@ -157,17 +158,33 @@ def depth_of(value: Any) -> int:
 
 
 def _may_be_rounded(source: bytes, dump: bytes, *, large: bool) -> bool:
-    """Return whether a text may hold an integer with a point and more digits than a double."""
-    return (large or _WHOLE(dump) is not None) and source.translate(_DIGITS).find(_DOUBTFUL_RUN) >= 0
+    """Return whether a text may hold an integer with a point or a power and more digits than a double."""
+    return (large or _WHOLE(dump) is not None) and source.translate(_DIGITS, b".").find(_DOUBTFUL_RUN) >= 0
 
 
 def read_double(token: str) -> int | float:
     """Return what a JSON number with a fraction or a power means; an integer such as `9007199254740993.0` exactly."""
     number = float(token)
+    if number in _INFINITE:
+        return number
+    if "e" in token or "E" in token:
+        return _powered(token, number)
     whole, _, fraction = token.partition(".")
-    if fraction.strip("0") or "e" in whole or "E" in whole or int(whole) == number:
+    if fraction.strip("0") or int(whole) == number:
         return number
     return int(whole)
+
+
+def _powered(token: str, number: float) -> int | float:
+    """Return the integer that a number with a power spells in full, if its double would print as another one."""
+    if not number:  # it may be too small for any other type, too
+        return number
+    from decimal import Decimal  # noqa: PLC0415 - as rare as such numbers
+
+    exact = Decimal(token)
+    # A double prints as the shortest number it is nearest to: 1e23 stays one, though it is not exactly that.
+    whole = exact == exact.to_integral_value() and exact != Decimal(repr(number))
+    return int(exact) if whole else number
 
 
 def dump_compact(value: Any, *, sort: bool = False) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import orjson
 
+from pokayoke.core.intake.evidence import declared_by
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reading import Reading, refused
 from pokayoke.core.schema import Schema
@@ -38,13 +39,14 @@ _BUDGET = 2_000_000
 """Characters parsed at most over all attempts, so that the stage stays at some milliseconds."""
 
 # A sign can only parse where its neighbours allow it. A quote that would put white space at an end of its string
-# is not tried: nobody writes that, and every lost quote would have two readings.
+# is not tried: nobody writes that, and every lost quote would have two readings. A closing bracket is tried before
+# white space and not within: there it means the same, and each place would look through all that is left of it.
 _SPOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ('"', re.compile(r'(?<=[{\[:,])(?!\s)|(?<=\s)(?=[^\s{}\[\],:"])|(?<!\s)(?=\s*+[,:}\]])')),
     ("{", re.compile(r'(?<![^\s:,\[])(?=[\s"])')),
     ("[", re.compile(r"(?<![^\s:,\[])(?=[^,:}])")),
-    ("}", re.compile(r'(?<=["\]}{\w\s])(?=\s*+[,}\]]|\Z)')),
-    ("]", re.compile(r'(?<=["\]}\[\w\s])(?=\s*+[,}\]]|\Z)')),
+    ("}", re.compile(r'(?<=["\]}{\w])(?=\s*+(?:[,}\]]|\Z))')),
+    ("]", re.compile(r'(?<=["\]}\[\w])(?=\s*+(?:[,}\]]|\Z))')),
     (",", re.compile(r'(?<=["\]}\w\s])(?=[\s"{\[\w-])')),
     (":", re.compile(r'(?<=["\s])(?=[\s"{\[\w-])')),
 )
@@ -92,7 +94,10 @@ def suggest(
             found[dump] = value
             if len(found) > 1 or stray:
                 return refused(refusal.reason, refusal.position, tuple(found.values()))
+    declared = declared_by(schema)["properties"].keys()
     for dump, value in found.items():
+        if declared and not value.keys() <= declared:  # what made up a name may have made up more
+            return refused(refusal.reason, refusal.position, (value,))
         return Reading(
             grade="edited",
             value=cast(dict[str, Any], value),

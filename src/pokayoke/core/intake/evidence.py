@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, cast
 
 from pokayoke.core.places import facts_at
@@ -82,32 +83,30 @@ def declared_by(schema: Schema | dict[str, Any] | bool | None) -> dict[str, Any]
     return {"properties": properties, "required": facts.required}
 
 
-def may_lack_member(raw: Any, value: dict[str, Any], target: dict[str, Any]) -> bool:
-    """Return whether, by its schema, a member may be missing from one object inside a value.
+def may_lack_member(raw: Any, value: dict[str, Any], uneven: Container[int]) -> bool:
+    """Return whether, by its schema, a member may be missing from one of some objects inside a value.
 
     That is so if a declared property is absent, or if an inner object is free to hold anything. (A schema
     that declares nothing at the top knows nothing: then the text alone counts.)
 
     Args:
         raw: the schema of `value`, as it was written.
-        value: where to look for the object.
-        target: the object, found by identity.
+        value: where to look for the objects.
+        uneven: the objects, by identity.
     """
     properties = _node(_node(raw).get("properties"))
-    if value is target:
-        return not properties.keys() <= target.keys()
-    return any(_lacks(properties.get(name), child, target) for name, child in value.items())
+    if id(value) in uneven and not properties.keys() <= value.keys():
+        return True
+    return any(_lacks(properties.get(name), child, uneven) for name, child in value.items())
 
 
-def _lacks(schema: Any, value: Any, target: dict[str, Any]) -> bool:
+def _lacks(schema: Any, value: Any, uneven: Container[int]) -> bool:
     node = _node(schema)
-    if value is target:
-        declared = _node(node.get("properties"))
-        return not declared or not declared.keys() <= target.keys()
     if isinstance(value, dict):
-        return may_lack_member(node, cast(dict[str, Any], value), target)
+        members = cast(dict[str, Any], value)
+        return (id(members) in uneven and not _node(node.get("properties"))) or may_lack_member(node, members, uneven)
     if isinstance(value, list):
-        return any(_lacks(node.get("items"), child, target) for child in cast(list[object], value))
+        return any(_lacks(node.get("items"), child, uneven) for child in cast(list[object], value))
     return False
 
 

@@ -108,12 +108,19 @@ class Grading:
             gives_missing(side, names, value) for side in (text[:start], text[end:])
         ):
             raise Refusal("trailing_text", start)
-        flaw = self.flaw(reader, value)
-        if flaw is not None:
-            return refused(flaw, reader.list_comma or end, (value,))
-        if opened or surplus is not None or reader.unclosed:
+        flaw = flaw_of(reader)
+        reading = refused(flaw, reader.list_comma or end, (value,)) if flaw else self.judged(reader, value, end, dump)
+        if reading.value is not None and (opened or surplus is not None or reader.unclosed):
             return self.by_schema(reader, value, opened=opened, surplus=surplus)
-        if any(may_lack_member(self.declared, value, members) for members in reader.uneven):
+        return reading
+
+    def judged(self, reader: Reader, value: dict[str, Any], end: int, dump: bytes | None = None) -> Reading:
+        """Grade a value that was read to its end without a flaw, by what was repaired and what the schema knows."""
+        if _COMMAS & reader.repairs.keys() and not self.declared["required"] <= value.keys():
+            return refused("lost_member", end, (value,))
+        if "python_word" in reader.repairs and (schema := self.schema()) and mistaken_word(schema, value):
+            return refused("bare_reference", end, (value,))
+        if reader.uneven and may_lack_member(self.declared, value, reader.uneven):
             return _known("edited", value, tuple(reader.repairs), reason="uneven_commas", position=end)
         return _known("lossless", value, tuple(reader.repairs), canonical=dump)
 
@@ -126,18 +133,6 @@ class Grading:
             return (*parse(text[start:end], max_depth=self.max_depth, sort=True, equal_duplicates=False), end)
         except StrictError:
             return None
-
-    def flaw(self, reader: Reader, value: dict[str, Any]) -> str | None:
-        """Name what makes a value doubtful that was read to its end."""
-        if reader.list_comma is not None and reader.commaless:
-            return "trailing_comma_in_list"
-        if _COMMAS & reader.repairs.keys() and not self.declared["required"] <= value.keys():
-            return "lost_member"
-        if "raw_control_character" in reader.repairs and _is_wrapped(reader.text):
-            return "control_character"
-        if "python_word" in reader.repairs and (schema := self.schema()) and mistaken_word(schema, value):
-            return "bare_reference"
-        return None
 
     def by_schema(self, reader: Reader, value: dict[str, Any], *, opened: bool, surplus: int | None) -> Reading:
         """Accept one lost or surplus outer bracket only where the schema proves that nothing else was lost."""
@@ -181,6 +176,15 @@ class Grading:
         if schema is not None and schema.is_valid({}):
             return _known("lossless", {}, ("empty_text",))
         return refused("empty_arguments", 0)
+
+
+def flaw_of(reader: Reader) -> str | None:
+    """Name what makes all doubtful that a reader has read to its end, whatever it is."""
+    if reader.list_comma is not None and reader.commaless:
+        return "trailing_comma_in_list"
+    if "raw_control_character" in reader.repairs and _is_wrapped(reader.text):
+        return "control_character"
+    return None
 
 
 def _is_wrapped(text: str) -> bool:

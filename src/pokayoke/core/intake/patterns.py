@@ -70,7 +70,8 @@ LEFT_OUT = re.compile(
     r"\.\.|…|\b(?:omitted|truncated|remaining|etc|elided|snip|skipped|and so on|rest of|the (?:rest|same)|same as"
     r"|others?|unchanged|(?:as|see|like) (?:before|above)|previous(?:ly)?|existing|keep|repeat(?:s|ed)?"
     r"|(?:and|\d+) more|usw|weitere|wie oben|omitid[oa]s?|restantes?|resto|omis|ausgelassen)\b"
-    r"|\A\s*+(?:(?:more|plus)\b|\+ ?\d|(?:\(?same\)?|[x×] ?\d++|\d++ ?[x×])\s*+\Z)|省略|其余|其他|同上|以下同|等等",
+    r"|\A\s*+(?:(?:more|plus|rest|remainder)\b"
+    r"|\+ ?\d|(?:\(?same\)?|[x×] ?\d++|\d++ ?[x×])\s*+\Z)|省略|其余|其他|同上|以下同|等等",
     re.IGNORECASE,
 ).search
 """A comment that stands for something left out."""
@@ -80,8 +81,12 @@ STAND_IN = re.compile(
     re.IGNORECASE,
 ).search
 """A comment that says that the value beside it is none."""
-OTHERWISE = re.compile(r"\A\W*+(?:or|alternatively|oder|ou|o|或者?)\b", re.IGNORECASE).match
-"""A comment that offers another value."""
+OTHERWISE = re.compile(
+    r"\A\W*+(?:(?:or|alternatively|oder|ou|o|或者?|wait|oops|actually|correction|no(?=[,!]))\b"
+    r"|(?:should|must|needs to) (?:be|have been|say|read) [\"'`\d-])",
+    re.IGNORECASE,
+).match
+"""A comment that offers another value, or takes back the one beside it."""
 SWALLOWED = re.compile(
     r"[\"'`]\s*:|[{}\[\]]|[,\"'”’]\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
 ).search
@@ -104,7 +109,7 @@ MEANT_ESCAPE = re.compile(r"\\\\|(?<!\\)\\\$(?![0-9])|[:/^|\[]\\_").search
 name of a variable, in a path."""
 SWALLOWED_BLOCK = re.compile(r"[\"'`]\s*:|,\s*\Z").search
 """A comment between two members that may have swallowed one."""
-LITERAL = re.compile(r"\s*+(?:\"[^\"]*+\"|'[^']*+'|-?[0-9.]++|true|false|null)\s*+").fullmatch
+LITERAL = re.compile(r"\s*+(?:\"[^\"]*+\"|'[^']*+'|-?[0-9.]++|true|false|null|[\[{].*[\]}])\s*+", re.DOTALL).fullmatch
 STRAY_BREAK = re.compile(r"\n[,:;]").search
 """A line of a string that begins with a sign no line begins with."""
 

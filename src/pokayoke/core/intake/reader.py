@@ -31,7 +31,8 @@ class Reader(Scanner):
         unclosed: True once the text ended after a whole value with brackets still open.
         list_comma: offset of a trailing comma in a list, or None.
         commaless: True once a container with members had no trailing comma.
-        uneven: the objects that have a comma too many before their last line, or one too few before another.
+        uneven: by identity, the objects that have a comma too many before their last line, or one too few
+            before another.
     """
 
     __slots__ = ("_depth", "_joined", "_max_depth", "commaless", "list_comma", "unclosed", "uneven")
@@ -42,7 +43,7 @@ class Reader(Scanner):
         self.unclosed = False
         self.list_comma: int | None = None
         self.commaless = False
-        self.uneven: list[dict[str, Any]] = []
+        self.uneven: dict[int, dict[str, Any]] = {}
         self._depth = 0
         self._joined = False
         self._max_depth = max_depth
@@ -77,7 +78,7 @@ class Reader(Scanner):
                     self.repair("single_quotes")
                 value = string if string is not None else self._scalar(single, integer, number, word, start)
             if self._joined:
-                self.uneven.append(members)
+                self.uneven[id(members)] = members
                 self._joined = False
             if key in members:
                 self._same(members[key], value, start)
@@ -101,7 +102,8 @@ class Reader(Scanner):
                 if sign == closer:
                     if comma:
                         self.repair("trailing_comma")
-                        self.list_comma = position if closer == "]" else self.list_comma
+                        if closer == "]" or len(items) > 1:  # (1,) is how Python writes a tuple of one
+                            self.list_comma = position
                     self._depth -= 1
                     return items, position + 1
                 self._expect_more(sign, position, comma=comma)
@@ -151,7 +153,7 @@ class Reader(Scanner):
             indent = len(gap) - gap.rfind("\n") - 1
             if gap.count("\n") != 1 or (indent and indent >= len(layout[1])):
                 raise Refusal("misplaced_comma", closer)
-            self.uneven.append(members)
+            self.uneven[id(members)] = members
         self.repair("trailing_comma")
 
     def _expect_more(self, sign: str, position: int, *, comma: bool) -> None:

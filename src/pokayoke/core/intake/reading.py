@@ -89,7 +89,7 @@ REFUSALS: dict[str, tuple[Grade, str]] = {
     "number_too_long": ("lossy", "a number has too many digits"),
     "odd_number": ("lossy", "a number is not written as JSON writes it"),
     "positional_arguments": ("lossy", "arguments are given without their names"),
-    "disowned": ("lossy", "the words around the call say that it is not to be made"),
+    "disowned": ("lossy", "what stands around the call says that it is not to be made"),
     "quoted": ("lossy", "the call stands in thoughts or in a quotation that have no end"),
     "several_values": ("lossy", "there is more than one value"),
     "too_deep": ("lossy", "the brackets are nested too deep"),

@@ -63,6 +63,10 @@ class Scanner:
             inside = self.text[begin + 1 : end]
             if p.SLIPPED(inside):
                 raise Refusal("lost_quote", end)  # it slipped behind the end of its line
+            # An item of a list alone on its line, behind it a comma and another line as far in: two items.
+            layout = self.text[self.text.rfind("\n", max(0, begin - _NEAR), begin) : begin]
+            if layout.isspace() and len(layout) > 1 and f",{layout}" in inside:
+                raise Refusal("lost_quote", begin)
             if p.STRAY_BREAK(inside):
                 raise Refusal("control_character", begin)
             if p.ELIDED(inside):

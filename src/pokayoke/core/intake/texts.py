@@ -13,6 +13,8 @@ from typing import Any, cast
 
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes, read_keywords, unopened
+from pokayoke.core.intake.evidence import declared_by
+from pokayoke.core.intake.grading import Grading, flaw_of
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused
@@ -59,6 +61,7 @@ _MISQUOTED = frozenset(
 )
 _QUOTED_IN_LINE = re.compile(r"[^\s`>\]:：][ \t]*`\Z").search
 """The words before a call that a sentence mentions as code; a colon announces one."""
+_GOES_ON = re.compile(r"\s*+[}:]").match
 _BLOCK = re.compile(
     r"^([ \t]*+)(?:if|elif|else|for|while|with|def|class|try|except|finally|async)\b[^\n]*:[ \t]*+(?:#[^\n]*)?\n"
     r"(?:[ \t]*+\n|\1[ \t]+[^\n]*\n)*+\1[ \t]+\Z",
@@ -118,6 +121,7 @@ class _Finder:
         self.known = None if tools is None else frozenset(tools)
         self.schemas: Mapping[str, SchemaLike | None] = tools if isinstance(tools, Mapping) else {}
         self.ahead: dict[re.Pattern[str], int] = {}
+        self.gradings: dict[str, Grading] = {}
         self.leading = True
         self.quoted = False
 
@@ -214,33 +218,40 @@ class _Finder:
         if found is None and not self.text[:start].strip() and not self.text[end:].strip():
             found = unopened(value, self.known)
         if found is None:
+            self._rival(value, start)
             return end
         reason = self._flaw(reader, end)
         for call in found:
-            reading = refused(reason, end) if reason else self._opened(call, tuple(reader.repairs))
+            reading = refused(reason, end) if reason else self._opened(call, reader, end)
             self._add(call.name, reading, start, end)
         return end
+
+    def _rival(self, value: Any, start: int) -> None:
+        """Refuse the call right before an object that holds arguments of its tool and nothing else: which are meant?"""
+        last = self.calls[-1] if self.calls else None
+        if last is None or last.reading.value is None or not isinstance(value, dict):
+            return
+        declared = declared_by(self.schemas.get(last.name))["properties"]
+        members = cast(dict[str, Any], value)
+        if members and members.keys() <= declared.keys() and not strip_markup(self.text[last.span[1] : start])[0]:
+            self.calls[-1] = ReadCall(name=last.name, reading=refused("several_values", start), span=last.span)
 
     def _flaw(self, reader: Reader, end: int) -> str | None:
         """Name what makes a whole value doubtful: it ended too early or too late."""
         if reader.unclosed:
             return "missing_closer"
-        if reader.list_comma is not None and reader.commaless:
-            return "trailing_comma_in_list"
-        return "extra_closer" if self.text[end:].lstrip()[:1] in ("}", ":") else None
+        return "extra_closer" if _GOES_ON(self.text, end) else flaw_of(reader)
 
-    def _opened(self, call: Envelope, repairs: tuple[str, ...]) -> Reading:
+    def _opened(self, call: Envelope, reader: Reader, end: int) -> Reading:
         """Read the arguments an envelope carries."""
-        arguments = call.arguments
+        arguments, repairs = call.arguments, tuple(reader.repairs)
         if call.foreign:
             return refused("unknown_envelope")
         if isinstance(arguments, dict):
-            return Reading(
-                grade="lossless" if repairs else "exact",
-                value=cast(dict[str, Any], arguments),
-                repairs=repairs,
-                canonical=dump_compact(arguments, sort=True),
-            )
+            value = cast(dict[str, Any], arguments)
+            if repairs:
+                return self._grading(call.name).judged(reader, value, end)
+            return Reading(grade="exact", value=value, canonical=dump_compact(value, sort=True))
         if arguments is MISSING or arguments is None:
             arguments = ""
         if not isinstance(arguments, str):
@@ -256,6 +267,12 @@ class _Finder:
             position=reading.position,
             canonical=reading.canonical,
         )
+
+    def _grading(self, name: str) -> Grading:
+        """Return what grades the arguments of a tool; made once, as it may compile the schema."""
+        if name not in self.gradings:
+            self.gradings[name] = Grading(self.schemas.get(name), len(self.text), self.max_depth)
+        return self.gradings[name]
 
     def _broken(self, start: int, refusal: Refusal) -> int:
         """Report a call that cannot be read, or pass over braces that are none."""
@@ -343,5 +360,7 @@ class _Finder:
 
 
 def _call_reading(reader: Reader, value: dict[str, Any]) -> Reading:
+    if reader.list_comma is not None and reader.commaless:
+        return refused("trailing_comma_in_list", reader.list_comma)
     repairs = ("call_syntax", *reader.repairs)
     return Reading(grade="lossless", value=value, repairs=repairs, canonical=dump_compact(value, sort=True))

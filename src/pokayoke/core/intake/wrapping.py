@@ -30,13 +30,20 @@ _MEMBER = re.compile(
     r"^[ \t]*([\"']?)[\w.$-]+\1[ \t]*[:=][ \t]*(?:[\"'\d-]|true\b|false\b|null\b)", re.MULTILINE
 ).search
 """A line that reads like a member: a name, a sign, a value."""
+_KEY_END = re.compile(r"\"[ \t]*+:").search
+"""The end of a key, wherever it began."""
 _LABELLED = re.compile(r"^[ \t]*(?:[-*][ \t]+)?([\"'`]?)([\w.$-]+)\1[ \t]*[:=]", re.MULTILINE).finditer
 """Lines that begin with a name and a sign, whatever follows."""
 _GIVEN = re.compile(
     r"(?<![\w$-])([A-Za-z_$][\w$-]*+)(?=[^\w\n]{0,8}[|>=:][^\w\n]{0,8}[\w\"']"
-    r"|\W{1,8}(?:[A-Za-z]{1,12}\W{1,3}){0,2}(?:\d|[\"'“‘`]\w|(?:true|false|null)\b))"
+    r"|\W{1,8}(?:[A-Za-z]{1,12}\W{1,3}){0,2}(?:\d|[\"'“‘`]\w|(?:[Tt]rue|[Ff]alse|null|None)\b))"
 ).findall
 """Words that something is said about: a sign and a word follow, or a number or a quotation two words away at most."""
+_SETTING = re.compile(
+    r"\b(?:set|setting|with|use|using|change|make)\s++(?:the\s++)?([A-Za-z_$][\w$-]*+)\s++(?:to|as|of|be)\s++\w",
+    re.IGNORECASE,
+).findall
+"""Words that something is set to, even a bare word."""
 _OPTION = re.compile(
     r"(?<![\w$-])--([A-Za-z_$][\w$-]*+)[ =]\S|^[^\w\n]{0,8}([A-Za-z_$][\w$-]*+)[^\w\n]{0,8}\n\W{0,8}\w", re.MULTILINE
 ).findall
@@ -44,35 +51,62 @@ _OPTION = re.compile(
 _TAGGED = re.compile(r"<([\w.$-]{1,60})>").findall
 _GLUED = re.compile(r"\.\w").match
 ASIDE = (
-    r"think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|(?:available_)?tools|examples?"
+    r"think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|(?:available_)?tools|examples?|del|strike|blockquote"
     r"|tool_(?:response|results?|output)|function_(?:response|results?)"
 )
-"""Tags around what is no call: thoughts, lists of tools, examples, answers of tools."""
+"""Tags around what is no call: thoughts, lists of tools, examples, quotations, what is struck out, answers of tools."""
 _ASIDES = re.compile(rf"<(/?)(?i:{ASIDE})(?:\s[^<>]{{0,200}})?>").findall
 _DENIED = r"(?:do not|don['’]t|will not|won['’]t|must not|mustn['’]t|should not|shouldn['’]t|never)"
+_FAILED = (
+    r"(?:can ?not|can['’]t|(?:could|would|did|have|has)(?: not|n['’]t)|not (?:going|allowed|supposed) to|not yet"
+    r"|unable to|refuse to|decline to)"
+)
 _NOT_MEANT = re.compile(rf"\b(?:{_DENIED}|instead of|rather than)\b", re.IGNORECASE).search
 """Words before an object that say that it is not to be sent."""
+_IS_WRONG = r"(?: (?:is|was)|['’]s) (?:wrong|incorrect|not (?:right|correct)|a mistake)"
 _TAKEN_BACK = re.compile(
-    rf"\b(?:{_DENIED}|wait|oops|correction|scratch that|never ?mind|i meant?|actually|instead"
-    r"|should (?:be|have|say|read)|disregard|ignore (?:that|this|the))\b",
+    rf"\b(?:{_DENIED}|wait|oops|correction|scratch that|never ?mind|i meant?|actually|instead|on second thoughts?"
+    r"|(?:should|must|ha[sd] to|needs? to) (?:be|have|say|read)|disregard|ignore (?:that|this|the)|no(?=[,!])|sorry"
+    rf"|(?:that|this|it|above|value){_IS_WRONG}|made a mistake|let me (?:redo|fix|correct|change))\b",
     re.IGNORECASE,
 ).search
 """Words behind an object that change it or take it back."""
 # In a message there are words about much else than its calls, so these are narrower than those around arguments.
 _MAKING = r"(?:call|send|run|use|execute|invoke|make|submit|do|issue|perform|try)(?:ing)?\b"
+_MADE = r"(?:called|sent|ran|run|used|executed|invoked|made|submitted|done|issued|performed|tried)\b"
 _DISOWNS = re.compile(
     rf"\b(?:{_DENIED}\s+(?:\w+\s+){{0,2}}{_MAKING}|(?:instead of|rather than)\W*\Z"
-    r"|for example|for instance|an? example)",
+    rf"|{_FAILED}\s+(?:\w+\s+){{0,2}}(?:{_MAKING}|{_MADE})(?:\s+\w+){{0,2}}\W*\Z"
+    rf"|not (?:been |actually |yet )?{_MADE}\W*\Z|would have (?:\w+ )?{_MADE}"
+    r"|for example|for instance|an? (?:example|illustration)|hypothetical(?:ly)?)",
     re.IGNORECASE,
 ).search
 """Words of a sentence that leads to a call, or goes on behind it, by which the call is not to be made."""
+_AWAITS = re.compile(r"\b(?:if|once|when|as soon as) you (?:confirm|agree|approve|say so)\b", re.IGNORECASE).search
+"""Words of a sentence that leads to a call, by which it is only to be made later."""
+_DENIES = re.compile(
+    rf"\b(?:{_DENIED}|{_FAILED})\s+(?:\w+\s+){{0,2}}{_MAKING} this(?: call)?\W*\Z", re.IGNORECASE
+).search
+"""A sentence of its own before a call that is about what follows."""
 _TAKES_BACK = re.compile(
-    r"(?:(?:no|wait|oops|sorry|actually)(?=[,.:;!–—])|correction\b|scratch that|never ?mind|i meant?\b|disregard"
-    r"|(?:ignore|cancel) (?:that|this|the)\b)",
+    r"(?:no|wait|oops|sorry|actually)(?=[,.:;!–—…]| [-–—] )|actually (?:make|use|do|set|change|let|it|that)\b"
+    r"|correction\b|scratch that|never ?mind|i meant?\b|disregard|on second thoughts?\b"
+    r"|(?:ignore|cancel) (?:that|this|the)\b|make (?:it|that) [^.\n]{1,60} instead\b"
+    rf"|(?:that|this|it){_IS_WRONG}\b|(?:shall|should|may) i (?:go ahead|proceed|{_MAKING} (?:it|this|that))\b",
     re.IGNORECASE,
 ).match
-"""Words that begin what is said behind a call if they change it or take it back."""
+"""Words that begin what is said behind a call if they change it, take it back, or ask whether it is wanted."""
+_HEADS = re.compile(
+    r"\W*(?:(?:an?|the|some)\s+)?(?:(?:examples?|samples?|usage|syntax|template|anti-?patterns?)(?:\s+\w+){0,2}"
+    r"|(?:wrong|bad|incorrect|invalid|not|avoid|never)(?:\s+(?:call|usage|use|way|one|this|like this))?"
+    r"|what not to (?:do|call|send)|e\.g|user|human|observation|tool (?:result|response|output))\W*",
+    re.IGNORECASE,
+).fullmatch
+"""A heading, or a label, of what is no call of the model's own."""
 _SENTENCE = re.compile(r"[.!?](?=\s)|\n")
+_QUOTED_LINE = re.compile(r"[ \t]*+(?:>|//|#(?!#)|[-*] \[ \])").match
+"""The beginning of the line of a call that is a quotation, a comment, or a task that is still open."""
+_QUOTE_MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“"}
 _NEAR, _HEADING = 200, 2
 _OPEN_ENDS = tuple(",([{\"'=\\")
 
@@ -140,7 +174,7 @@ def gives_missing(around: str, names: frozenset[str], present: Iterable[str]) ->
     if not absent:
         return False
     plain = strip_markup(around)[0]
-    return not absent.isdisjoint((*_GIVEN(plain), *chain(*_OPTION(plain))))
+    return not absent.isdisjoint((*_GIVEN(plain), *_SETTING(plain), *chain(*_OPTION(plain))))
 
 
 def _quotes_balance(text: str, start: int, brace: int) -> bool:
@@ -156,13 +190,30 @@ def is_disowned(before: str, after: str, *, followed: bool) -> bool:
         after: what stands behind it, up to the next one.
         followed: True if there is a next one; then a sentence that does not end before that is about that.
     """
-    if before.endswith("~~") and after.startswith("~~"):
+    if _is_set_off(before, after):
         return True
     lead = _SENTENCE.split(strip_markup(before[-_NEAR:])[0])[-1]
-    behind, *more = _SENTENCE.split(strip_markup(after[:_NEAR])[0].lstrip(" \t.,;"), maxsplit=1)
+    behind, *more = _SENTENCE.split(strip_markup(after[:_NEAR])[0].lstrip(" \t.,;(-–—"), maxsplit=1)
     ended = lead.endswith((".", "!", "?"))
     leads_on = followed and not more
-    return bool((not ended and _DISOWNS(lead)) or (not leads_on and _DISOWNS(behind)) or _TAKES_BACK(behind))
+    return bool(
+        (_DENIES(lead) if ended else _DISOWNS(lead) or _AWAITS(lead))
+        or _HEADS(lead)
+        or (not leads_on and _DISOWNS(behind))
+        or _TAKES_BACK(behind)
+    )
+
+
+def _is_set_off(before: str, after: str) -> bool:
+    """Return whether signs around a call make it something that is only shown: struck out, quoted or commented out."""
+    if before.endswith("~~") and after.startswith("~~"):
+        return True
+    if before.rfind("/*") > before.rfind("*/") and "*/" in after:
+        return True
+    line, rest = before.rpartition("\n")[2], after.partition("\n")[0]
+    if rest and rest[0] == _QUOTE_MARKS.get(line[-1:]) and any(map(str.isalpha, line + rest)):
+        return True
+    return _QUOTED_LINE(line) is not None
 
 
 def strip_markup(around: str) -> tuple[str, tuple[str, ...]]:
@@ -204,7 +255,7 @@ def _judge_before(reader: Reader, stripped: str, brace: int, names: frozenset[st
 
 def _holds_member(around: str, names: frozenset[str]) -> bool:
     """Whether a line is a member that belongs to the object: by its form, or by a declared name."""
-    return _MEMBER(around) is not None or any(found[2] in names for found in _LABELLED(around))
+    return bool(_MEMBER(around) or _KEY_END(around)) or any(found[2] in names for found in _LABELLED(around))
 
 
 def unwrap_after(reader: Reader, end: int, names: frozenset[str]) -> int | None:
