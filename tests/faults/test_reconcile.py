@@ -436,6 +436,25 @@ def test_a_chosen_effect_is_undone(shell, ledger, shop, undoing, tmp_path):
     assert "it was undone" in shell("ledger", "show", keys[0]).stdout
 
 
+def test_what_the_ledger_may_have_forgotten_is_not_undone(shell, ledger, shop, undoing, tmp_path):
+    """After a prune an old order in order, and one that was undone, look like extra ones: only --key undoes those."""
+    keys = ordered(ledger, shop, 2)
+    shop.order("e" * 64, "S9", 5)
+    assert undoing(*NOW)[0] == 0
+    store = open_store(ledger)
+    store.prune(time.time() + 10.0, by="ann", now=time.time())
+    store.close()
+    for words in ((), NOW):
+        code, told = undoing(*words)
+        assert (code, [(one["undo"], one["key"]) for one in told]) == (
+            1, [("refused", key) for key in sorted([*keys, "e" * 64])],
+        )  # fmt: skip
+        assert "pruned" in told[0]["message"]
+    assert len(undone(tmp_path)) == 1
+    assert [one["undo"] for one in undoing("--key", keys[0], *NOW)[1]].count("undone") == 1
+    assert [one[0] for one in undone(tmp_path)] == ["e" * 64, keys[0]]
+
+
 @pytest.mark.parametrize("how", ["kill", "raise", "slow"])
 def test_an_undoing_that_broke_is_in_doubt_and_never_repeated_blindly(shell, ledger, shop, undoing, tmp_path, how):
     """SIGKILL, an exception, a deadline in the middle of it: in doubt, not repeated, settled by a person."""
