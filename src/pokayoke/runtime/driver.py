@@ -301,11 +301,13 @@ class World:
     def _settled(self, step: Settle, settled: Settled) -> Finding | Record | None:
         if self._guard.on_step is not None:
             self._run.notice("after_settle")
+        record = settled.record
+        if step.settlement.state == "failed_retriable" and record is not None and not record.state.startswith("failed"):
+            return record  # what this execution has not done, another one may have
         if settled.accepted:
             if step.settlement.state not in ("completed", "in_doubt"):
                 self._run.progress.forget(step.settlement.key)
             return None
-        record = settled.record
         if step.settlement.state != "completed":
             # What the ledger knows to have happened has, whatever went wrong afterwards; any other doubt stays one.
             return record if record is not None and record.answers else None
