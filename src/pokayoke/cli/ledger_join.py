@@ -127,7 +127,7 @@ def late_effects(store: Store) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for entry in entries(store):
         if entry.kind == "late_effect":
-            reference = str(entry.data.get("reference") or "")
+            reference = str(entry.data.get("reference") or "").strip()
             found[entry.subject] = found.get(entry.subject, frozenset()) | {reference}
     return found
 
@@ -152,7 +152,8 @@ def joined(
     late = late_effects(store)
     # A row without a key may belong to a record that is too old to be wanted: then those are read as well.
     query = Query(tool=wanted.tool, since=None if aside.keyless else wanted.since)
-    for record in pages(store, query, told):
+    for found in pages(store, query, told):
+        record = msgspec.structs.replace(found, reference=found.reference.strip())  # as those of the rows are
         rows = aside.taken(record)
         if wanted.includes(record):
             yield _judged(store, record.key, record, rows, wanted, times, late)
