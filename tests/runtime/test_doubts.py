@@ -521,6 +521,16 @@ def test_a_harmless_failure_says_nothing_of_an_execution_before_it(place, driver
     assert (place.record.state, place.record.failure) == ("completed", "")
 
 
+def test_a_failure_that_is_told_says_nothing_of_an_execution_before_it(place, driver):
+    """A target that answers the second try with a failure ("I have seen this key") has not denied the first one."""
+    place.act = lambda: (_ for _ in ()).throw(ConnectionError("reset"))
+    run = place.guard({**REPEATABLE, "envelope": Envelope(ok="/ok", error="/error")}).run("r")
+    assert driver.call(run, order()).status == "in_doubt"
+    place.act = lambda: {"ok": False, "error": "duplicate"}
+    outcome = driver.call(run, order("c2"))
+    assert (outcome.status, outcome.effect, place.record.state) == ("in_doubt", "unknown", "in_doubt")
+
+
 def test_a_harmless_failure_is_one_if_all_before_it_were(place, driver):
     """Two failures without an effect: nothing is in doubt."""
     answers = iter([RefusedError(), RefusedError()])

@@ -285,13 +285,13 @@ def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None
     The owner of the claim may report as long as the record is open, the resolver as long as it
     resolves; a completed record never changes, but for the output that its own transaction could
     not know yet. A person's "it did not happen" yields to the executor who knows better, until the
-    next attempt begins. A harmless failure of an execution says nothing of one before it that was left
-    open. A refused report is a late effect: the caller records it as an event.
+    next attempt begins. A failure of an execution says nothing of one before it that was left open. A
+    refused report is a late effect: the caller records it as an event.
     """
     if record is None:
         return None, False
     own = record.claim_id == settlement.claim_id
-    if own and settlement.state == "failed_retriable" and record.failure and record.state in ("executing", "in_doubt"):
+    if own and settlement.state.startswith("failed") and record.failure and record.state in ("executing", "in_doubt"):
         settlement = msgspec.structs.replace(settlement, state="in_doubt", failure=record.failure)
     if record.state == "completed" and record.settled_at is None and own:
         # What its own transaction has committed stays; a report that it failed only says that there is no output.

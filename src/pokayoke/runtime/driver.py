@@ -302,7 +302,7 @@ class World:
         if self._guard.on_step is not None:
             self._run.notice("after_settle")
         record = settled.record
-        if step.settlement.state == "failed_retriable" and record is not None and not record.state.startswith("failed"):
+        if step.settlement.state.startswith("failed") and record is not None and not record.state.startswith("failed"):
             return record  # what this execution has not done, another one may have
         if settled.accepted:
             if step.settlement.state not in ("completed", "in_doubt"):
