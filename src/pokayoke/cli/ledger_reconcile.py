@@ -92,8 +92,7 @@ def reconcile(
             plan = [found for found in joined(ledger, aside, wanted, times, told) if report.took(found, undoer)]
         report.tell()
         if undoer is not None:
-            # Asked after the records were read: what is forgotten from now on was among them.
-            undoer.undo(plan, report, forgets=forgets(ledger))
+            undoer.undo(plan, report, ledger)
     report.end()
     if report.open:
         raise typer.Exit(1)
@@ -232,14 +231,14 @@ class Undoer:
         """True if something of a key is to be undone."""
         return found.kind in _SURPLUS or found.key in self._chosen
 
-    def undo(self, plan: list[Compared], report: Report, *, forgets: bool) -> None:
+    def undo(self, plan: list[Compared], report: Report, ledger: Store) -> None:
         """Go through a plan.
 
         Args:
             plan: what is to be undone.
             report: counts what became of it.
-            forgets: True if the ledger was pruned: what it does not know may be an old effect that is in order, or
-                one that was undone before. Only who names its key says that it is neither.
+            ledger: what was compared. If it was pruned, what it does not know may be an old effect that is in order,
+                or one that was undone before; only who names its key says that it is neither.
 
         Raises:
             ConfigurationError: a chosen effect was not compared, or is in doubt; nothing was undone.
@@ -250,8 +249,9 @@ class Undoer:
             raise ConfigurationError(
                 f"{doubtful[0]} is not settled: `pokayoke ledger resolve` comes first; nothing was undone"
             )
+        forgot = forgets(ledger)  # asked after its records were read: what is forgotten from now on was among them
         for found in plan:
-            if forgets and found.record is None and found.key not in self._chosen:
+            if forgot and found.record is None and found.key not in self._chosen:
                 _tell_undoing(Undone("refused", "", found.key, _FORGOTTEN), None, "", json=report.json)
                 report.undone(found, done=False)
             else:
