@@ -2,8 +2,9 @@
 
 import pytest
 
-from pokayoke.core.failure import explain
+from pokayoke.core.failure import explain, trouble
 from pokayoke.core.steps import Raised
+from pokayoke.errors import StoreError
 
 
 class WordlessError(Exception):
@@ -26,3 +27,9 @@ def test_an_interrupt_while_an_error_tells_its_text_is_no_text():
     """A person who presses Ctrl-C is heard, wherever the program is."""
     with pytest.raises(KeyboardInterrupt):
         explain(Raised(WordlessError(KeyboardInterrupt())), "pay", doubtful=False, exhausted=False)
+
+
+def test_a_store_says_what_to_do_and_a_driver_only_what_it_was():
+    """The store's own text is written for operators; that of a driver may hold values."""
+    assert trouble(StoreError("the disk is full; free some space")) == "the disk is full; free some space"
+    assert trouble(OSError("card 4111")) == "OSError"

@@ -92,6 +92,8 @@ def test_row_13_a_disk_that_is_full_at_the_claim(small):
             break
     refused = said[-1]
     assert (refused.findings[0].code, refused.effect) == ("store_unavailable", "none")
+    assert "free some space" in refused.message
+    assert "free some space" not in refused.text
     told = sum(outcome.status == "ok" for outcome in said)
     doubtful = sum(outcome.findings[:1] != () and outcome.findings[0].code == "not_recorded" for outcome in said)
     assert told + doubtful == len(said) - 1 == len(receipts(small))

@@ -224,11 +224,26 @@ def test_what_ran_again_after_its_undoing_needs_a_row_again():
 
 def test_a_key_is_compared_as_the_ledger_writes_it():
     """Upper case and spaces around a key, as databases pad it, are not another key; what is no text is an error."""
-    assert row(1, {"key": " " + "AB" * 32 + "  "}, mapping(None)).key == "ab" * 32
-    for column in ("key", "reference"):
+    padded = {"key": " " + "AB" * 32 + "  ", "reference": "P1 ", "digest": "AB ", "amount": " 1.50 ", "tool": "order  "}
+    assert row(1, padded, mapping(None)) == Row(1, "ab" * 32, "P1", "ab", "1.50", "order")
+    for column in padded:
         for value in (["a"], {"a": 1}, b"a"):
             with pytest.raises(ConfigurationError, match=f"row 7: its {column} is no text"):
                 row(7, {column: value}, mapping(None))
+
+
+def test_columns_of_a_fixed_width_hide_no_row():
+    """A padded tool is no other tool, whose rows are left out, and a padded reference no other reference."""
+    store = MemoryStore()
+    for key, reference in (("a" * 64, "P1"), ("b" * 64, "P2   ")):
+        store.admit(Request("r", "order", "write", (), 1.0, Claim(key, "h", key, "order", "order@1", "r", 1.0, 1.0)))
+        store.settle(Settlement(key, key, "completed", 2.0, reference=reference))
+    aside = Aside()
+    said = [{"reference": "P1   "}, {"reference": "P2"}, {"key": "e" * 64, "reference": "P9"}]
+    aside.add(row(number, one | {"tool": "order  "}, mapping(None)) for number, one in enumerate(said, 1))
+    kinds = [found.kind for found in joined(store, aside, Wanted("order"), Times(99.0, 99.0))]
+    aside.close()
+    assert kinds == ["matched", "matched", "extra"]
 
 
 def test_only_what_is_wanted_is_judged(shell, ledger, shop):
@@ -434,6 +449,25 @@ def test_a_chosen_effect_is_undone(shell, ledger, shop, undoing, tmp_path):
     shop.run(f"DELETE FROM orders WHERE key = '{keys[0]}'")
     assert reconciled(shell, shop)[:2] == (0, {})
     assert "it was undone" in shell("ledger", "show", keys[0]).stdout
+
+
+def test_what_the_ledger_may_have_forgotten_is_not_undone(shell, ledger, shop, undoing, tmp_path):
+    """After a prune an old order in order, and one that was undone, look like extra ones: only --key undoes those."""
+    keys = ordered(ledger, shop, 2)
+    shop.order("e" * 64, "S9", 5)
+    assert undoing(*NOW)[0] == 0
+    store = open_store(ledger)
+    store.prune(time.time() + 10.0, by="ann", now=time.time())
+    store.close()
+    for words in ((), NOW):
+        code, told = undoing(*words)
+        assert (code, [(one["undo"], one["key"]) for one in told]) == (
+            1, [("refused", key) for key in sorted([*keys, "e" * 64])],
+        )  # fmt: skip
+        assert "pruned" in told[0]["message"]
+    assert len(undone(tmp_path)) == 1
+    assert [one["undo"] for one in undoing("--key", keys[0], *NOW)[1]].count("undone") == 1
+    assert [one[0] for one in undone(tmp_path)] == ["e" * 64, keys[0]]
 
 
 @pytest.mark.parametrize("how", ["kill", "raise", "slow"])

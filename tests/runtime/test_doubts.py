@@ -489,6 +489,76 @@ def busy_once(place, between=lambda: None, **options):
     return place.guard(how, **options).run("r")
 
 
+class RefusedError(OSError):
+    """The target took nothing."""
+
+
+REPEATABLE = {
+    "on_ambiguous": "downstream_key",
+    "idempotent": True,
+    "forwards_key": True,
+    "no_effect_errors": (RefusedError,),
+}
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_harmless_failure_says_nothing_of_an_execution_before_it(place, driver, calls):
+    """The first one may have had its effect, so nobody is told that nothing has: neither the model nor the ledger."""
+    answers = iter([ConnectionError("reset"), RefusedError(), RefusedError()])
+
+    def act():
+        raise next(answers)
+
+    place.act = act
+    how = {**REPEATABLE, "retry": RetryPolicy(retries=1, initial=1.0)} if calls == 1 else REPEATABLE
+    run = place.guard(how).run("r")
+    for number in range(calls):
+        outcome = driver.call(run, order(f"c{number}"))
+    assert (outcome.status, outcome.effect, codes(outcome)) == ("in_doubt", "unknown", ["in_doubt"])
+    assert (place.record.state, place.record.failure, len(place.effects)) == ("in_doubt", "ConnectionError", 2)
+    place.act = lambda: {"id": "O1"}
+    assert driver.call(run, order("c9")).status == "ok"
+    assert (place.record.state, place.record.failure) == ("completed", "")
+
+
+def test_a_failure_that_is_told_says_nothing_of_an_execution_before_it(place, driver):
+    """A target that answers the second try with a failure ("I have seen this key") has not denied the first one."""
+    place.act = lambda: (_ for _ in ()).throw(ConnectionError("reset"))
+    run = place.guard({**REPEATABLE, "envelope": Envelope(ok="/ok", error="/error")}).run("r")
+    assert driver.call(run, order()).status == "in_doubt"
+    place.act = lambda: {"ok": False, "error": "duplicate"}
+    outcome = driver.call(run, order("c2"))
+    assert (outcome.status, outcome.effect, place.record.state) == ("in_doubt", "unknown", "in_doubt")
+
+
+def test_a_harmless_failure_is_one_if_all_before_it_were(place, driver):
+    """Two failures without an effect: nothing is in doubt."""
+    answers = iter([RefusedError(), RefusedError()])
+
+    def act():
+        raise next(answers)
+
+    place.act = act
+    outcome = driver.call(place.guard({**REPEATABLE, "retry": RetryPolicy(retries=1, initial=1.0)}).run("r"), order())
+    assert (outcome.status, outcome.effect, place.record.state) == ("failed", "none", "failed_retriable")
+
+
+def test_a_harmless_failure_says_nothing_of_who_has_taken_over(place, driver):
+    """The lease lapsed and another call runs the same write now: whether it takes effect is open."""
+
+    def act():
+        if len(place.effects) == 1:
+            place.clock.advance(41)
+            place.inner = place.guard(REPEATABLE).run("r").call(order("c2"))
+            raise RefusedError
+        raise ConnectionError
+
+    place.act = act
+    outcome = driver.call(place.guard(REPEATABLE).run("r"), order())
+    assert place.inner.status == "in_doubt"
+    assert (outcome.status, outcome.effect, place.record.state) == ("in_doubt", "unknown", "in_doubt")
+
+
 def test_a_repetition_renews_its_claim(place, driver):
     """A call that is tried again when its lease has lapsed holds a lease of its own once more, counted as one call."""
     leases = []
@@ -908,9 +978,9 @@ class Queue(MemoryStore):
         return self.run(act)
 
 
-async def cancelled_in_the_queue(place, call):
+async def cancelled_in_the_queue(place, call, how=None):
     """Cancel a call while it waits for its admission, and let what goes on without it come to its end."""
-    task = asyncio.ensure_future(place.guard().run("r").acall(call))
+    task = asyncio.ensure_future(place.guard(how).run("r").acall(call))
     await place.store.asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -945,6 +1015,17 @@ def test_a_doubt_is_not_given_back(place):
     place.found = Found({"id": "O1"})
     assert place.guard().run("r").call(order("c3")).status == "replayed"
     assert place.effects == ["u1"]
+
+
+def test_a_doubt_that_was_taken_over_is_not_given_back(place):
+    """Cancelled while it takes over a write that may be repeated: what the first execution has left open stays open."""
+    place.store = Queue()
+    with pytest.raises(Crash):
+        place.guard(REPEATABLE, on_step=crash_at("after_invoke", how="raise")).run("r").call(order())
+    place.clock.advance(41)
+    asyncio.run(cancelled_in_the_queue(place, order("c2"), REPEATABLE))
+    assert (place.record.state, place.record.attempt) == ("in_doubt", 2)
+    assert place.record.failure == "the caller never reported back"
 
 
 def test_a_settlement_is_not_lost_with_its_caller(place):

@@ -213,6 +213,7 @@ def test_a_declared_failure_skips_the_schema_and_is_never_repeated():
     assert (first.status, first.effect, first.findings[0].code) == ("failed", "unknown", "tool_error")
     assert "no funds" in first.text
     assert (second.status, second.findings[0].code, effects) == ("failed", "failed_before", [1])
+    assert second.effect == "unknown"
     assert run.mode == "normal"
 
 

@@ -151,6 +151,28 @@ def test_more_than_one_chunk_is_forgotten(durable, monkeypatch):
     assert keys(store) == []
 
 
+def test_what_was_forgotten_before_pruning_was_interrupted_is_in_the_audit(durable, monkeypatch):
+    """The line goes with the records, in one transaction: who reconciles afterwards has to know that some are gone."""
+    monkeypatch.setattr(queries, "CHUNK", 3)
+    store = durable.open()
+    for number in range(7):
+        put(store, f"k{number}")
+    owner, name = (store, "_do") if durable.kind == "postgres" else (store._writer, "do")
+    forget, rounds = getattr(owner, name), iter([True, False])
+
+    def interrupted(*given):
+        if next(rounds):
+            return forget(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.prune(10_000.0, by="ann", now=10_000.0)
+    assert len(keys(store)) == 4
+    assert [line.data["records"] for line in store.audit()] == [3]
+
+
 def test_old_questions_are_forgotten(store):
     """A question goes when its answer, or without one its expiry, is older than the limit."""
     for number, (expires, decided) in enumerate([(200.0, None), (400.0, None), (900.0, 150.0), (250.0, 240.0)]):

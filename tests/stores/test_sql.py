@@ -255,7 +255,8 @@ def every_statement():
     """Each SQL text that the product carries out on the tables."""
     constants = [value for name, value in vars(statements).items() if name.startswith(("READ_", "WRITE_", "SETTLE_"))]
     query = queries.records(Query(("in_doubt",), "t", "r", 1.0, 2.0, "k"))
-    pruning = [queries.prune_records(1.0, SQLITE), *queries.prune_rest(1.0, 1, by="me", now=1.0)]
+    pruning = [queries.prune_records(1.0, SQLITE), *queries.prune_rest(1.0, now=1.0)]
+    pruning += [queries.pruned(1.0, 1, by="me", now=1.0)]
     pruning += [*queries.counters_of_runs(1.0), *queries.prune_counters(1.0, [("run:t:r",)], [])]
     return [
         *constants,

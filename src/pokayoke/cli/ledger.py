@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from pokayoke.cli import ledger_reconcile
-from pokayoke.cli.ledger_join import pages
+from pokayoke.cli.ledger_join import entries, pages
 from pokayoke.cli.operating import (
     ByOption,
     JsonOption,
@@ -31,14 +31,13 @@ from pokayoke.core.ledger import Decision, Record, RecordState, compensation_key
 from pokayoke.core.resolve import is_of
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.stores.base import Store
-from pokayoke.stores.nouns import Entry, Query
+from pokayoke.stores.nouns import Query
 
 _HEX: Final = frozenset("0123456789abcdef")
 _KEY_LENGTH: Final = 64
 _SETTLED: Final[tuple[RecordState, ...]] = ("completed", "failed_retriable", "failed_final")
 _LEAST_AGE: Final = 30 * 86_400.0
 _MARKS: Final = {"completed": "ok", "in_doubt": "bad", "failed_final": "bad", "failed_retriable": "note"}
-_AUDIT_PAGE: Final = 1_000
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -138,19 +137,19 @@ def shown(key: KeyArgument, store: StoreOption = None, json: JsonOption = False)
     with opened(store) as ledger:
         record = _found(ledger, key)
         undoing = ledger.record(compensation_key(record.key))
-        entries = [entry for entry in _audit(ledger) if entry.subject == record.key]
+        said = [entry for entry in entries(ledger) if entry.subject == record.key]
     advice = _advice(record, undoing, moment_now)
     if json:
         out(as_json({
             "record": _shown_record(record, moment_now),
             "undoing": _shown_record(undoing, moment_now) if undoing else None,
-            "audit": [plain(entry) for entry in entries],
+            "audit": [plain(entry) for entry in said],
             "next": advice,
         }))  # fmt: skip
         return
     for line in table(_facts(record, moment_now)):
         out(line)
-    for entry in entries:
+    for entry in said:
         out(show(f"{when(entry.at)}  {entry.kind} by {entry.by}: {entry.reason} {as_json(entry.data)}", limit=1_000))
     if undoing is not None:
         out(show(f"undoing {undoing.key[:12]}: {undoing.state} {undoing.failure}"))
@@ -337,16 +336,6 @@ def _found(ledger: Store, key: str) -> Record:
 def _just_before(start: str) -> str:
     """What no key lies between and one that begins like this."""
     return f"{start[:-1]}{chr(ord(start[-1]) - 1)}\U0010ffff"
-
-
-def _audit(ledger: Store) -> Iterator[Entry]:
-    after = 0
-    while True:
-        page = ledger.audit(after=after, limit=_AUDIT_PAGE)
-        yield from page
-        if len(page) < _AUDIT_PAGE:
-            return
-        after = page[-1].number
 
 
 def _facts(record: Record, at: float) -> list[tuple[str, object]]:

@@ -15,7 +15,7 @@ import msgspec
 from pokayoke.core.ledger import Record
 from pokayoke.core.reconcile import AGREED, Compared, Row, Times, amount_in, compare, explains, undo_key
 from pokayoke.stores.base import Store
-from pokayoke.stores.nouns import Query
+from pokayoke.stores.nouns import Entry, Query
 
 _PAGE: Final = 1_000
 _COLUMNS: Final = "number, key, reference, digest, amount, tool"
@@ -111,19 +111,30 @@ def pages(store: Store, query: Query, told: Callable[[int], None] = lambda _: No
         query = msgspec.structs.replace(query, after=page[-1].key)
 
 
-def late_effects(store: Store) -> dict[str, frozenset[str]]:
-    """Key to the references of completions that came after their claim was lost."""
-    found: dict[str, frozenset[str]] = {}
+def entries(store: Store) -> Iterator[Entry]:
+    """The whole audit, oldest first."""
     after = 0
     while True:
         page = store.audit(after=after, limit=_PAGE)
-        for entry in page:
-            if entry.kind == "late_effect":
-                reference = str(entry.data.get("reference") or "")
-                found[entry.subject] = found.get(entry.subject, frozenset()) | {reference}
+        yield from page
         if len(page) < _PAGE:
-            return found
+            return
         after = page[-1].number
+
+
+def late_effects(store: Store) -> dict[str, frozenset[str]]:
+    """Key to the references of completions that came after their claim was lost."""
+    found: dict[str, frozenset[str]] = {}
+    for entry in entries(store):
+        if entry.kind == "late_effect":
+            reference = str(entry.data.get("reference") or "").strip()
+            found[entry.subject] = found.get(entry.subject, frozenset()) | {reference}
+    return found
+
+
+def forgets(store: Store) -> bool:
+    """Whether effects were pruned: what is not in the ledger may have been."""
+    return any(entry.kind == "pruned" and entry.data["records"] for entry in entries(store))
 
 
 def joined(
@@ -141,7 +152,8 @@ def joined(
     late = late_effects(store)
     # A row without a key may belong to a record that is too old to be wanted: then those are read as well.
     query = Query(tool=wanted.tool, since=None if aside.keyless else wanted.since)
-    for record in pages(store, query, told):
+    for found in pages(store, query, told):
+        record = msgspec.structs.replace(found, reference=found.reference.strip())  # as those of the rows are
         rows = aside.taken(record)
         if wanted.includes(record):
             yield _judged(store, record.key, record, rows, wanted, times, late)

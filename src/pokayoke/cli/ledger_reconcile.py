@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pokayoke.cli.ledger_join import Aside, Wanted, joined
+from pokayoke.cli.ledger_join import Aside, Wanted, forgets, joined
 from pokayoke.cli.ledger_rows import from_database, from_file, mapping
 from pokayoke.cli.operating import JsonOption, StoreOption, counting, moment, now, opened, seconds
 from pokayoke.cli.output import as_json, out, painter, plural, say, show
@@ -25,6 +25,10 @@ _DONE: Final = frozenset({"undone", "undone_before"})
 _SURPLUS: Final = frozenset({"extra", "duplicate"})
 _KEY_LENGTH: Final = 64
 _IN_MEMORY: Final = 1_000_000
+_FORGOTTEN: Final = (
+    "the ledger was pruned, so this may be an effect that it has forgotten, or one that was undone before: select "
+    "younger rows, or name the key with --key if it is too much"
+)
 _DOUBTFUL: Final = frozenset({"doubtful_happened", "doubtful_not", "in_flight"})
 
 
@@ -88,7 +92,7 @@ def reconcile(
             plan = [found for found in joined(ledger, aside, wanted, times, told) if report.took(found, undoer)]
         report.tell()
         if undoer is not None:
-            undoer.undo(plan, report)
+            undoer.undo(plan, report, ledger)
     report.end()
     if report.open:
         raise typer.Exit(1)
@@ -227,8 +231,14 @@ class Undoer:
         """True if something of a key is to be undone."""
         return found.kind in _SURPLUS or found.key in self._chosen
 
-    def undo(self, plan: list[Compared], report: Report) -> None:
+    def undo(self, plan: list[Compared], report: Report, ledger: Store) -> None:
         """Go through a plan.
+
+        Args:
+            plan: what is to be undone.
+            report: counts what became of it.
+            ledger: what was compared. If it was pruned, what it does not know may be an old effect that is in order,
+                or one that was undone before; only who names its key says that it is neither.
 
         Raises:
             ConfigurationError: a chosen effect was not compared, or is in doubt; nothing was undone.
@@ -239,8 +249,13 @@ class Undoer:
             raise ConfigurationError(
                 f"{doubtful[0]} is not settled: `pokayoke ledger resolve` comes first; nothing was undone"
             )
+        forgot = forgets(ledger)  # asked after its records were read: what is forgotten from now on was among them
         for found in plan:
-            report.undone(found, self._undo(found, json=report.json))
+            if forgot and found.record is None and found.key not in self._chosen:
+                _tell_undoing(Undone("refused", "", found.key, _FORGOTTEN), None, "", json=report.json)
+                report.undone(found, done=False)
+            else:
+                report.undone(found, self._undo(found, json=report.json))
 
     def _undo(self, found: Compared, *, json: bool) -> bool:
         """Returns True if all of it is undone now."""

@@ -81,7 +81,7 @@ def _from_lines(file: BinaryIO, name: str, names: Mapping[str, str], told: Told)
 
 
 def row(number: int, value: Mapping[str, Any], names: Mapping[str, str]) -> Row:
-    """Return a row as it is compared.
+    """Return a row as it is compared: without the blanks that databases fill columns of a fixed width with.
 
     Args:
         number: its place in the source.
@@ -89,21 +89,16 @@ def row(number: int, value: Mapping[str, Any], names: Mapping[str, str]) -> Row:
         names: from `mapping`.
 
     Raises:
-        ConfigurationError: its arguments are no JSON object, or its key or reference is no text and no number.
+        ConfigurationError: its arguments are no JSON object, or another of its columns is no text and no number.
     """
     told = {column: value.get(names[column]) for column in COLUMNS}
-    for column in ("key", "reference"):
-        if isinstance(told[column], (list, dict, bytes)):
+    arguments = told.pop("arguments")
+    for column, found in told.items():
+        if isinstance(found, (list, dict, bytes)):
             raise ConfigurationError(f"row {number}: its {column} is no text")
-    mark = as_text(told["digest"]) or _digest_of(told["arguments"], number)
-    return Row(
-        number,
-        as_text(told["key"]).strip().lower(),
-        as_text(told["reference"]),
-        mark,
-        as_text(told["amount"]),
-        as_text(told["tool"]),
-    )
+    said = {column: as_text(found).strip() for column, found in told.items()}
+    mark = said["digest"].lower() or _digest_of(arguments, number)
+    return Row(number, said["key"].lower(), said["reference"], mark, said["amount"], said["tool"])
 
 
 def _digest_of(arguments: Any, number: int) -> str:

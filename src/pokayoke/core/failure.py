@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pokayoke.core.call import Finding
 from pokayoke.core.steps import NotStarted, Raised, TimedOut
-from pokayoke.errors import ToolError
+from pokayoke.errors import StoreError, ToolError
 
 CODES: dict[str, str] = {
     "tool_failed": "the tool raised an exception",
@@ -57,6 +57,14 @@ def _words_of(error: BaseException) -> str:
         raise
     except BaseException:  # noqa: BLE001 - the tool's own code
         return "(without a readable text)"
+
+
+def trouble(error: Exception) -> str:
+    """What operators are told of a store's failure: its own advice, but only the kind of a driver's error.
+
+    The text of that one may hold values.
+    """
+    return _words_of(error) if isinstance(error, StoreError) else type(error).__name__
 
 
 def not_recorded(tool: str, reason: str) -> Finding:

@@ -24,7 +24,7 @@ from pokayoke.core.plan import Plan
 from pokayoke.core.resolve import admitted, resolved, standing
 from pokayoke.core.result import Entered, Ran, concluded, found_effect
 from pokayoke.core.state import blocked
-from pokayoke.core.steps import Admit, Ask, Emit, Invoke, Locate, Reaction, Settle, Step, Wait
+from pokayoke.core.steps import Admit, Ask, Emit, Invoke, Locate, Raised, Reaction, Settle, Step, Wait
 from pokayoke.core.transient import is_transient
 
 
@@ -47,11 +47,11 @@ def walk(call: ToolCall, scene: Scene) -> Generator[Step, Any, Outcome]:
             return (yield from leave(entered, scene, reaction, Ran(attempt, total, exhausted=transient)))
         if judged.own:
             arguments = judged.again()  # the first ones are the tool's
-        # It may be tried again because nothing can have happened.
+        # It may be tried again because nothing can have happened, or because a second time does no harm.
         yield Wait(min(delay, plan.retry.cap), plan.retry.jitter)
         delay *= plan.retry.factor
         if entered.claim is not None:
-            answer = yield from _renewed(entered.claim, plan, scene)
+            answer = yield from _renewed(_open(entered.claim, plan, reaction), plan, scene)
             if answer.record is None:  # refused before the ledger was asked: what has failed so far is the answer
                 return (yield from leave(entered, scene, reaction, Ran(attempt, total, exhausted=True)))
             if answer.kind != "execute":
@@ -118,6 +118,13 @@ def _admission(
         if answer.kind != "replay" or plan.contract.on_duplicate != "ask":
             return request, answer
         occurrence += 1
+
+
+def _open(claim: Claim, plan: Plan, reaction: Reaction) -> Claim:
+    """The claim, with what an execution has left open: only some failures prove that it had no effect."""
+    if not isinstance(reaction, Raised) or isinstance(reaction.error, plan.contract.no_effect_errors):
+        return claim
+    return msgspec.structs.replace(claim, doubt=type(reaction.error).__name__)
 
 
 def _renewed(claim: Claim, plan: Plan, scene: Scene) -> Generator[Step, Any, Answer]:

@@ -41,7 +41,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         settled_at: wall-clock second of the settlement; None also for a completion whose output is still to come.
         output: the recorded output as JSON bytes, or None.
         output_ok: False if the effect happened but its output broke the contract.
-        failure: what went wrong, in words for people.
+        failure: what went wrong, in words for people; while it executes, what an earlier execution left open.
         reference: the target's own name of the effect, if known.
         decided_by: the person who settled a doubt, or "".
         compensates: key of the effect that this one undoes, or "".
@@ -87,6 +87,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         dead: a claim id whose owner is proven dead, or "".
         dead_at: when that was seen; a second of the machine's monotonic clock.
         proceed: True if the caller is the resolver and has proof that nothing happened and nothing will.
+        doubt: what an earlier execution of the same call left open, or "".
     """
 
     key: str
@@ -104,6 +105,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     dead: str = ""
     dead_at: float | None = None
     proceed: bool = False
+    doubt: str = ""
     compensates: str = ""
     epoch: int = 0
 
@@ -250,7 +252,8 @@ def _completed(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
 def _busy(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
     """Somebody executes or resolves, or did so until a moment ago."""
     if is_repeated(record, wish):
-        renewed = msgspec.structs.replace(record, lease_until=wish.now + wish.lease)
+        open_still = record.failure or wish.doubt
+        renewed = msgspec.structs.replace(record, lease_until=wish.now + wish.lease, failure=open_still)
         return renewed, Answer("execute", None, renewed)
     if wish.claim_id == record.resolver:
         if wish.proceed:
@@ -267,7 +270,7 @@ def _busy(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
 
 def _doubtful(record: Record, wish: Claim, changed: Record | None) -> tuple[Record | None, Answer]:
     if wish.reruns:
-        return _execute(wish, record.attempt + 1)
+        return _execute(wish, record.attempt + 1, record.failure)
     if wish.resolves:
         asked = msgspec.structs.replace(
             record, state="resolving", resolver=wish.claim_id, lease_until=wish.now + wish.lease
@@ -282,11 +285,14 @@ def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None
     The owner of the claim may report as long as the record is open, the resolver as long as it
     resolves; a completed record never changes, but for the output that its own transaction could
     not know yet. A person's "it did not happen" yields to the executor who knows better, until the
-    next attempt begins. A refused report is a late effect: the caller records it as an event.
+    next attempt begins. A failure of an execution says nothing of one before it that was left open. A
+    refused report is a late effect: the caller records it as an event.
     """
     if record is None:
         return None, False
     own = record.claim_id == settlement.claim_id
+    if own and settlement.state.startswith("failed") and record.failure and record.state in ("executing", "in_doubt"):
+        settlement = msgspec.structs.replace(settlement, state="in_doubt", failure=record.failure)
     if record.state == "completed" and record.settled_at is None and own:
         # What its own transaction has committed stays; a report that it failed only says that there is no output.
         if settlement.early:
@@ -337,14 +343,7 @@ def _settled(record: Record, settlement: Settlement) -> Record:
 def _filled(record: Record, settlement: Settlement) -> Record:
     if settlement.state != "completed":
         return msgspec.structs.replace(record, settled_at=settlement.now)
-    return msgspec.structs.replace(
-        record,
-        settled_at=settlement.now,
-        output=settlement.output,
-        output_ok=settlement.output_ok,
-        failure=settlement.failure,
-        reference=settlement.reference or record.reference,
-    )
+    return _settled(record, settlement)
 
 
 def decide(record: Record, decision: Decision) -> Record | None:
@@ -381,7 +380,7 @@ def _wait(record: Record, wish: Claim) -> Answer:
     return Answer("refuse", in_progress(record.tool), record, retry_after=record.lease_until - wish.now)
 
 
-def _execute(wish: Claim, attempt: int) -> tuple[Record, Answer]:
+def _execute(wish: Claim, attempt: int, doubt: str = "") -> tuple[Record, Answer]:
     record = Record(
         key=wish.key,
         args_hash=wish.args_hash,
@@ -395,6 +394,7 @@ def _execute(wish: Claim, attempt: int) -> tuple[Record, Answer]:
         claimed_at=wish.now,
         owner=wish.owner,
         epoch=wish.epoch,
+        failure=doubt,
         compensates=wish.compensates,
     )
     return record, Answer("execute", None, record)

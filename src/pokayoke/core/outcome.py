@@ -40,16 +40,23 @@ def from_ledger(
 ) -> Outcome:
     """The outcome of a call that admission did not let through."""
     statuses: dict[str, Status] = {"in_doubt": "in_doubt", "failed": "failed", "pending": "pending"}
-    effects: dict[str, Happened] = {"in_doubt": "unknown"}
     return msgspec.structs.replace(
         refused(judged, findings[0], findings),
         status=statuses.get(answer.kind, "refused"),
-        effect=effects.get(answer.kind, "none"),
+        effect=_happened(answer),
         stop_reason=reason,
         key=key,
         retry_after=answer.retry_after,
         approval=answer.approval,
     )
+
+
+def _happened(answer: Answer) -> Happened:
+    """Whether the effect of this very call happened: it may while another call is at work, or in one that failed."""
+    if answer.kind == "in_doubt" or (answer.finding is not None and answer.finding.code == "in_progress"):
+        return "unknown"
+    final = answer.kind == "failed" and answer.record is not None and answer.record.state == "failed_final"
+    return "unknown" if final else "none"
 
 
 def already_done(judged: Judged, record: Record, plan: Plan) -> Outcome:

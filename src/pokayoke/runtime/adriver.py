@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding
 from pokayoke.core.contract_rules import is_async
+from pokayoke.core.failure import trouble
 from pokayoke.core.ledger import Answer, Claim, Record, Settlement
 from pokayoke.core.ledger_explain import store_unavailable
 from pokayoke.core.shapes import kind_of
@@ -75,14 +76,14 @@ class AsyncWorld(World):
         try:
             return self._claimed(request, await self._guard.store.aadmit(request))
         except Exception as error:  # noqa: BLE001 - as in `admit`
-            return Answer("refuse", store_unavailable(request.tool, type(error).__name__))
+            return Answer("refuse", store_unavailable(request.tool, trouble(error)))
 
     async def arecall(self, step: Recall) -> Record | Finding | None:
         """`recall` without blocking the event loop."""
         try:
             return await self._guard.store.arun(recalling(step.key))
         except Exception as error:  # noqa: BLE001 - as in `admit`
-            return store_unavailable(step.tool, type(error).__name__)
+            return store_unavailable(step.tool, trouble(error))
 
     async def _withdrawn(self, tool: str, claim: Claim, asking: Awaitable[Answer]) -> None:
         """Give back a claim whose caller was cancelled while it waited for it: its tool has not begun."""
@@ -148,7 +149,7 @@ class AsyncWorld(World):
                 return self._settled(step, await self._guard.store.asettle(self._report(step)))
             except Exception as error:  # noqa: BLE001 - as in `settle`
                 if pause is None:
-                    return self._unsettled(step, type(error).__name__)
+                    return self._unsettled(step, trouble(error))
             await self._guard.clock.asleep(pause)
         raise AssertionError("the last round returns")
 

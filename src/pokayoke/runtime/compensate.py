@@ -17,6 +17,7 @@ import msgspec
 from pokayoke.core.admission import Request
 from pokayoke.core.contract import Contract
 from pokayoke.core.contract_rules import is_async
+from pokayoke.core.failure import trouble
 from pokayoke.core.ledger import Answer, Claim, Record, Settlement, Settling, compensation_key
 from pokayoke.core.reconcile import Compensation, undoing_hash
 from pokayoke.core.resolve import admitted, is_of
@@ -177,7 +178,7 @@ class Compensator:
                 settled = self._store.settle(settlement)
             except Exception as error:  # noqa: BLE001 - a store may raise anything; the undoing then stays in doubt
                 if pause is None:
-                    return type(error).__name__
+                    return trouble(error)
                 self._clock.sleep(pause)
             else:
                 return None if settled.accepted else "its claim was lost"

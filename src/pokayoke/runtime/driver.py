@@ -20,7 +20,7 @@ from pokayoke.core.call import Finding
 from pokayoke.core.canonical import dump
 from pokayoke.core.contract import Contract
 from pokayoke.core.contract_rules import is_async
-from pokayoke.core.failure import not_recorded
+from pokayoke.core.failure import not_recorded, trouble
 from pokayoke.core.ledger import Answer, Claim, Record, Settled, Settlement
 from pokayoke.core.ledger_explain import store_unavailable
 from pokayoke.core.misuse import function_of
@@ -132,14 +132,14 @@ class World:
         try:
             return self._claimed(request, self._guard.store.admit(request))
         except Exception as error:  # noqa: BLE001 - a store may raise anything; the write is then refused
-            return Answer("refuse", store_unavailable(request.tool, type(error).__name__))
+            return Answer("refuse", store_unavailable(request.tool, trouble(error)))
 
     def recall(self, step: Recall) -> Record | Finding | None:
         """Read a record."""
         try:
             return self._guard.store.run(recalling(step.key))
         except Exception as error:  # noqa: BLE001 - as in `admit`
-            return store_unavailable(step.tool, type(error).__name__)
+            return store_unavailable(step.tool, trouble(error))
 
     def ask(self, step: Ask) -> bool | None:
         """Put a question to the callback."""
@@ -194,7 +194,7 @@ class World:
                 return self._settled(step, self._guard.store.settle(self._report(step)))
             except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect stays in doubt
                 if pause is None:
-                    return self._unsettled(step, type(error).__name__)
+                    return self._unsettled(step, trouble(error))
             self._guard.clock.sleep(pause)
         raise AssertionError("the last round returns")
 
@@ -301,11 +301,13 @@ class World:
     def _settled(self, step: Settle, settled: Settled) -> Finding | Record | None:
         if self._guard.on_step is not None:
             self._run.notice("after_settle")
+        record = settled.record
+        if step.settlement.state.startswith("failed") and record is not None and not record.state.startswith("failed"):
+            return record  # what this execution has not done, another one may have
         if settled.accepted:
             if step.settlement.state not in ("completed", "in_doubt"):
                 self._run.progress.forget(step.settlement.key)
             return None
-        record = settled.record
         if step.settlement.state != "completed":
             # What the ledger knows to have happened has, whatever went wrong afterwards; any other doubt stays one.
             return record if record is not None and record.answers else None

@@ -154,13 +154,18 @@ class PostgresStore(Store):
         sql, values = queries.prune_records(before, POSTGRES)
         chunk = (f"WITH gone AS ({sql} RETURNING 1) SELECT count(*) FROM gone", values)  # noqa: S608 - words from the code only
         gone = 0
+
+        def told(results: Sequence[Sequence[Row]]) -> tuple[Sequence[Statement], int]:
+            found = int(results[0][0][0])
+            return (queries.pruned(before, found, by=by, now=now),), found
+
         while True:
-            found = int(self._do(_upkeep((chunk,), lambda results: ((), results[0][0][0]))))
+            found = self._do(_upkeep((chunk,), told))
             gone += found
             if found < queries.CHUNK:
                 break
         # One table at a time: acts that write to several of them never wait for this in a circle.
-        for statement in queries.prune_rest(before, gone, by=by, now=now):
+        for statement in queries.prune_rest(before, now=now):
             self._do(_upkeep((statement,), lambda _: ((), None)))
         counters, runs = map(self._read, queries.counters_of_runs(before))
         self._do(_upkeep((), lambda _: (queries.prune_counters(before, counters, runs), None)))

@@ -164,12 +164,18 @@ class SqliteStore(Store):
     def prune(self, before: float, *, by: str, now: float) -> int:
         """Forget what was settled, answered or left idle before a wall-clock second, in small transactions."""
         gone = 0
+
+        def chunk(connection: Connection) -> int:
+            found = _changed(connection, queries.prune_records(before, SQLITE))
+            connection.put(*queries.pruned(before, found, by=by, now=now))
+            return found
+
         while True:
-            some = self._writer.do(lambda connection: _changed(connection, queries.prune_records(before, SQLITE)))
+            some = self._writer.do(chunk)
             gone += some
             if some < queries.CHUNK:
                 break
-        rest = queries.prune_rest(before, gone, by=by, now=now)
+        rest = queries.prune_rest(before, now=now)
         self._writer.do(lambda connection: _all(connection, rest))
         counters, runs = map(self._reader.fetch, queries.counters_of_runs(before))
         left = queries.prune_counters(before, counters, runs)

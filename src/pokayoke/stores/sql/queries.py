@@ -113,17 +113,22 @@ def prune_records(before: float, dialect: Dialect) -> Statement:
     return sql, (before, CHUNK)
 
 
-def prune_rest(before: float, records: int, *, by: str, now: float) -> tuple[Statement, ...]:
-    """Return the statements that forget questions, the limits of past days and runs, and say in the audit what went.
+def pruned(before: float, records: int, *, by: str, now: float) -> Statement:
+    """Return the statement that says in the audit how many records went, for the transaction in which they do."""
+    return WRITE_ENTRY, rows.entry_values(
+        Entry(now, "pruned", "ledger", by, data={"before": before, "records": records})
+    )
+
+
+def prune_rest(before: float, *, now: float) -> tuple[Statement, ...]:
+    """Return the statements that forget questions, the limits of past days and runs.
 
     A run is kept as long as the ledger holds one of its records, and for good if it was stopped or is latched.
     """
-    entry = Entry(now, "pruned", "ledger", by, data={"before": before, "records": records})
     return (
         (_PRUNE_QUESTIONS, (before,)),
         (_PRUNE_DAYS, (min(before, now - _DAY),)),  # what was counted a day ago was counted for another day
         (_PRUNE_RUNS, (before, _STOPPED, _NO_TAINTS)),
-        (WRITE_ENTRY, rows.entry_values(entry)),
     )
 
 
