@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pokayoke.cli.output import as_json, out, plural, say, whole_file
+from pokayoke.cli.output import as_json, out, plural, say
 from pokayoke.cli.progress import reading
 from pokayoke.cli.sources import refuse_to_overwrite
 from pokayoke.core.contract import Contract
@@ -19,6 +19,7 @@ from pokayoke.replay.readers import Source, parse_map, read_block
 from pokayoke.replay.readers.source import claimed_format
 from pokayoke.replay.yamltext import yaml_text
 from pokayoke.runtime.document import read_document
+from pokayoke.runtime.wholefile import whole_file
 
 _MOST_NAMED: Final = 10
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from pokayoke.cli.operating import share_of
-from pokayoke.cli.output import as_json, out, painter, plural, say, show, table, whole_file
+from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
 from pokayoke.cli.progress import reading
 from pokayoke.cli.sources import Material, read_sources, refuse_to_overwrite
 from pokayoke.errors import ConfigurationError
@@ -21,6 +21,7 @@ from pokayoke.replay.recording import Recording
 from pokayoke.replay.report import html_report, percent
 from pokayoke.replay.summary import Set, is_clean, summary
 from pokayoke.replay.workers import Replay, default_jobs
+from pokayoke.runtime.wholefile import whole_file
 
 _SMALL: Final = 2_000_000
 _SHARE: Final = 0.01
