@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import enum
+import itertools
 import math
 import threading
 import time
@@ -278,6 +279,19 @@ def shared(levels: int) -> Any:
 LONG = "x" * 1_000_000
 
 
+class Endless(dict):
+    """A mapping that says it has one key, and never comes to an end of them."""
+
+    def __len__(self):
+        return 1
+
+    def __iter__(self):
+        return map(str, itertools.count())
+
+    def __getitem__(self, key):
+        return None
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -294,6 +308,7 @@ LONG = "x" * 1_000_000
         ["\x00" * 200_000],
         2 ** (8 * 10**6),
         collections.UserList([1]) * 900_000,
+        Endless(),
     ],
     ids=lambda value: type(value).__name__,
 )

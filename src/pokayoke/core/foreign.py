@@ -108,7 +108,7 @@ def _bytes(obj: Any, _room: int) -> Any:
 
 def _mapping(obj: Mapping[Any, Any], room: int) -> dict[Any, Any]:
     _fits(len(obj), room)
-    return {key: obj[key] for key in obj}
+    return {key: obj[key] for key in islice(obj, room + 1)}
 
 
 def _sequence(obj: Sequence[Any], room: int) -> list[Any]:
