@@ -69,7 +69,9 @@ def learn(
     if mcp:
         if listing is not None:
             raise ConfigurationError("--mcp and --listing are two sources for the same thing. Give one")
-        entries = ask_server(words or [], seconds=timeout)
+        if not words:
+            raise ConfigurationError("--mcp asks a server: name the command that starts it, --mcp -- COMMAND ARGUMENTS")
+        entries = ask_server(words, seconds=timeout)
     else:
         entries = [] if listing is None else read_listing(listing)
         _take(learner, words or [], kind, fields, needed=listing is None)
