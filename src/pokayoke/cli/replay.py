@@ -24,7 +24,8 @@ from pokayoke.replay.workers import Replay, default_jobs
 from pokayoke.runtime.wholefile import whole_file
 
 _SMALL: Final = 2_000_000
-_MOST_JOBS: Final = 256  # all of them are started before the first line is read
+# All of them are started before the first line is read.
+_Jobs = Annotated[int | None, typer.Option(help="Processes; one per core if not given.", min=1, max=256)]
 _SHARE: Final = 0.01
 _MOST_ROWS: Final = 40
 _MOST_EXAMPLES: Final = 12
@@ -52,9 +53,7 @@ def replay(
     share: Annotated[
         str | None, typer.Option(help="With --sample: share of the runs in it: 0.1, or 10%; 1% if not said.")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Processes; one per core if not given.", min=1, max=_MOST_JOBS)
-    ] = None,
+    jobs: _Jobs = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Score recorded calls against contracts. No tool is run.

@@ -68,11 +68,11 @@ def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool)
         ConfigurationError: a source cannot be read at all. What is wrong inside one is a problem.
     """
     material = Material(contracts=[], problems=[])
-    listed = list(names)
+    listed = list(dict.fromkeys(names))
     named = config is not None or any(_is_config(name) for name in listed)
     if config is None and not named and Path(DEFAULT_CONFIG).is_file():
         config = DEFAULT_CONFIG
-    for name in dict.fromkeys([*([config] if config else []), *listed]):
+    for name in [*([config] if config and config not in listed else []), *listed]:
         if name == config or _is_config(name):
             _take_config(name, material)
         elif ATTRIBUTE.fullmatch(name) and not Path(name).exists():
