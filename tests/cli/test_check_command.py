@@ -107,6 +107,14 @@ def test_a_configuration_that_is_there_is_checked_without_being_named(shell, fol
     (folder / "pokayoke.yaml").write_text("moed: x")
     assert checked(shell)[0] == 1
     assert checked(shell, "shop:ALL")[1]["config"] == "pokayoke.yaml"
+    assert len(checked(shell, "pokayoke.yaml")[1]["problems"]) == 1
+
+
+def test_a_module_that_ends_the_process_is_not_clean(shell, folder):
+    """A script that exits when it is imported has been checked by nobody: exit code 2, and the sentence says why."""
+    (folder / "script.py").write_text("raise SystemExit(0)")
+    done = shell("check", "script:ALL")
+    assert (done.returncode, "script:ALL cannot be imported: SystemExit: 0" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

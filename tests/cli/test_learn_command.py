@@ -136,10 +136,11 @@ def test_stdin_is_a_recording(shell):
 
 
 def test_nothing_to_learn_from(shell):
-    """No recording, no listing and no server is an error that names the three."""
-    done = shell("learn")
-    assert done.returncode == 2
-    assert "--mcp -- COMMAND" in done.stderr
+    """No recording, no listing and no server is an error that names the three; --mcp without a command is one, too."""
+    for words in ((), ("--mcp",)):
+        done = shell("learn", *words)
+        assert done.returncode == 2
+        assert "--mcp -- COMMAND" in done.stderr
 
 
 def test_a_saved_listing_is_completed_by_recordings(shell, tmp_path):

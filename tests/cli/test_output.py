@@ -90,20 +90,36 @@ def test_a_table_is_aligned_and_escaped():
     ],
 )
 def test_no_half_of_a_file_is_left(shell, tmp_path, words, name, there):
-    """Where a file cannot be written to its end there is none afterwards, and the exit code says so."""
+    """Where a file cannot be written to its end all is as it was, the old file too, and the exit code says so."""
     call = {"tool": "find", "arguments": {"q": "a"}, "output": {"hits": 1}}
     (tmp_path / "calls.jsonl").write_text("".join(json.dumps({**call, "run": n}) + "\n" for n in range(200)))
     assert shell("learn", "calls.jsonl", "-o", "contracts.yaml").returncode == 0
     if there:
         (tmp_path / name).write_text("old")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
         done = shell(*words, name)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert (done.returncode, (tmp_path / name).exists()) == (2, False)
+    assert done.returncode == 2
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert "File too large" in done.stderr
+
+
+def test_a_file_is_replaced_in_its_place(shell, tmp_path):
+    """What it is a link to is written, its rights stay, and a place that does not exist is named as it was given."""
+    (tmp_path / "calls.jsonl").write_text('{"tool": "find", "arguments": {"q": "a"}, "output": {"hits": 1}}\n')
+    real, link = tmp_path / "real.yaml", tmp_path / "link.yaml"
+    real.write_text("old")
+    real.chmod(0o600)
+    link.symlink_to("real.yaml")
+    assert shell("learn", "calls.jsonl", "--force", "-o", "link.yaml").returncode == 0
+    assert link.is_symlink()
+    assert (b"find" in real.read_bytes(), real.stat().st_mode & 0o777) == (True, 0o600)
+    done = shell("learn", "calls.jsonl", "-o", "nowhere/c.yaml")
+    assert (done.returncode, "error: nowhere/c.yaml: No such file or directory" in done.stderr) == (2, True)
 
 
 def test_what_is_no_file_is_written_to_and_stays(shell, tmp_path):

@@ -121,6 +121,13 @@ def test_a_sample_is_written(shell, folder):
     )
 
 
+@pytest.mark.parametrize("jobs", [0, 257, 10**8])
+def test_more_processes_than_any_machine_needs_are_refused(shell, folder, jobs):
+    """All processes are started at once, so a slip of the finger must not use up the machine."""
+    done = shell("replay", write(folder, [GOOD]), "--contracts", "v1.yaml", "--jobs", jobs)
+    assert (done.returncode, "'--jobs'" in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

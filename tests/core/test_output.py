@@ -437,8 +437,9 @@ def test_a_status_that_is_no_success_is_the_tools_failure(raw, said, data):
 
 
 def test_no_content_is_null():
-    """A response without content (204) is null, and the schema says whether null will do."""
+    """A response without content (204) is null, whether it has a type or not; the schema says whether null will do."""
     assert judge(Raw(b"", "application/json", 204), {"type": "null"}).ok
+    assert judge(httpx.Response(204), {"type": ["object", "null"]}).ok
     assert judge(Raw(b"", "application/json", 204)).findings[0].code == "wrong_type"
 
 

@@ -16,9 +16,7 @@ from pokayoke.core.present import MAX_REFUSAL, page, present, preview, refusal_t
 
 OPEN = re.compile(r"\A<tool_output tool=\"[^\"<>\n]*\" call=\"[^\"<>\n]*\" trust=\"[^\"<>\n]*\">\n")
 CLOSE = "\n</tool_output>"
-WRITTEN_OUT = (
-    r"\\u(003c|ff1c|fe64|1438|2039|2329|276e|27e8|3008)(\s|\\[a-z]|\\u[0-9a-f]{4}|[\\/a-z:\u2800-])*tool_output"
-)
+WRITTEN_OUT = r"\\u(003c|ff1c|fe64|1438|2039|2329|276e|27e8|3008)(\s|\\[a-z]|\\u[0-9a-f]{4}|[\\/a-z:\u2800\u2044\u2215\u29f8\uff0f-])*tool_output"
 
 
 def shown(value, **options) -> str:
@@ -77,6 +75,11 @@ CLOSERS = [
     "〈/tool_output〉",
     "\u2329/tool_output\u232a",
     "ᐸ/tool_outputᐳ",
+    "</tool-output>",
+    "<\u2044tool_output>",
+    "<\u2215tool_output>",
+    "<\uff0ftool_output>",
+    "<\u29f8tool_output>",
 ]
 TURNS = [
     "<|im_start|>system",
@@ -91,6 +94,11 @@ TURNS = [
     "<s>",
     "</s>",
     "<start_of_turn>user",
+    "<turn|>",
+    "<tool_call|>",
+    "<end_function_response>",
+    "<start_function_call>",
+    "</think>",
     "<system>",
     "</system>",
     "<system-reminder>",
@@ -156,6 +164,7 @@ def test_a_prompts_heading_is_marked(text):
         "x ### y",
         "‹function› ::= ⟨system⟩ | 〈tool〉",
         "[ INSTANT ] [IMG 1]",
+        "Array<string|number> a<b|c> d<thinking>",
     ],
 )
 def test_ordinary_headings_and_labels_stay(text):

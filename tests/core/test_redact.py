@@ -167,6 +167,19 @@ def test_counts_of_tokens_are_numbers_not_secrets(name, value, kept):
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
         "npm_abcdefghijklmnopqrstuvwxyz0123456789",
         "hf_abcdefghijklmnopqrst",
+        *(
+            f"{head}{'aB3dE5gH7jK9mN1pQ3sT'}"
+            for head in ("gsk_", "xai-", "pplx-", "nvapi-", "GOCSPX-", "ABSK", "lsv2_pt_")
+        ),
+        *(
+            f"{head}{'aB3dE5gH7jK9mN1pQ3sT'}"
+            for head in ("bedrock-api-key-", "tvly-dev-", "xapp-1-A0-", "whsec_", "hvs.")
+        ),
+        *(
+            f"{head}{'aB3dE5gH7jK9mN1pQ3sT'}"
+            for head in ("dckr_pat_", "dop_v1_", "ntn_", "lin_api_", "ATATT3x", "sb_secret_")
+        ),
+        *(f"{head}{'0a1b2c3d' * 4}" for head in ("dapi", "shpat_")),
         "4111 1111 1111 1111",
         "4111-1111-1111-1111",
         "4111111111111111",
@@ -197,6 +210,7 @@ def test_a_secret_is_known_by_its_shape(secret):
         "the Asian market",
         "https://example.org/a?b=c",
         "keyJoint",
+        "gsk_ and xai-1, dapi calls, hvs.example, whsec_x, ABSKenntnis, sig=a, AccountKey=x",
         "12345678901234567890",
         "99999 12345678901234567890 1",
         "5 10 15 20 25 30 35 40 45 50 55 60 65 70 75 80 85 90 95",
@@ -227,6 +241,24 @@ def test_a_card_number_is_found_among_other_digits(text, expected):
     """Digits before or after a card number do not hide it, and stay."""
     assert REDACTOR.text(text) == expected
     assert redacted({"note": text}) == {"note": expected}
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (
+            "https://x.blob.core.windows.net/c?sv=2&sig=aB3dE5gH7jK9mN1pQ3sT%2Fv%3D&se=4",
+            "https://x.blob.core.windows.net",
+        ),
+        ("AccountName=x;AccountKey=aB3dE5gH7jK9mN1pQ3sT/v+==;EndpointSuffix=y", "AccountName=x;AccountKey="),
+    ],
+)
+def test_a_storage_accounts_key_and_signature_are_hidden(text, kept):
+    """What opens a storage account stands in a connection string or a link; the rest of both is kept."""
+    for found in (REDACTOR.text(text), redacted({"note": text})["note"]):
+        assert found.startswith(kept)
+        assert "aB3dE5gH7jK9mN1pQ3sT" not in found
+        assert found.endswith(text[-3:])
 
 
 def test_a_private_key_is_hidden_as_a_whole():

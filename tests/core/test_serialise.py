@@ -3,6 +3,8 @@
 import collections
 import dataclasses
 import enum
+import ipaddress
+import itertools
 import math
 import threading
 import time
@@ -131,6 +133,9 @@ FAITHFUL = [
     (Colour.PAIR, [1, "two"]),
     (Level.HIGH, 3),
     ([Colour.RED, uuid.UUID(int=1)], ["red", "00000000-0000-0000-0000-000000000001"]),
+    (pydantic.HttpUrl("https://x.y/z?a=1"), "https://x.y/z?a=1"),
+    (ipaddress.ip_address("2001:db8::1"), "2001:db8::1"),
+    (ipaddress.ip_network("10.0.0.0/8"), "10.0.0.0/8"),
     (date(2026, 1, 2), "2026-01-02"),
     (clock(1, 2, 3), "01:02:03"),
     (datetime(2026, 1, 2, 3, 4, 5, 6), "2026-01-02T03:04:05.000006"),
@@ -278,6 +283,19 @@ def shared(levels: int) -> Any:
 LONG = "x" * 1_000_000
 
 
+class Endless(dict):
+    """A mapping that says it has one key, and never comes to an end of them."""
+
+    def __len__(self):
+        return 1
+
+    def __iter__(self):
+        return map(str, itertools.count())
+
+    def __getitem__(self, key):
+        return None
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -294,6 +312,7 @@ LONG = "x" * 1_000_000
         ["\x00" * 200_000],
         2 ** (8 * 10**6),
         collections.UserList([1]) * 900_000,
+        Endless(),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pokayoke.cli.output import as_json, out, plural, say, whole_file
+from pokayoke.cli.output import as_json, out, plural, say
 from pokayoke.cli.progress import reading
 from pokayoke.cli.sources import refuse_to_overwrite
 from pokayoke.core.contract import Contract
@@ -19,6 +19,7 @@ from pokayoke.replay.readers import Source, parse_map, read_block
 from pokayoke.replay.readers.source import claimed_format
 from pokayoke.replay.yamltext import yaml_text
 from pokayoke.runtime.document import read_document
+from pokayoke.runtime.wholefile import whole_file
 
 _MOST_NAMED: Final = 10
 
@@ -68,7 +69,9 @@ def learn(
     if mcp:
         if listing is not None:
             raise ConfigurationError("--mcp and --listing are two sources for the same thing. Give one")
-        entries = ask_server(words or [], seconds=timeout)
+        if not words:
+            raise ConfigurationError("--mcp asks a server: name the command that starts it, --mcp -- COMMAND ARGUMENTS")
+        entries = ask_server(words, seconds=timeout)
     else:
         entries = [] if listing is None else read_listing(listing)
         _take(learner, words or [], kind, fields, needed=listing is None)

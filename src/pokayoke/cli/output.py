@@ -11,10 +11,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -61,20 +59,6 @@ def as_json(value: Any) -> str:
     except UnicodeEncodeError:  # the name of a file may be any bytes, and half a character is no reason to say nothing
         encoded = json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
     return quiet(encoded).decode().replace("\x7f", "\\u007f")
-
-
-@contextmanager
-def whole_file(name: str) -> Generator[IO[bytes]]:
-    """Open a file to write; one that is not written to its end is removed: half of it may read like all."""
-    path = Path(name)
-    file = path.open("wb")
-    try:
-        with file:
-            yield file
-    except BaseException:
-        if path.is_file():  # and no device or pipe
-            path.resolve().unlink()
-        raise
 
 
 def out(line: str) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from pokayoke.cli.operating import share_of
-from pokayoke.cli.output import as_json, out, painter, plural, say, show, table, whole_file
+from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
 from pokayoke.cli.progress import reading
 from pokayoke.cli.sources import Material, read_sources, refuse_to_overwrite
 from pokayoke.errors import ConfigurationError
@@ -21,8 +21,11 @@ from pokayoke.replay.recording import Recording
 from pokayoke.replay.report import html_report, percent
 from pokayoke.replay.summary import Set, is_clean, summary
 from pokayoke.replay.workers import Replay, default_jobs
+from pokayoke.runtime.wholefile import whole_file
 
 _SMALL: Final = 2_000_000
+# All of them are started before the first line is read.
+_Jobs = Annotated[int | None, typer.Option(help="Processes; one per core if not given.", min=1, max=256)]
 _SHARE: Final = 0.01
 _MOST_ROWS: Final = 40
 _MOST_EXAMPLES: Final = 12
@@ -50,7 +53,7 @@ def replay(
     share: Annotated[
         str | None, typer.Option(help="With --sample: share of the runs in it: 0.1, or 10%; 1% if not said.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes; one per core if not given.", min=1)] = None,
+    jobs: _Jobs = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Score recorded calls against contracts. No tool is run.

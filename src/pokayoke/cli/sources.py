@@ -68,11 +68,11 @@ def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool)
         ConfigurationError: a source cannot be read at all. What is wrong inside one is a problem.
     """
     material = Material(contracts=[], problems=[])
-    listed = list(names)
+    listed = list(dict.fromkeys(names))
     named = config is not None or any(_is_config(name) for name in listed)
     if config is None and not named and Path(DEFAULT_CONFIG).is_file():
         config = DEFAULT_CONFIG
-    for name in [*([config] if config else []), *listed]:
+    for name in [*([config] if config and config not in listed else []), *listed]:
         if name == config or _is_config(name):
             _take_config(name, material)
         elif ATTRIBUTE.fullmatch(name) and not Path(name).exists():
@@ -163,7 +163,7 @@ def _imported(name: str) -> Any:
         found: Any = importlib.import_module(module_name)
         for attribute in attributes.split("."):
             found = getattr(found, attribute)
-    except Exception as error:  # a user's module may raise anything while it is imported
+    except (Exception, SystemExit) as error:  # a user's module may do anything while it is imported
         raise ConfigurationError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
     return found
 

@@ -353,5 +353,6 @@ def require_output_contract(contracts: Iterable[Contract], policy: ToolOutputPol
     if promiseless:
         raise ContractError(
             f'no output contract: {", ".join(promiseless)}. Declare output= (a schema, a type, or "text" for '
-            "free text), annotate the return type, or set validation.tool_output.schema to declared."
+            "free text), annotate the return type with more than dict, list or object, or set "
+            "validation.tool_output.schema to declared."
         )

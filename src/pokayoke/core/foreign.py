@@ -108,7 +108,7 @@ def _bytes(obj: Any, _room: int) -> Any:
 
 def _mapping(obj: Mapping[Any, Any], room: int) -> dict[Any, Any]:
     _fits(len(obj), room)
-    return {key: obj[key] for key in obj}
+    return {key: obj[key] for key in islice(obj, room + 1)}
 
 
 def _sequence(obj: Sequence[Any], room: int) -> list[Any]:
@@ -187,6 +187,12 @@ def _record(obj: Any, _room: int) -> Any:
     return _UNKNOWN
 
 
+def _address(obj: Any, _room: int) -> Any:
+    """A URL of pydantic or an IP address: the text that its output schema describes."""
+    named = {"pydantic": "unicode_string", "pydantic_core": "unicode_string", "ipaddress": "exploded"}
+    return str(obj) if hasattr(obj, named.get(_library(obj), "")) else _UNKNOWN
+
+
 def _numpy(obj: Any, room: int) -> Any:
     """Arrays as lists, scalars as numbers; a time that Python cannot hold as its ISO text."""
     if _library(obj) != "numpy" or not hasattr(obj, "dtype") or not hasattr(obj, "tolist"):
@@ -257,4 +263,4 @@ def _library(obj: Any) -> str:
     return str(type(obj).__module__).partition(".")[0]
 
 
-_SHAPES: tuple[Callable[[Any, int], Any], ...] = (_model, _record, _numpy, _pandas)
+_SHAPES: tuple[Callable[[Any, int], Any], ...] = (_model, _record, _address, _numpy, _pandas)

@@ -52,19 +52,24 @@ _UNSEEN = (
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
 )
 _NAMES = (
-    "tool_output|tool_outputs|tool|tools|tool_call|tool_calls|tool_use|tool_result|tool_results|tool_response|"
+    "tool[-_]outputs?|tool|tools|tool_call|tool_calls|tool_use|tool_result|tool_results|tool_response|"
     "tool_responses|function|function_call|function_calls|function_result|function_results|function_response|invoke|"
     "system|system[-_]reminder|system[-_]prompt|developer|assistant|user|human|model|"
-    "start_of_turn|end_of_turn|bos|eos|s|im_start|im_end|sys"
+    "(?:start|end)_(?:of_turn|function_(?:call|response|declaration))|think|bos|eos|s|im_start|im_end|sys"
 )
-# Slashes and blanks (one of them a letter of Braille), also as JSON or this module writes them. Possessive: a long
-# run must not be split in every way.
-_FILL = r"(?:[\s\u2800/]|\\++[nrtbf/]|\\u(?!003c|ff1c|fe64|1438|2039|2329|276e|27e8|3008)[0-9a-f]{4})*+"
-# `<` (also full-width or small) before a bar, a second `<`, or the name of a role or tool tag, in any namespace. What
-# only looks like it stands in grammars and formulas too (‹function›): there our own delimiter alone is meant.
+# Slashes of any kind and blanks (one of them a letter of Braille), also as JSON or this module writes them. Possessive:
+# a long run must not be split in every way.
+_FILL = (
+    r"(?:[\s\u2800/\u2044\u2215\u29f8\uff0f]|\\++[nrtbf/]"
+    r"|\\u(?!003c|ff1c|fe64|1438|2039|2329|276e|27e8|3008)[0-9a-f]{4})*+"
+)
+# `<` (also full-width or small) before a bar, a token that ends in one (`<turn|>`), a second `<`, or the name of a role
+# or tool tag, in any namespace. What only looks like it stands in grammars and formulas too (‹function›): there our own
+# delimiter alone is meant.
 _TAG = (
-    rf"(?i)[<\uff1c\ufe64](?=[|\uff5c]|</?sys>>|{_FILL}(?:[\w.-]++:)?(?:{_NAMES})(?![a-z0-9_-]))"
-    rf"|[\u1438\u2039\u2329\u276e\u27e8\u3008](?={_FILL}tool_outputs?(?![a-z0-9_-]))"
+    rf"(?i)[<\uff1c\ufe64](?=[|\uff5c]|[a-z_]{{1,40}}+[|\uff5c]>|</?sys>>"
+    rf"|{_FILL}(?:[\w.-]++:)?(?:{_NAMES})(?![a-z0-9_-]))"
+    rf"|[\u1438\u2039\u2329\u276e\u27e8\u3008](?={_FILL}tool[-_]outputs?(?![a-z0-9_-]))"
 )
 _BRACKETS = rf"\[(?= ?/? ?(?:{'|'.join(_MARKS)}) ?\])"
 # A turn of a plain-text transcript: a role alone at the start of a paragraph, or a prompt's heading. Each

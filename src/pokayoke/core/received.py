@@ -42,7 +42,7 @@ CODES: dict[str, str] = {
 
 DEEPEST = 200
 """The deepest nesting that is safe to validate; so few brackets that nothing has to be measured prove it at once."""
-_NO_CONTENT = (204, 205)  # RFC 9110: these carry no body, so the value is null and the schema decides
+_NO_CONTENT = (204, 205)  # RFC 9110: these carry no body and no type, so the value is null and the schema decides
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
@@ -226,12 +226,13 @@ def _wire(wire: Wire, raw: Any, contract: Contract, limit: int, policy: ToolOutp
     body = wire.body
     if body is None:
         return _no(fault("body_unread", "the tool returned a response whose body it did not read"))
+    data = contract.output is not None and contract.extract is None
+    if data and not body and wire.status in _NO_CONTENT:
+        return Received()
     finding = measure(body, limit) or _wrong_type(wire, contract, policy)
     if finding is not None:
         return _no(finding)
-    if contract.output is not None and contract.extract is None:
-        if not body and wire.status in _NO_CONTENT:
-            return Received()
+    if data:
         return _parsed(body, limit)
     if isinstance(body, bytes) and wire.content_type and not is_textual(wire.content_type):
         return Received(content=(raw,))

@@ -45,6 +45,8 @@ _NAME_LITERALS: Final = (
 _SHAPE_LITERALS: Final = (
     r"-----begin|ghp_|gho_|ghu_|ghs_|ghr_|github_pat|glpat-|xoxb-|xoxp-|xoxa-|xoxr-|xoxs-|akia[0-9a-z]{4}"
     r"|asia[0-9a-z]{8}|aiza[0-9a-z_-]{8}|npm_[0-9a-z]{8}|sk_live|sk_test|rk_live|rk_test|pypi-|ya29\."
+    r"|gsk_[0-9a-z]{8}|xai-[0-9a-z]{8}|pplx-|nvapi-|gocspx-|absk[0-9a-z]{8}|bedrock-api-key-|lsv2_|tvly-|dapi[0-9a-f]{8}"
+    r"|xapp-|whsec_|dckr_|dop_v1_|hvs\.[0-9a-z]{8}|ntn_[0-9a-z]{8}|lin_api_|shpat_|atatt[0-9a-z]{8}|sig=|accountkey="
 )
 # These are searched in the text as it is written: case tells `pinCode` from `pincushion`.
 _SHORT_SHAPES: Final = "eyJ[0-9A-Za-z_-]{6}|hf_[0-9A-Za-z]{8}|sk-[0-9A-Za-z_-]{6}"
@@ -313,6 +315,9 @@ _PEM: Final = re.compile(
 _SHAPES: Final = re.compile(
     r"(?<![A-Za-z0-9])(?:sk-[\w-]{8,}|[rs]k_(?:live|test)_\w{4,}|gh[pousr]_\w{6,}|github_pat_\w{6,}"
     r"|glpat-[\w-]{6,}|xox[abprs]-[\w-]{6,}|A[KS]IA[0-9A-Z]{8,}|AIza[\w-]{16,}|ya29\.[\w-]{8,}|npm_\w{16,}"
+    r"|(?:gsk|whsec|ntn|lin_api|dop_v1|shpat|lsv2|dckr|sb_secret)_\w{16,}|hvs\.[\w-]{16,}|dapi[0-9a-f]{32}"
+    r"|(?:xai|pplx|nvapi|GOCSPX|tvly|xapp|bedrock-api-key)-[\w-]{16,}|(?:ABSK|ATATT)[\w+/=-]{16,}"
+    r"|(?:(?<=[?&]sig=)|(?<=AccountKey=))[\w%+/=-]{16,}"
     r"|hf_\w{16,}|pypi-[\w-]{16,}|eyJ[\w-]{8,}(?:\.[\w-]*){0,4})",
     re.ASCII,
 )

@@ -74,6 +74,9 @@ def openai(definition: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(inner, Mapping):
         raise ContractError("a function definition is an object with name, description and parameters")
     function = cast(Mapping[str, Any], inner)
+    if "parameters" not in function and ("input_schema" in function or "inputSchema" in function):
+        other = "from_anthropic" if "input_schema" in function else "from_mcp"
+        raise ContractError(f"{function.get('name')!r} is another kind of definition. Read it with Contract.{other}")
     return {
         "name": _name(function),
         "description": _description(function),

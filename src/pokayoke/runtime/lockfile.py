@@ -7,7 +7,6 @@ What must never happen here: half a lock, or two operators whose steps overwrite
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from pokayoke.core.lock import FORMAT, Lock
 from pokayoke.core.shapes import is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.wholefile import whole_file
 
 try:
     import fcntl as _fcntl
@@ -116,28 +116,14 @@ def changing(path: Path) -> Generator[Callable[[Callable[[Lock], Lock]], Lock]]:
             before = read_lock(path) if path.exists() else Lock()
             after = how(before)
             if after != before or not path.exists():
-                _replace(path, lock_text(after).encode())
+                text = lock_text(after)
+                with whole_file(path) as file:
+                    file.write(text.encode())
             return after
 
         yield change
     finally:
         os.close(folder)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file beside the old one and put it in its place; nobody ever sees half of it."""
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-    fd, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(made).chmod(mode)
-        Path(made).replace(path)
-    except BaseException:
-        Path(made).unlink(missing_ok=True)
-        raise
 
 
 class LockFile:

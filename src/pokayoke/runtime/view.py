@@ -145,7 +145,10 @@ def rooted(tool: Contract | Callable[..., Any]) -> Contract:
         ConfigurationError: it is no contract.
     """
     if not isinstance(tool, Contract):
-        raise ConfigurationError(f"{tool!r} is not a contract: decorate the function with @pokayoke.tool(effect=...)")
+        raise ConfigurationError(
+            f"{tool!r} is not a contract: decorate the function with @pokayoke.tool(effect=...), or build one from a "
+            "definition with Contract.from_openai, from_anthropic or from_mcp"
+        )
     if not tool.paths:
         return tool
     return replace(tool, paths={name: prepare_roots(roots) for name, roots in tool.paths.items()})
