@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pokayoke.core.call import Correction, CorrectionKind, Finding
-from pokayoke.core.check import clarification, placeholders
+from pokayoke.core.check import placeholders
 from pokayoke.core.contract import Contract
 from pokayoke.core.placeholders import find_placeholders, may_hold_placeholder
 
 if TYPE_CHECKING:
     from pokayoke.core.correct_steps import Work
 
-__all__ = ["CODES", "Prepared", "clarification", "confidence", "prepare"]
+__all__ = ["CODES", "Prepared", "confidence", "prepare"]
 
 CODES: dict[str, str] = {
     "corrector_failed": "a corrector or input model of the contract raised, or returned what cannot be used",
