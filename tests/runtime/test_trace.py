@@ -225,7 +225,8 @@ class TestEvents:
             def event(self, line, *, marks=(), seen=None):
                 return None
 
-        trace = Trace(TracePolicy(), Broken())
+        trace = Trace(TracePolicy())
+        trace.redactor = Broken()
         event = emitted(trace, result(reason="CANARY", run_id="run\u2028" + "x" * 99))
         assert event == {
             "ts": 1.5, "run_id": None, "step": 1, "event": "tool_result", "tool": "t", "ok": True, "payload": FAILED,
