@@ -62,13 +62,12 @@ class Compensator:
         store: the ledger that holds the effects.
         by: who has them undone; for the audit.
         clock: says when.
-        workers: threads for deadlines.
     """
 
-    def __init__(self, store: Store, *, by: str, clock: Clock | None = None, workers: Workers | None = None) -> None:
+    def __init__(self, store: Store, *, by: str, clock: Clock | None = None) -> None:
         self._store, self._by = store, by
         self._clock: Clock = clock or SystemClock()
-        self._workers = workers or Workers()
+        self._workers = Workers()
 
     def undo(self, contract: Contract, what: Compensation) -> Undone:
         """Undo one effect, unless that was done or started before.
