@@ -24,7 +24,7 @@ from pokayoke.core.steps import Admit, Gone, NotStarted, Reaction, Returned, Tim
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.clock import Clock, SystemClock
 from pokayoke.runtime.driver import SETTLE_AGAIN
-from pokayoke.runtime.effect import Effect, within
+from pokayoke.runtime.effect import Checks, Effect, within
 from pokayoke.runtime.owner import is_dead, owner
 from pokayoke.runtime.workers import Workers, react
 from pokayoke.stores.base import Store
@@ -133,14 +133,15 @@ class Compensator:
         self, compensate: Callable[..., Any], what: Compensation, claim: Claim, attempt: int, timeout: float
     ) -> Reaction:
         deadline = time.monotonic() + timeout
-        effect = Effect(claim.key, attempt, deadline, claim.claim_id, self._store, self._clock.now)
+        checks: Checks = []
+        effect = Effect(claim.key, attempt, deadline, claim.claim_id, self._store, self._clock.now, checks)
 
         def late(reaction: Reaction) -> None:
             if isinstance(reaction, Returned):  # it happened after all: the doubt is over, if nobody ended it before
                 react(lambda: self._settle(self._settlement(claim, "completed", reaction)))
 
         def call() -> Any:
-            pending = within(effect, lambda: compensate(what))
+            pending = within(effect, lambda: compensate(what), checks)
             if not inspect.isawaitable(pending):
                 return pending
             import asyncio  # noqa: PLC0415 - 20 ms of import, for those whose functions are asynchronous

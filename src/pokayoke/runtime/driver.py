@@ -51,7 +51,7 @@ from pokayoke.core.steps import (
 from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import ask, asked_now
 from pokayoke.runtime.clock import spread
-from pokayoke.runtime.effect import SETTLED, Effect, is_outside, within
+from pokayoke.runtime.effect import SETTLED, Checks, Effect, is_outside, within
 from pokayoke.runtime.handover import handed_over
 from pokayoke.runtime.locate import locate
 from pokayoke.runtime.owner import is_dead, owner
@@ -210,13 +210,14 @@ class World:
             function = lambda: handler(**arguments)  # noqa: E731 - a closure with nothing to say
         if step.claim is None and is_outside():
             return function
-        effect = None if step.claim is None else self._effect(step, step.claim)
-        return partial(within, effect, function)
+        checks: Checks = []
+        effect = None if step.claim is None else self._effect(step, step.claim, checks)
+        return partial(within, effect, function, checks)
 
-    def _effect(self, step: Invoke, claim: Claim) -> Effect:
+    def _effect(self, step: Invoke, claim: Claim, checks: Checks) -> Effect:
         deadline = None if step.timeout is None else time.monotonic() + step.timeout
         guard = self._guard
-        return Effect(claim.key, step.attempt, deadline, claim.claim_id, guard.store, guard.clock.now)
+        return Effect(claim.key, step.attempt, deadline, claim.claim_id, guard.store, guard.clock.now, checks)
 
     def _stamped(self, request: Request) -> Request:
         """The request with the time at which it is asked, which may be long after the call began, and by whom."""
