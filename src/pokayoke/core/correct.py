@@ -78,7 +78,7 @@ def prepare(
 
 
 def confidence(repairs: Sequence[str], corrections: Sequence[Correction], given: float | None = None) -> float:
-    """Return how certain a call is, from 0 to 1 (DESIGN 2.5).
+    """Return how certain a call is, from 0 to 1.
 
     1.0 less 0.05 per repair, 0.1 per correction and 0.3 more per likely one. The same correction of
     several items of one list counts once: it is one slip of the model. What the host gave is lowered

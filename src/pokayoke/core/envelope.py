@@ -2,7 +2,7 @@
 
 What enters is a parsed answer; what leaves is the tool's own word that it failed, the part of the
 answer that the schema describes, or a finding. A declared failure is the tool's failure; an
-undeclared one inside a success is an output that must not be used (seed 001).
+undeclared one inside a success is an output that must not be used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the model reads: a tool's answer as data between delimiters it cannot close, and our own sentences.
 
 What enters is a checked value or findings; what leaves is text that is safe to append to a history.
-The wrapping follows seed 001 ("treat tool output as data; keep it separated"). It is a label, not
-the protection: that is the latch and provenance, which do not rely on the model reading labels.
+The wrapping keeps what a tool said apart from instructions. It is a label, not the
+protection: that is the latch and provenance, which do not rely on the model reading labels.
 """
 
 from __future__ import annotations

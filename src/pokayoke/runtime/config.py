@@ -1,7 +1,6 @@
 """Configuration: a file, a mapping or nothing becomes a `Policy`, as a whole or not at all.
 
-The keys are those of seed 001's safe default and more; `core/policy.py` declares them, and
-`config.schema.json` (for editors) is generated from there by `make reference`.
+`core/policy.py` declares the keys; `config.schema.json` (for editors) is generated from there by `make reference`.
 """
 
 from __future__ import annotations

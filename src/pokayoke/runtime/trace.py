@@ -1,6 +1,6 @@
 """The trace: every event as one JSON line without secrets, in a ring and, if wanted, in a file.
 
-What enters: event dictionaries. What leaves: lines in the shape of seed 001. What must never happen here: an
+What enters: event dictionaries. What leaves: JSON lines. What must never happen here: an
 exception during a call, a second line in one event, an unredacted byte in a file or in what a ring shows.
 
 A call only hands its events over. They are searched for secrets and written as lines when somebody
