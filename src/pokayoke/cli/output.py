@@ -1,7 +1,7 @@
 """What reaches a terminal, and how: escaped, data on stdout, talk on stderr.
 
 Nothing from a tool, a trace or a file is printed other than through `show` or `as_json`: a tool's
-answer may hold escapes that rewrite the screen, the clipboard or the title (fault row 42), and marks
+answer may hold escapes that rewrite the screen, the clipboard or the title, and marks
 that make text read in another order than it is.
 """
 

@@ -1,8 +1,8 @@
 """A result as it came over a wire: recognised, measured, and checked to be what it says it is.
 
 What enters is a `Raw`, a dict with `body` and `content_type`, or a response of httpx or requests
-(recognised by shape, never imported); what leaves is text to be parsed, or a finding. The order
-is the cap before anything looks at the body, then the status, then the content type.
+(recognised by shape, never imported); what leaves is text to be parsed, or a finding. The
+cap comes before anything looks at the body, then the status, then the content type.
 """
 
 from __future__ import annotations
