@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
-from pokayoke.core.names import Wire, candidates, key, refused, wire_name
+from pokayoke.core.names import WIRES, candidates, key, refused, wire_name
 from pokayoke.errors import ContractError
 
 CODES: dict[str, str] = {
     "unknown_tool": "no tool has the called name, and no spelling rule leads to exactly one",
 }
 
-_WIRES: tuple[Wire, ...] = ("openai", "anthropic", "mcp")
 _NEAREST = 3
 _SIMILAR = 55.0
 _MAX_SHOWN = 60
@@ -113,7 +112,7 @@ class Catalogue:
         )
 
     def _answer_to_wire_names(self, contract: Contract) -> None:
-        for wire in _WIRES:
+        for wire in WIRES:
             mapped = wire_name(contract.name, wire)
             other = self._exact.setdefault(mapped, contract)
             if other is not contract:
