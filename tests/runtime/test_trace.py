@@ -20,8 +20,9 @@ from pokayoke.core.policy import TracePolicy
 from pokayoke.core.redact import FAILED, Redactor
 from pokayoke.errors import ConfigurationError, PolicyError
 from pokayoke.runtime import tracefile
-from pokayoke.runtime.trace import Ring, Trace, quiet
+from pokayoke.runtime.trace import Ring, Trace
 from pokayoke.runtime.tracefile import TraceFile
+from pokayoke.runtime.traceline import quiet
 
 
 def result(**more):

@@ -18,7 +18,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from pokayoke.runtime.trace import quiet
+from pokayoke.runtime.traceline import quiet
 
 # Controls (C0, DEL, C1), invisible and reordering marks, separators, lone surrogates, tags.
 _UNSAFE: Final = re.compile(

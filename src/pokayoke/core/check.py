@@ -14,10 +14,8 @@ import msgspec
 from pokayoke.core.call import Finding
 from pokayoke.core.placeholders import find_placeholders, lost_backslash
 from pokayoke.core.places import Facts, Node, Path, facts_at, item_facts, join, remembered, split, spoken
-from pokayoke.core.schema import Problem, Schema
-from pokayoke.core.schema_problems import escape
-
-__all__ = ["CODES", "Issue", "check", "clarification", "describe_issue", "issues_of", "placeholders", "wanted"]
+from pokayoke.core.schema import Schema
+from pokayoke.core.schema_problems import Problem, escape
 
 CODES: dict[str, str] = {
     "missing_field": "a required field is absent",

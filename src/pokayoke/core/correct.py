@@ -24,7 +24,6 @@ from pokayoke.core.placeholders import find_placeholders, may_hold_placeholder
 if TYPE_CHECKING:
     from pokayoke.core.correct_steps import Work
 
-__all__ = ["CODES", "Prepared", "confidence", "prepare"]
 
 CODES: dict[str, str] = {
     "corrector_failed": "a corrector or input model of the contract raised, or returned what cannot be used",

@@ -14,10 +14,7 @@ from typing import Any
 
 from pokayoke.core.call import Finding
 from pokayoke.core.neutral import neutralise
-from pokayoke.core.preview import Page, page, preview
 from pokayoke.core.strict import dump_compact
-
-__all__ = ["MAX_REFUSAL", "Page", "neutralise", "page", "present", "preview", "refusal_text"]
 
 MAX_REFUSAL = 599
 """Longest text a model reads after a refusal, in characters."""

@@ -30,8 +30,6 @@ from pokayoke.runtime.workers import Workers, react
 from pokayoke.stores.base import Store
 from pokayoke.stores.nouns import Entry
 
-__all__ = ["Compensation", "Compensator", "Undone"]
-
 _TIMEOUT = 30.0
 _LEASE_MARGIN = 10.0
 _RUN = "compensation"

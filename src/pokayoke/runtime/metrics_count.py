@@ -15,8 +15,6 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from pokayoke.core.alert import Window, output_of
 from pokayoke.runtime.observers import Observer
 
-__all__ = ["BUCKETS", "INSTRUMENTS", "OTHER", "UNKNOWN", "Counting", "Exporter", "Instrument", "Sample"]
-
 UNKNOWN: Final = "(unknown)"
 """The label of tools that are not in the catalogue, whatever a model called them."""
 OTHER: Final = "(other)"

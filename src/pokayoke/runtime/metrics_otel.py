@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["OpenTelemetryMetrics"]
 
 _OPERATION: Final = "execute_tool"
 _DURATION: Final = "gen_ai.execute_tool.duration"

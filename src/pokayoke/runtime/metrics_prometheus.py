@@ -17,7 +17,6 @@ from pokayoke.runtime.metrics_count import BUCKETS, INSTRUMENTS, PER_TOOL, Count
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-__all__ = ["PrometheusMetrics"]
 
 _KINDS: Final = {one.name: one.kind for one in INSTRUMENTS}
 _ADDS: Final = {"counter": "inc", "histogram": "observe", "gauge": "set"}

@@ -42,8 +42,6 @@ from pokayoke.runtime.traceline import (
     withhold_payloads,
 )
 
-__all__ = ["Recorded", "Ring", "Trace", "quiet"]
-
 _BUFFER_BYTES: Final = 65_536
 _BUFFER_SECONDS: Final = 1.0
 _DONE: Final[dict[str, Any]] = {}
