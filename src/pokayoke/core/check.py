@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.call import Finding
+from pokayoke.core.clip import clip
 from pokayoke.core.placeholders import find_placeholders, lost_backslash
 from pokayoke.core.places import Facts, Node, Path, facts_at, item_facts, join, remembered, split, spoken
 from pokayoke.core.schema import Schema
@@ -336,9 +337,8 @@ def _fields(schema: Schema, path: Path) -> str:
 
 
 def _json(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 60 else text[:59] + "…"  # noqa: PLR2004 - short enough to read at once
+    return clip(msgspec.json.encode(value).decode(), 60)
 
 
 def _clip(text: str) -> str:
-    return text if len(text) <= _MAX_HINT else text[: _MAX_HINT - 1] + "…"
+    return clip(text, _MAX_HINT)

@@ -15,6 +15,7 @@ import msgspec
 import orjson
 
 from pokayoke.core.call import Finding
+from pokayoke.core.clip import clip
 from pokayoke.core.invariants import resolve, same
 from pokayoke.core.shapes import is_object, properties_of
 from pokayoke.core.terms import Envelope
@@ -142,8 +143,7 @@ def words(value: Any, *, limit: int = 2_000) -> str:
         inner = next((value[key] for key in ("message", "detail", "error", "reason") if key in value), None)
         if isinstance(inner, str) and inner:
             value = inner
-    text = value if isinstance(value, str) else _dump(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return clip(value if isinstance(value, str) else _dump(value), limit)
 
 
 def _dump(value: Any) -> str:

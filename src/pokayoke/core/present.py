@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from pokayoke.core.call import Finding
+from pokayoke.core.clip import clip
 from pokayoke.core.neutral import neutralise
 from pokayoke.core.strict import dump_compact
 
@@ -127,9 +128,9 @@ def _fit(sentences: list[str], limit: int) -> str:
     if len(text) <= limit:
         return text
     if len(sentences) == 1:
-        return sentences[0][: limit - 1] + "…"
+        return clip(text, limit)
     *front, last = sentences
-    last = last if len(last) <= limit // 2 else last[: limit // 2 - 1] + "…"
+    last = clip(last, limit // 2)
     kept: list[str] = []
     room = limit - len(last) - len("(and 999 more) ")
     for sentence in front:
