@@ -27,7 +27,6 @@ from pokayoke.core.intake import read_arguments
 from pokayoke.core.output import check_output
 from pokayoke.core.policy import Policy, TracePolicy
 from pokayoke.core.present import present
-from pokayoke.core.redact import Redactor
 from pokayoke.core.tokens import TokenCounter
 from pokayoke.runtime.locate import locate
 from pokayoke.runtime.trace import Trace
@@ -59,7 +58,7 @@ class Row:
 
 def trace_event(place: Place, effort: Effort) -> Iterator[Goal]:
     """P12: writing one trace event over a plain dump of the same event into a buffered file."""
-    trace = Trace(TracePolicy(path=str(Path(place.root, "events.jsonl"))), Redactor())
+    trace = Trace(TracePolicy(path=str(Path(place.root, "events.jsonl"))))
     event = {
         "ts": 1_790_000_000.25, "run_id": "run_2c18", "step": 3, "event": "tool_result", "tool": TOOL, "ok": True,
         "call_id": "call_3", "status": "ok", "contract": f"{TOOL}@1", "args_hash": "9f2c1c0a7be34d11", "us": 412,
@@ -106,7 +105,7 @@ def rooms(place: Place, arguments: str, output: str) -> dict[str, tuple[Case, st
     limits = policy.validation.tool_output
     checked = check_output(output, contract, arguments=value, policy=limits)
     assert not checked.findings, checked.findings
-    counter, trace = TokenCounter(), Trace(TracePolicy(path=str(Path(place.root, "rooms.jsonl"))), Redactor())
+    counter, trace = TokenCounter(), Trace(TracePolicy(path=str(Path(place.root, "rooms.jsonl"))))
     decided = {
         "ts": 1.5, "run_id": "r", "step": 1, "event": "tool_call", "tool": TOOL, "ok": True, "call_id": "c",
         "room": "gate", "decision": "allow", "args_hash": "x", "confidence": 1.0, "arguments": reading.canonical,

@@ -25,7 +25,7 @@ import msgspec
 import pokayoke
 from pokayoke.core import policy
 from pokayoke.runtime.approvals import Approvals
-from pokayoke.runtime.config import SCHEMA_FILE, schema_text
+from pokayoke.runtime.config import SCHEMA_FILE
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "reference"
@@ -136,6 +136,24 @@ def config_page() -> str:
         extra += f"\n## {struct.__name__}\n\n{inspect.getdoc(struct)}\n\n"
         extra += table(("key", "type", "default", "meaning"), rows)
     return f"# Configuration\n\n{NOTE}{intro}{body}{extra}"
+
+
+def policy_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of the configuration file, with a description of every key."""
+    schema = msgspec.json.schema(policy.Policy)
+    for name, struct in schema["$defs"].items():
+        for field, note in field_notes(getattr(policy, name)).items():
+            struct["properties"][field] = {**struct["properties"][field], "description": " ".join(note.split())}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "pokayoke configuration",
+        **schema,
+    }
+
+
+def schema_text() -> str:
+    """The content of `config.schema.json`."""
+    return msgspec.json.format(msgspec.json.encode(policy_schema(), order="sorted"), indent=2).decode() + "\n"
 
 
 # ---------------------------------------------------------------- public API

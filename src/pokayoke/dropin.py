@@ -1,6 +1,6 @@
 """Five guardrails for people who want only those: each stands alone, none needs a `Guard`.
 
-The names and shapes are those of seed 004. What they do differs where the seed's versions guess:
+The names and shapes are the usual ones of such helpers. What they do differs where those guess:
 
 - `safe_parse_args` never completes or invents: text that could mean something else is refused.
 - `validate_tool_name` is exact.

@@ -130,9 +130,9 @@ def test_several_loops_of_one_run_are_told_apart_and_share_its_ledger():
     assert not inner.notes
     call = pokayoke.ToolCall("call_1", "put", {"key": "a"})
     assert [hosted.call(call, lambda arguments: "put").status for hosted in (outer, inner)] == ["ok", "replayed"]
-    runs.close("r", part="sub")
-    assert runs.of("r", part="sub") is not inner
-    assert runs.of("r") is outer
+    runs.close("r")
+    assert runs.of("r", part="sub") is inner
+    assert runs.of("r") is not outer
 
 
 @pytest.mark.parametrize(

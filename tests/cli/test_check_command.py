@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pokayoke.runtime.config import schema_text
+from pokayoke.runtime.config import SCHEMA_FILE
 
 TOOLS = """\
 import pokayoke
@@ -99,7 +99,7 @@ def test_what_is_found(shell, folder, words, code, problems):
 def test_the_schema_for_editors_is_printed(shell):
     """--schema prints the published JSON Schema and needs nothing to check."""
     done = shell("check", "--schema")
-    assert (done.returncode, done.stdout) == (0, schema_text())
+    assert (done.returncode, done.stdout) == (0, SCHEMA_FILE.read_text(encoding="utf-8"))
 
 
 def test_a_configuration_that_is_there_is_checked_without_being_named(shell, folder):

@@ -108,7 +108,7 @@ def test_finding():
     ]
     assert "`user.id`" in found[0].hint
     assert "`tags[1]`" in found[1].hint
-    assert placeholders("TODO", root="answer")[0].at == ""
+    assert placeholders("TODO")[0].at == ""
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,9 @@ import json
 import msgspec
 import pytest
 
-from pokayoke.core.contract import (
-    Compare,
-    Contract,
-    Envelope,
-    Equal,
-    Format,
-    Range,
-    require_output_contract,
-)
+from pokayoke.core.contract import Contract, require_output_contract
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
+from pokayoke.core.terms import Compare, Envelope, Equal, Format, Range
 from pokayoke.errors import ContractError
 
 ORDER = {

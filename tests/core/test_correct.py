@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pokayoke.core.call import Correction
 from pokayoke.core.contract import Contract
-from pokayoke.core.correct import clarification, confidence, prepare
+from pokayoke.core.correct import confidence, prepare
 from pokayoke.core.places import facts_at, look_up, same
 
 WRITE = ("equivalent", "declared")
@@ -550,11 +550,6 @@ def test_confidence(repairs, corrections, given_value, expected):
     """The heuristic of the design; what the host gave is lowered by at most 0.15."""
     made = [Correction(at, rule, 1, 2, kind) for at, rule, kind in corrections]
     assert confidence(repairs, made, given_value) == expected
-
-
-def test_clarification_is_here_too():
-    """The question for an uncertain call is offered where the gate looks for it."""
-    assert "`v` (an integer)" in clarification((), one(INTEGER).input)
 
 
 SCHEMA = {

@@ -227,5 +227,5 @@ def test_the_size_of_parsed_arguments_is_counted_in_characters():
 
 def test_a_cut_message_gives_no_parsed_arguments_either():
     """Arguments a client completed from a cut message are refused like its text."""
-    assert from_value({"a": 1}, stop_reason="max_tokens").reason == "cut_message"
-    assert from_value({"a": 1}, stop_reason="stop").grade == "exact"
+    assert read_arguments({"a": 1}, stop_reason="max_tokens").reason == "cut_message"
+    assert read_arguments({"a": 1}, stop_reason="stop").grade == "exact"

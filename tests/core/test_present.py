@@ -12,7 +12,8 @@ from pokayoke.core import neutral
 from pokayoke.core import present as presenting
 from pokayoke.core.call import Finding
 from pokayoke.core.neutral import escape, neutralise
-from pokayoke.core.present import MAX_REFUSAL, page, present, preview, refusal_text
+from pokayoke.core.present import MAX_REFUSAL, present, refusal_text
+from pokayoke.core.preview import page, preview
 
 OPEN = re.compile(r"\A<tool_output tool=\"[^\"<>\n]*\" call=\"[^\"<>\n]*\" trust=\"[^\"<>\n]*\">\n")
 CLOSE = "\n</tool_output>"

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from pokayoke.core import schema as schema_module
 from pokayoke.core import schema_explain
-from pokayoke.core.schema import MAX_DEPTH, compile_schema
+from pokayoke.core.schema import compile_schema
 from pokayoke.core.schema_limits import count
 from pokayoke.core.schema_patterns import weight
-from pokayoke.core.schema_problems import MAX_PROBLEMS, short
+from pokayoke.core.schema_problems import MAX_DEPTH, MAX_PROBLEMS, short
 from pokayoke.errors import ContractError
 
 CLOSED = {

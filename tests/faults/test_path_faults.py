@@ -13,7 +13,8 @@ import pytest
 
 from pokayoke.errors import PathEscape
 from pokayoke.runtime import beneath
-from pokayoke.runtime.workspace import ConfinedPath, confine, prepare_roots
+from pokayoke.runtime.roots import prepare_roots
+from pokayoke.runtime.workspace import ConfinedPath, confine
 
 INSIDE, OUTSIDE = "inside", "OUTSIDE"
 

@@ -13,6 +13,11 @@ def test_a_reference_page_is_up_to_date(page):
     assert not stale, f"docs/reference/{page} is out of date: run `make reference`"
 
 
+def test_the_schema_for_editors_is_up_to_date():
+    """config.schema.json is what `make reference` would write now."""
+    assert reference.SCHEMA_FILE.read_text(encoding="utf-8") == reference.schema_text()
+
+
 @pytest.mark.parametrize("key", [row[0] for row in reference.option_rows(reference.policy.Policy)])
 def test_every_option_says_what_it_means(key):
     """Each configuration key has a sentence under its field."""

@@ -52,7 +52,7 @@ def page_of(texts, compare=True):
         ]
     score = Scorer(judges).score(calls)
     sets = [Set(text, judge) for text, judge in zip(texts * 2, judges, strict=False)]
-    return html_report(summary(score, [texts[0]], sets), made=texts[0])
+    return html_report(summary(score, [texts[0]], sets))
 
 
 TAGS = {"html", "head", "meta", "link", "title", "style", "body", "main", "h1", "h2", "h3", "p", "code", "div", "span", "b", "svg", "circle",

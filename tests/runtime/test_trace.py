@@ -20,8 +20,9 @@ from pokayoke.core.policy import TracePolicy
 from pokayoke.core.redact import FAILED, Redactor
 from pokayoke.errors import ConfigurationError, PolicyError
 from pokayoke.runtime import tracefile
-from pokayoke.runtime.trace import Ring, Trace, quiet
+from pokayoke.runtime.trace import Ring, Trace
 from pokayoke.runtime.tracefile import TraceFile
+from pokayoke.runtime.traceline import quiet
 
 
 def result(**more):
@@ -225,7 +226,8 @@ class TestEvents:
             def event(self, line, *, marks=(), seen=None):
                 return None
 
-        trace = Trace(TracePolicy(), Broken())
+        trace = Trace(TracePolicy())
+        trace.redactor = Broken()
         event = emitted(trace, result(reason="CANARY", run_id="run\u2028" + "x" * 99))
         assert event == {
             "ts": 1.5, "run_id": None, "step": 1, "event": "tool_result", "tool": "t", "ok": True, "payload": FAILED,

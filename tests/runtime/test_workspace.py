@@ -16,7 +16,8 @@ import pytest
 from pokayoke.core.paths import check_path
 from pokayoke.errors import ConfigurationError, PathEscape
 from pokayoke.runtime import beneath, roots
-from pokayoke.runtime.workspace import CODES, ConfinedPath, confine, open_beneath, prepare_roots
+from pokayoke.runtime.roots import prepare_roots
+from pokayoke.runtime.workspace import CODES, ConfinedPath, confine, open_beneath
 
 METHODS = ["openat2", "walk", "resolve"]
 

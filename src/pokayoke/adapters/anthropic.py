@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from pokayoke.adapters.client import OnText, heard, options_for, sdk
+from pokayoke.adapters.client import OnText, aput_together, options_for, put_together, sdk
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.messages import field, text_of
 from pokayoke.core.replies import answered, answers, spoken
@@ -69,6 +69,7 @@ class MessagesModel:
     """
 
     format = "anthropic"
+    _client_class = "Anthropic"
 
     def __init__(
         self,
@@ -81,39 +82,25 @@ class MessagesModel:
         **options: Any,
     ) -> None:
         """Keep what every request needs."""
-        self._client = client if client is not None else sdk("anthropic").Anthropic()
-        self._on_text = on_text
+        self._client = client if client is not None else getattr(sdk("anthropic"), self._client_class)()
+        self._stream, self._on_text = stream, on_text
         self._options = {"model": model, "max_tokens": max_tokens, "stream": stream, **options}
 
     def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         """Ask the model once. Errors of the client go through."""
         answer = self._client.messages.create(**_request(self._options, messages, tools))
-        if not self._options["stream"]:
-            return answer
-        whole = AnthropicStream()
-        with answer:
-            for event in answer:
-                heard(whole.add(event), self._on_text)
-        return whole.reply()
+        return put_together(answer, AnthropicStream(), self._on_text) if self._stream else answer
 
 
 class AsyncMessagesModel(MessagesModel):
-    """`MessagesModel` for `await guard.aloop`, with an `anthropic.AsyncAnthropic` client."""
+    """`MessagesModel` for `await guard.aloop`, with an `anthropic.AsyncAnthropic` client. Arguments as there."""
 
-    def __init__(self, model: str, client: Any = None, **options: Any) -> None:
-        """Keep what every request needs. Arguments as in `MessagesModel`."""
-        super().__init__(model, client if client is not None else sdk("anthropic").AsyncAnthropic(), **options)
+    _client_class = "AsyncAnthropic"
 
     async def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         """Ask the model once. Errors of the client go through."""
         answer = await self._client.messages.create(**_request(self._options, messages, tools))
-        if not self._options["stream"]:
-            return answer
-        whole = AnthropicStream()
-        async with answer:
-            async for event in answer:
-                heard(whole.add(event), self._on_text)
-        return whole.reply()
+        return await aput_together(answer, AnthropicStream(), self._on_text) if self._stream else answer
 
 
 def _request(options: dict[str, Any], messages: list[Any], tools: list[dict[str, Any]]) -> dict[str, Any]:

@@ -6,9 +6,10 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
+from pokayoke.core.streams import Stream
 from pokayoke.errors import MissingExtraError
 
-__all__ = ["OnText", "heard", "options_for", "sdk"]
+__all__ = ["OnText", "aput_together", "heard", "options_for", "put_together", "sdk"]
 
 OnText = Callable[[str], object]
 
@@ -37,3 +38,19 @@ def heard(text: str, on_text: OnText | None) -> None:
     """Hand a piece of text on, if there is one and somebody reads along."""
     if text and on_text is not None:
         on_text(text)
+
+
+def put_together(events: Any, whole: Stream, on_text: OnText | None) -> dict[str, Any]:
+    """Return the whole reply of a stream, which is closed in any case."""
+    with events:
+        for event in events:
+            heard(whole.add(event), on_text)
+    return whole.reply()
+
+
+async def aput_together(events: Any, whole: Stream, on_text: OnText | None) -> dict[str, Any]:
+    """`put_together` for an asynchronous stream."""
+    async with events:
+        async for event in events:
+            heard(whole.add(event), on_text)
+    return whole.reply()

@@ -226,10 +226,10 @@ class Runs:
                 self._open.move_to_end((ident, ""))
             return kept
 
-    def close(self, ident: str, *, part: str = "") -> None:
+    def close(self, ident: str) -> None:
         """Say that a run is over."""
         with self._lock:
-            hosted = self._open.pop((ident, part), None)
+            hosted = self._open.pop((ident, ""), None)
         if hosted is not None:
             hosted.run.close()
 

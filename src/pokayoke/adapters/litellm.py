@@ -7,10 +7,10 @@ ended = guard.loop(CompletionModel("anthropic/claude-sonnet-4-5"), "Refund order
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters.client import options_for
+from pokayoke.adapters.client import OnText, heard, options_for
 from pokayoke.adapters.hosted import stand_in
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.arguments import read_arguments
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncCompletionModel", "CompletionModel", "ReplyMender", "calls", "history", "mended", "message"]
 
-OnText = Callable[[str], object]
 _sdk: Any = litellm
 
 
@@ -87,7 +86,7 @@ class CompletionModel:
             return _reply(answer)
         whole = ChatStream()
         for chunk in answer:
-            self._heard(whole.add(chunk))
+            heard(whole.add(chunk), self._on_text)
         return _whole(whole, answer)
 
     def _request(self, messages: list[Any], tools: list[dict[str, Any]]) -> dict[str, Any]:
@@ -105,10 +104,6 @@ class CompletionModel:
                 return {"tool_choice": "none"}
         return {}
 
-    def _heard(self, text: str) -> None:
-        if text and self._on_text is not None:
-            self._on_text(text)
-
 
 class AsyncCompletionModel(CompletionModel):
     """`CompletionModel` for `await guard.aloop`. Arguments as there."""
@@ -121,7 +116,7 @@ class AsyncCompletionModel(CompletionModel):
         whole = ChatStream()
         async with contextlib.aclosing(answer):
             async for chunk in answer:
-                self._heard(whole.add(chunk))
+                heard(whole.add(chunk), self._on_text)
         return _whole(whole, answer)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters.client import OnText, heard, options_for, sdk
+from pokayoke.adapters.client import OnText, aput_together, options_for, put_together, sdk
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.messages import calls_in
 from pokayoke.core.replies import answered, spoken
@@ -78,13 +78,7 @@ class ChatModel:
     def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         """Ask the model once. Errors of the client go through."""
         answer = self._asked(messages, tools)
-        if not self._stream:
-            return answer
-        whole = self._whole()
-        with answer:
-            for event in answer:
-                heard(whole.add(event), self._on_text)
-        return whole.reply()
+        return put_together(answer, self._whole(), self._on_text) if self._stream else answer
 
     def _whole(self) -> Stream:
         return ChatStream()
@@ -117,13 +111,7 @@ class AsyncChatModel(ChatModel):
     async def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         """Ask the model once. Errors of the client go through."""
         answer = await self._asked(messages, tools)
-        if not self._stream:
-            return answer
-        whole = self._whole()
-        async with answer:
-            async for event in answer:
-                heard(whole.add(event), self._on_text)
-        return whole.reply()
+        return await aput_together(answer, self._whole(), self._on_text) if self._stream else answer
 
 
 class ResponsesModel(ChatModel):

@@ -13,7 +13,8 @@ from pokayoke.adapters.hosted import Asked
 from pokayoke.core.blocks import as_blocks
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.present import present, preview
+from pokayoke.core.present import present
+from pokayoke.core.preview import preview
 from pokayoke.core.replies import Ids
 from pokayoke.errors import MissingExtraError
 

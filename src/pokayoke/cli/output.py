@@ -1,7 +1,7 @@
 """What reaches a terminal, and how: escaped, data on stdout, talk on stderr.
 
 Nothing from a tool, a trace or a file is printed other than through `show` or `as_json`: a tool's
-answer may hold escapes that rewrite the screen, the clipboard or the title (fault row 42), and marks
+answer may hold escapes that rewrite the screen, the clipboard or the title, and marks
 that make text read in another order than it is.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pokayoke.runtime.trace import quiet
+from pokayoke.runtime.traceline import quiet
 
 # Controls (C0, DEL, C1), invisible and reordering marks, separators, lone surrogates, tags.
 _UNSAFE: Final = re.compile(

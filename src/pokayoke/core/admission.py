@@ -2,7 +2,7 @@
 
 What enters is a request and everything the store holds about it; what leaves is an answer and what
 the store must keep. A store calls `admit` while nobody else can change what it handed in, so there
-is no gap between the check and the claim (reference: ledger specification, finding 5).
+is no gap between the check and the claim.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What enters is a JSON value that has been proven plain and finite; what leaves is bytes that are
 equal exactly when two values mean the same (1 and 1.0 are one value, key order does not count).
 RFC 8785 would round integers that a double cannot hold; two different order numbers must never
-become one key, so their digits are kept (`reference: design, ledger keys`).
+become one key, so their digits are kept.
 """
 
 from __future__ import annotations

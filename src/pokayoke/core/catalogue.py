@@ -10,15 +10,15 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 
 from pokayoke.core.call import Finding
+from pokayoke.core.clip import clip
 from pokayoke.core.contract import Contract
-from pokayoke.core.names import Wire, candidates, key, refused, wire_name
+from pokayoke.core.names import WIRES, candidates, key, refused, wire_name
 from pokayoke.errors import ContractError
 
 CODES: dict[str, str] = {
     "unknown_tool": "no tool has the called name, and no spelling rule leads to exactly one",
 }
 
-_WIRES: tuple[Wire, ...] = ("openai", "anthropic", "mcp")
 _NEAREST = 3
 _SIMILAR = 55.0
 _MAX_SHOWN = 60
@@ -113,7 +113,7 @@ class Catalogue:
         )
 
     def _answer_to_wire_names(self, contract: Contract) -> None:
-        for wire in _WIRES:
+        for wire in WIRES:
             mapped = wire_name(contract.name, wire)
             other = self._exact.setdefault(mapped, contract)
             if other is not contract:
@@ -145,8 +145,7 @@ def _visible(name: object) -> str:
     if not isinstance(name, str):
         return ""
     text = "".join(c if unicodedata.category(c)[0] not in "CZM" else " " for c in name[: _MAX_SHOWN * 4])
-    text = " ".join(text.split())
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
+    return clip(" ".join(text.split()), _MAX_SHOWN)
 
 
 def _hint(shown: str, nearest: list[str], known: Sequence[str]) -> str:
@@ -155,16 +154,13 @@ def _hint(shown: str, nearest: list[str], known: Sequence[str]) -> str:
     if not known:
         return f"{text} There are no tools; answer without one."
     if nearest:
-        text += f" Nearest: {', '.join(_clip(name) for name in nearest)}."
+        text += f" Nearest: {', '.join(clip(name, _MAX_SHOWN) for name in nearest)}."
     text += " Tools: "
     listed: list[str] = []
     for index, name in enumerate(known):
         more = f", and {len(known) - index} more."
-        if len(text) + sum(len(one) + 2 for one in listed) + len(_clip(name)) + len(more) > _MAX_HINT:
+        shown = clip(name, _MAX_SHOWN)
+        if len(text) + sum(len(one) + 2 for one in listed) + len(shown) + len(more) > _MAX_HINT:
             return text + ", ".join(listed) + more
-        listed.append(_clip(name))
+        listed.append(shown)
     return text + ", ".join(listed) + "."
-
-
-def _clip(name: str) -> str:
-    return name if len(name) <= _MAX_SHOWN else name[: _MAX_SHOWN - 1] + "…"

@@ -11,13 +11,12 @@ from typing import Any
 
 import msgspec
 
-from pokayoke.core.call import Blame, Finding
+from pokayoke.core.call import Finding
+from pokayoke.core.clip import clip
 from pokayoke.core.placeholders import find_placeholders, lost_backslash
 from pokayoke.core.places import Facts, Node, Path, facts_at, item_facts, join, remembered, split, spoken
-from pokayoke.core.schema import Problem, Schema
-from pokayoke.core.schema_problems import escape
-
-__all__ = ["CODES", "Issue", "check", "clarification", "describe_issue", "issues_of", "placeholders", "wanted"]
+from pokayoke.core.schema import Schema
+from pokayoke.core.schema_problems import Problem, escape
 
 CODES: dict[str, str] = {
     "missing_field": "a required field is absent",
@@ -68,6 +67,8 @@ _KEYWORDS: dict[str, str] = {
     "json": "not_json",
 }
 
+_ROOT = "arguments"
+"""What the whole value is called in hints, where it is no output."""
 _MAX_HINT = 590
 _MAX_NAMES = 20
 _MAX_CHOICES = 12
@@ -103,7 +104,7 @@ class Issue(msgspec.Struct, frozen=True, gc=False):
         return (self.path, self.code)
 
 
-def check(value: Any, schema: Schema, *, root: str = "arguments") -> tuple[Finding, ...]:
+def check(value: Any, schema: Schema, *, root: str = _ROOT) -> tuple[Finding, ...]:
     """Return everything that is wrong with a value, in the order of the schema; () if it is valid.
 
     Args:
@@ -114,7 +115,7 @@ def check(value: Any, schema: Schema, *, root: str = "arguments") -> tuple[Findi
     return tuple(describe_issue(issue, schema, root=root) for issue in issues_of(value, schema))
 
 
-def placeholders(value: Any, schema: Schema | None = None, *, root: str = "arguments") -> tuple[Finding, ...]:
+def placeholders(value: Any, schema: Schema | None = None) -> tuple[Finding, ...]:
     """Return a finding for every text that only stands where a value should be, or lost a backslash.
 
     See `core/placeholders.py`.
@@ -122,13 +123,12 @@ def placeholders(value: Any, schema: Schema | None = None, *, root: str = "argum
     Args:
         value: a JSON value.
         schema: texts the schema itself names (enum, const, default, examples) are values there.
-        root: what the whole value is called in hints.
     """
-    return tuple(_placeholder(path, text, root) for path, text in find_placeholders(value, schema))
+    return tuple(_placeholder(path, text) for path, text in find_placeholders(value, schema))
 
 
-def _placeholder(path: Path, text: str, root: str) -> Finding:
-    name, shown = spoken(path, root), _json(text)
+def _placeholder(path: Path, text: str) -> Finding:
+    name, shown = spoken(path, _ROOT), _json(text)
     if lost_backslash(text):
         code, seen, wanted_there = "lost_backslash", "holds a control character", "a backslash"
         hint = f"`{name}` is {shown}: a backslash was read as part of an escape. Write each backslash twice (\\\\)."
@@ -138,7 +138,7 @@ def _placeholder(path: Path, text: str, root: str) -> Finding:
             f"`{name}` is {shown}, which only stands for a value. Send the value itself; "
             "if you do not know it, look it up or ask the user."
         )
-    message = f"{join(path) or root}: {shown} {seen}, expected {wanted_there}"
+    message = f"{join(path) or _ROOT}: {shown} {seen}, expected {wanted_there}"
     return Finding(code=code, at=join(path), message=message, hint=_clip(hint), data={"got": text})
 
 
@@ -167,9 +167,7 @@ def issues_of(value: Any, schema: Schema, *, parsed: bool = False) -> tuple[Issu
     return tuple(found.values())
 
 
-def describe_issue(
-    issue: Issue, schema: Schema, *, root: str = "arguments", suggestion: str = "", blame: Blame = "model"
-) -> Finding:
+def describe_issue(issue: Issue, schema: Schema, *, root: str = _ROOT, suggestion: str = "") -> Finding:
     """Return the finding for an issue.
 
     Args:
@@ -177,7 +175,6 @@ def describe_issue(
         schema: the schema that says so.
         root: what the whole value is called in hints.
         suggestion: a sentence with what was probably meant; it comes first in the hint.
-        blame: who has to change something.
     """
     code, at, problem = issue.code, issue.at, issue.problem
     message = problem.message
@@ -194,43 +191,31 @@ def describe_issue(
         other = " Or fit another variant that is allowed there." if tied else ""
         hint = _clip(f"{suggestion} {hint}{other}".lstrip())
     data: dict[str, Any] = {"keyword": problem.keyword, "expected": problem.expected, "got": problem.got}
-    return Finding(code=code, at=at, blame=blame, message=message, hint=hint, data=data)
+    return Finding(code=code, at=at, message=message, hint=hint, data=data)
 
 
-def clarification(findings: Sequence[Finding], schema: Schema, *, root: str = "arguments") -> str:
-    """Return a question that would settle the call: missing fields, ranges, choices; under 600 characters.
-
-    Args:
-        findings: what was observed; without any, all required fields are asked for (seed 003's
-            gate asks "please give user_id, sku, amount (1-100), currency").
-        schema: the schema of the arguments.
-        root: what the whole value is called.
-    """
-    paths = list(dict.fromkeys(split(finding.at) for finding in findings if finding.at))
-    opening = "These arguments need another look"
-    if not paths:
-        facts = facts_at(schema, ())
-        paths = [(name,) for name in facts.properties if name in facts.required] or [
-            (name,) for name in facts.properties
-        ]
-        opening = "This call is too uncertain to run. Ask the user, or state it again with certain values"
-    asked = _listed(paths, schema, root, _MAX_HINT - 60 - len(opening))
+def clarification(schema: Schema) -> str:
+    """Return the question that settles an uncertain call: its required fields (else all), with ranges and choices."""
+    facts = facts_at(schema, ())
+    paths = [(name,) for name in facts.properties if name in facts.required] or [(name,) for name in facts.properties]
+    opening = "This call is too uncertain to run. Ask the user, or state it again with certain values"
+    asked = _listed(paths, schema, _MAX_HINT - 60 - len(opening))
     return _clip(f"{opening}: {asked}." if asked else f"{opening}.")
 
 
 def needs(schema: Schema, *, room: int) -> str:
     """Return a sentence with what no call can do without, of about `room` characters at most; "" if that is nothing."""
     facts = facts_at(schema, ())
-    listed = _listed([(name,) for name in facts.properties if name in facts.required], schema, "arguments", room)
+    listed = _listed([(name,) for name in facts.properties if name in facts.required], schema, room)
     return f"It needs {listed}." if listed else ""
 
 
-def _listed(paths: Sequence[Path], schema: Schema, root: str, room: int) -> str:
+def _listed(paths: Sequence[Path], schema: Schema, room: int) -> str:
     parts: list[str] = []
     for path in paths:
-        part = f"`{spoken(path, root)}` ({wanted_at(schema, path)})"
+        part = f"`{spoken(path, _ROOT)}` ({wanted_at(schema, path)})"
         if len(part) > room:  # its name is better than nothing
-            part = f"`{spoken(path, root)}`"
+            part = f"`{spoken(path, _ROOT)}`"
         if sum(map(len, parts)) + len(part) > room:
             parts.append(f"and {len(paths) - len(parts)} more")
             break
@@ -352,9 +337,8 @@ def _fields(schema: Schema, path: Path) -> str:
 
 
 def _json(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 60 else text[:59] + "…"  # noqa: PLR2004 - short enough to read at once
+    return clip(msgspec.json.encode(value).decode(), 60)
 
 
 def _clip(text: str) -> str:
-    return text if len(text) <= _MAX_HINT else text[: _MAX_HINT - 1] + "…"
+    return clip(text, _MAX_HINT)

@@ -23,28 +23,12 @@ from pokayoke.core.key_argument import refusing_argument, without_argument
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
 from pokayoke.core.schema import Schema, compile_schema
 from pokayoke.core.schema_text import admits_text
-from pokayoke.core.terms import Compare, Declared, Envelope, Equal, Format, Range
+from pokayoke.core.terms import Declared, Envelope
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:
     from pokayoke.core.correctors import Correctors
 
-__all__ = [
-    "Compare",
-    "Contract",
-    "Envelope",
-    "Equal",
-    "Format",
-    "InputModel",
-    "Invariant",
-    "LookupSafe",
-    "OnAmbiguous",
-    "OnDuplicate",
-    "OutputSchema",
-    "Range",
-    "Scope",
-    "require_output_contract",
-]
 
 Scope = Literal["run", "session", "tenant", "global"]
 OnAmbiguous = Literal["human", "lookup", "downstream_key", "rerun_safe"]

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pokayoke.core.call import Correction, CorrectionKind, Finding
-from pokayoke.core.check import clarification, placeholders
+from pokayoke.core.check import placeholders
 from pokayoke.core.contract import Contract
 from pokayoke.core.placeholders import find_placeholders, may_hold_placeholder
 
 if TYPE_CHECKING:
     from pokayoke.core.correct_steps import Work
 
-__all__ = ["CODES", "Prepared", "clarification", "confidence", "prepare"]
 
 CODES: dict[str, str] = {
     "corrector_failed": "a corrector or input model of the contract raised, or returned what cannot be used",
@@ -78,7 +77,7 @@ def prepare(
 
 
 def confidence(repairs: Sequence[str], corrections: Sequence[Correction], given: float | None = None) -> float:
-    """Return how certain a call is, from 0 to 1 (DESIGN 2.5).
+    """Return how certain a call is, from 0 to 1.
 
     1.0 less 0.05 per repair, 0.1 per correction and 0.3 more per likely one. The same correction of
     several items of one list counts once: it is one slip of the model. What the host gave is lowered

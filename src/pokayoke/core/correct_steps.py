@@ -14,6 +14,7 @@ import msgspec
 
 from pokayoke.core.call import Correction, CorrectionKind, Finding
 from pokayoke.core.check import Issue, describe_issue, issues_of
+from pokayoke.core.clip import clip
 from pokayoke.core.correct_names import nearest_field
 from pokayoke.core.correct_rules import Proposal, proposals, read_object
 from pokayoke.core.correctors import Correctors
@@ -314,8 +315,7 @@ class Work:
 
 def _replacement(whole: Any, path: Path, value: Any, proposal: Proposal) -> Step:
     correction = Correction(join(path), proposal.rule, value, proposal.after, proposal.kind)
-    shown = msgspec.json.encode(proposal.after).decode()
-    shown = shown if len(shown) <= _MAX_SHOWN else shown[: _MAX_SHOWN - 1] + "…"
+    shown = clip(msgspec.json.encode(proposal.after).decode(), _MAX_SHOWN)
     meant = f"Send `{spoken(path, _ROOT)}` as {shown} if that is what you mean."
     return Step(replaced(whole, path, proposal.after), path, (correction,), proposal.kind, meant)
 

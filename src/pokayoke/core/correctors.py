@@ -32,8 +32,6 @@ from pokayoke.core.places import Facts, Path, declared_facts, join, same, split,
 from pokayoke.core.schema import Schema
 from pokayoke.errors import ContractError
 
-__all__ = ["Answer", "Correctors", "compile_correctors"]
-
 Run = Callable[[Any], Any]
 Answer = tuple[str, Any]
 

@@ -23,7 +23,7 @@ def definitions(contracts: Iterable[Contract], format: Wire = "openai") -> list[
     Raises:
         ContractError: the format is unknown, or two tools get the same name in it.
     """
-    if format not in ("openai", "anthropic", "mcp"):
+    if format not in _SHAPES:
         raise ContractError(f"unknown format {format!r}: use openai, anthropic or mcp")
     made: dict[str, dict[str, Any]] = {}
     for contract in contracts:

@@ -2,7 +2,7 @@
 
 What enters is a parsed answer; what leaves is the tool's own word that it failed, the part of the
 answer that the schema describes, or a finding. A declared failure is the tool's failure; an
-undeclared one inside a success is an output that must not be used (seed 001).
+undeclared one inside a success is an output that must not be used.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 import orjson
 
 from pokayoke.core.call import Finding
+from pokayoke.core.clip import clip
 from pokayoke.core.invariants import resolve, same
 from pokayoke.core.shapes import is_object, properties_of
 from pokayoke.core.terms import Envelope
@@ -142,8 +143,7 @@ def words(value: Any, *, limit: int = 2_000) -> str:
         inner = next((value[key] for key in ("message", "detail", "error", "reason") if key in value), None)
         if isinstance(inner, str) and inner:
             value = inner
-    text = value if isinstance(value, str) else _dump(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return clip(value if isinstance(value, str) else _dump(value), limit)
 
 
 def _dump(value: Any) -> str:

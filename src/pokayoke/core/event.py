@@ -1,7 +1,7 @@
 """Trace events: one when a call was decided, one when it ended, one when something stopped.
 
-The shape is seed 001's: `{"run_id","step","event","tool","ok","error","reason"}` plus what explains
-it. Payloads are handed over as JSON bytes; the trace redacts them before anything is written.
+The shape is `{"run_id","step","event","tool","ok","error","reason"}` plus what explains it.
+Payloads are handed over as JSON bytes; the trace redacts them before anything is written.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def _confidence_rule(threshold: float) -> Rule:
         return Finding(
             code="low_confidence",
             message=f"confidence {asked.confidence:.2f} is below {threshold:.2f}",
-            hint=clarification((), asked.contract.input),
+            hint=clarification(asked.contract.input),
             data={"confidence": asked.confidence, "threshold": threshold},
         )
 

@@ -98,7 +98,7 @@ def may_keep(contract: Contract) -> bool:
 
 
 def degraded_value(value: Any, age: float | None, message: str) -> dict[str, Any]:
-    """Mark a value that stands in for the real one (seed 001's `_degraded`), with its age and why.
+    """Mark a value that stands in for the real one as `_degraded`, with its age and why.
 
     An object gets the marks beside its own fields; anything else, or an object that has such a
     field already, is wrapped as `value`.

@@ -194,7 +194,7 @@ def ledger_key(
     occurrence: int = 0,
     epoch: int = 0,
 ) -> str:
-    """Return the key of an effect (reference: ledger specification, section 2.1).
+    """Return the key of an effect.
 
     Args:
         scope: kind and id, such as `("run", "r-1")`: equal calls in other scopes are other effects.

@@ -3,7 +3,7 @@
 What enters is how the calls of a round ended; what leaves is the count to keep, and whether the run
 goes on. One mechanism serves every kind of bad round: the first gives the model a chance to repair
 itself, the next switches to a final answer. Only progress clears a streak, and nothing clears the
-total of a turn (seed 002, C1-C4, with its gaps closed: reference, section 6).
+total of a turn.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ def exhausted(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind]) -
 
 
 def instruction(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind], tools: Iterable[str]) -> str:
-    """Return what the model is told when its tools are taken away (seed 002, F1).
+    """Return what the model is told when its tools are taken away.
 
     Args:
         count: what went wrong.

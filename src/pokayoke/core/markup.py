@@ -1,7 +1,7 @@
 """HTML where data was expected: a whole page as the body, or as a whole string anywhere in the data.
 
-A page with status 200 is the failure seed 001 opens with; inside a JSON wrapper it passes every
-parser and most schemas. Fields that are meant to hold a page say so in the schema.
+A page with status 200 looks like a success; inside a JSON wrapper it passes every parser and most
+schemas. Fields that are meant to hold a page say so in the schema.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ from typing import Any, Literal, NamedTuple
 from pokayoke.core.call import Raw
 from pokayoke.core.messages import field
 
-__all__ = ["carried"]
-
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PDF = "application/pdf"
 _LARGEST = 5_000_000  # characters of base64; the smallest limit that a provider names for one picture

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from typing import Literal
+from typing import Literal, get_args
 
 Wire = Literal["openai", "anthropic", "mcp"]
+WIRES: tuple[Wire, ...] = get_args(Wire)
 
 _ALPHABETS: dict[Wire, tuple[re.Pattern[str], int]] = {
     "openai": (re.compile(r"[^A-Za-z0-9_-]"), 64),

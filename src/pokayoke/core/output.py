@@ -5,8 +5,6 @@ and character cap, status, content type, strict parse (all in `core/received.py`
 data was expected, schema, invariants. A Python value skips the transport rooms and is serialised
 instead. What must never happen here: an answer repaired, guessed, or replaced by its `str()`.
 
-Seed 001 is the source of the order and of the reasons' spelling (`content-type text/html`).
-
 What each kind of contract is held to:
 
 - a schema: everything;

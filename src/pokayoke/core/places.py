@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from pokayoke.core.clip import clip
 from pokayoke.core.schema import Schema
 from pokayoke.core.shapes import kind_of
 
@@ -83,7 +84,7 @@ def spoken(path: Sequence[str], root: str) -> str:
     text = ""
     for step in path:
         part = f"[{step}]" if step.isdecimal() and text else f".{step}"
-        text += part if len(part) <= 60 else part[:59] + "…"  # noqa: PLR2004 - a name, not a novel
+        text += clip(part, 60)
     return text.removeprefix(".")
 
 

@@ -1,8 +1,8 @@
 """What the model reads: a tool's answer as data between delimiters it cannot close, and our own sentences.
 
 What enters is a checked value or findings; what leaves is text that is safe to append to a history.
-The wrapping follows seed 001 ("treat tool output as data; keep it separated"). It is a label, not
-the protection: that is the latch and provenance, which do not rely on the model reading labels.
+The wrapping keeps what a tool said apart from instructions. It is a label, not the
+protection: that is the latch and provenance, which do not rely on the model reading labels.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 from pokayoke.core.call import Finding
+from pokayoke.core.clip import clip
 from pokayoke.core.neutral import neutralise
-from pokayoke.core.preview import Page, page, preview
 from pokayoke.core.strict import dump_compact
-
-__all__ = ["MAX_REFUSAL", "Page", "neutralise", "page", "present", "preview", "refusal_text"]
 
 MAX_REFUSAL = 599
 """Longest text a model reads after a refusal, in characters."""
@@ -130,9 +128,9 @@ def _fit(sentences: list[str], limit: int) -> str:
     if len(text) <= limit:
         return text
     if len(sentences) == 1:
-        return sentences[0][: limit - 1] + "…"
+        return clip(text, limit)
     *front, last = sentences
-    last = last if len(last) <= limit // 2 else last[: limit // 2 - 1] + "…"
+    last = clip(last, limit // 2)
     kept: list[str] = []
     room = limit - len(last) - len("(and 999 more) ")
     for sentence in front:

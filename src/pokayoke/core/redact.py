@@ -15,7 +15,7 @@ dozen literals are searched at once by the SIMD engine behind jsonschema-rs, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -47,7 +47,6 @@ _ABOUT: Final = frozenset({"before", "after", "data", "message", "hint", "got"})
 # How a list of settings, headers or environment variables names what stands beside it under `value`.
 _LABELS: Final = frozenset({"name", "key", "field", "header", "variable"})
 
-_PAYLOADS: Final = frozenset({"arguments", "result", "raw"})
 _REMEMBERED_MARKS: Final = 4_096
 
 
@@ -70,25 +69,17 @@ class Redactor:
             and spaces make no difference; of a path only the last segment counts.
         patterns: regular expressions (ECMA-262 as in JSON Schema, without look-around and
             back-references, so that no text can make them hang). What they match is never written.
-        hooks: callables that take a JSON value and return what may be written instead. One that
-            raises costs the payload, never the call.
 
     Raises:
         PolicyError: a pattern does not compile, or matches the empty text.
     """
 
-    def __init__(
-        self,
-        fields: Iterable[str] = (),
-        patterns: Iterable[str] = (),
-        hooks: Iterable[Callable[[Any], Any]] = (),
-    ) -> None:
+    def __init__(self, fields: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
         self._patterns = tuple(Pattern(text) for text in patterns)
-        self._hooks = tuple(hooks)
         self._fields = frozenset(flat(name) for name in fields)
         self._rules: dict[tuple[str, ...], _Names] = {(): _Names(self._fields)}
         # A pattern that could match across a JSON escape cannot be judged on the bytes: then all are walked.
-        self._walk_all = bool(self._hooks) or any(p.prefilter is None for p in self._patterns)
+        self._walk_all = any(p.prefilter is None for p in self._patterns)
         sources = [p.prefilter for p in self._patterns if p.prefilter is not None]
         self._pattern_hit = matcher("|".join(f"(?:{s})" for s in sources)) if sources else None
 
@@ -127,7 +118,7 @@ class Redactor:
         """
         try:
             if not self.clean(data, marks=marks):
-                data = _encode(self._walk(self._hooked(_decode(data)), self._names(marks).rules, seen))
+                data = _encode(self._walk(_decode(data), self._names(marks).rules, seen))
             return self._forget(data, seen)
         except Exception:  # noqa: BLE001 - whatever went wrong: the payload is dropped, the call goes on
             return FAILED_JSON
@@ -152,7 +143,7 @@ class Redactor:
     def value(self, value: Any, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> Any:
         """Return a JSON value without secrets; `[redaction failed]` if that was impossible."""
         try:
-            cleaned = self._walk(self._hooked(value), self._names(marks).rules, seen)
+            cleaned = self._walk(value, self._names(marks).rules, seen)
             return _decode(self._forget(_encode(cleaned), seen))
         except Exception:  # noqa: BLE001 - as in payload()
             return FAILED
@@ -166,18 +157,7 @@ class Redactor:
             return FAILED
 
     def _event(self, event: dict[str, Any], rules: NameRules, seen: Seen | None) -> dict[str, Any]:
-        return {
-            key: self._walk(self._hooked(item) if key in _PAYLOADS else item, rules, seen)
-            for key, item in event.items()
-        }
-
-    def _hooked(self, value: Any) -> Any:
-        for hook in self._hooks:
-            try:
-                value = hook(value)
-            except (Exception, SystemExit):  # noqa: BLE001 - a user's redactor may do anything
-                return FAILED
-        return value
+        return {key: self._walk(item, rules, seen) for key, item in event.items()}
 
     def _walk(self, value: Any, rules: NameRules, seen: Seen | None) -> Any:
         if isinstance(value, str):

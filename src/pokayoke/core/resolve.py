@@ -1,8 +1,7 @@
 """In doubt: ask the target whether the effect happened, and start it again only with proof that it did not.
 
 "Not found" is no licence to execute: the first executor may still be alive, and act later. What
-counts as proof stands in the contract (reference: ledger specification, section 2.4). Anything else
-goes to a person.
+counts as proof stands in the contract. Anything else goes to a person.
 """
 
 from __future__ import annotations

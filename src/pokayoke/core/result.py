@@ -24,7 +24,8 @@ from pokayoke.core.ledger_explain import in_doubt
 from pokayoke.core.outcome import already_done
 from pokayoke.core.output import Checked, check_output
 from pokayoke.core.plan import Plan
-from pokayoke.core.present import present, preview, refusal_text
+from pokayoke.core.present import present, refusal_text
+from pokayoke.core.preview import preview
 from pokayoke.core.resolve import Found
 from pokayoke.core.review import review_of
 from pokayoke.core.state import RunState, Taint, latch, unlatch, worsen

@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any
 from pokayoke.core.schema_explain import describe
 from pokayoke.core.schema_limits import Limit, exceeded, guarded, limits_of
 from pokayoke.core.schema_map import Draft, Known, SchemaMap
-from pokayoke.core.schema_problems import MAX_DEPTH, Problem, problem_of, unusable
+from pokayoke.core.schema_problems import Problem, problem_of, unusable
 from pokayoke.core.schema_safety import inspect_schema, validators
 from pokayoke.core.schema_sealed import is_sealed
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:
     import jsonschema_rs
-
-__all__ = ["MAX_DEPTH", "Draft", "Problem", "Schema", "compile_schema"]
 
 
 class Schema:

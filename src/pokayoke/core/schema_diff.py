@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pokayoke.core.schema import Draft, Schema
+from pokayoke.core.schema import Schema
 from pokayoke.core.schema_delta import (
     KEYWORDS,
     NOTES,
@@ -24,6 +24,7 @@ from pokayoke.core.schema_delta import (
     same,
     unsure,
 )
+from pokayoke.core.schema_map import Draft
 from pokayoke.core.schema_safety import draft_of
 from pokayoke.core.shapes import is_array, is_object, properties_of
 

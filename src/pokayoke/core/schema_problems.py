@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core.call import NO_DATA
+from pokayoke.core.clip import clip
 from pokayoke.core.shapes import is_array, is_object
 
 MAX_DEPTH = 250
@@ -62,7 +63,7 @@ def short(value: Any, limit: int = 60) -> str:
         text.encode()
     except (ValueError, RecursionError):  # an integer of thousands of digits, a surrogate, a full stack
         text = _name_of_kind(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return clip(text, limit)
 
 
 def _beginning(value: Any, room: int) -> str:

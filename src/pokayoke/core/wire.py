@@ -1,8 +1,8 @@
 """A result as it came over a wire: recognised, measured, and checked to be what it says it is.
 
 What enters is a `Raw`, a dict with `body` and `content_type`, or a response of httpx or requests
-(recognised by shape, never imported); what leaves is text to be parsed, or a finding. The order is
-the design's: the cap before anything looks at the body, then the status, then the content type.
+(recognised by shape, never imported); what leaves is text to be parsed, or a finding. The
+cap comes before anything looks at the body, then the status, then the content type.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ _CONTINUATION = bytes(range(0x80, 0xC0))
 def check_status(wire: Wire, max_chars: int) -> tuple[Finding, str] | None:
     """Return the finding and the failure text for a status that is no success, or None.
 
-    Seed 001 has no rule for a status above 399; a response that itself says it failed is the
-    tool's failure, not a broken promise. The body is quoted if it is a short text and no page.
+    A response that itself says it failed is the tool's failure, not a broken promise. The body is
+    quoted if it is a short text and no page.
     """
     status = wire.status
     if status is None or 200 <= status <= 299:  # noqa: PLR2004 - RFC 9110, section 15: success

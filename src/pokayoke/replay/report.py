@@ -34,12 +34,11 @@ _CALL_KEY: Final = (("runs", "good"), ("runs corrected", "warn"), ("refused", "b
 _ANSWER_KEY: Final = (("valid", "good"), ("tool error", "warn"), ("invalid", "bad"), ("unchecked", "none"))
 
 
-def html_report(shown: dict[str, Any], *, made: str = "") -> str:
+def html_report(shown: dict[str, Any]) -> str:
     """Return the page for a summary.
 
     Args:
         shown: what `replay.summary.summary` returned.
-        made: when and with what it was made, for the foot of the page.
     """
     body: list[str] = [_head(shown)]
     for index, one in enumerate(shown["contracts"]):
@@ -48,7 +47,6 @@ def html_report(shown: dict[str, Any], *, made: str = "") -> str:
         body.append(_changes(shown))
     if shown["unread"]:
         body.append(_unread(shown))
-    body.append(f'<p class="dim">{_text(made)}</p>' if made else "")
     style = _STYLE.read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'

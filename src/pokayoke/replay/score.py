@@ -1,4 +1,4 @@
-"""Recordings and contracts -> counts: the four rates of seed 003, output validity, coverage, differences.
+"""Recordings and contracts -> counts: the four rates, output validity, coverage, differences.
 
 What enters is anything a reader made of a file; what leaves is a `Score` that can be added to others, so that
 several processes can share the work. One call never changes what is said about another.

@@ -22,8 +22,7 @@ DECIMALS: Final = 2
 """Numbers below 1,000 identify nobody, to two decimals: with six of them they may say where somebody lives."""
 ID_LIKE: Final = re.compile(r"[0-9]{3}|.@|^[0-9]+$|[0-9a-f]{8}-[0-9a-f]{4}", re.ASCII)
 """A name that holds a number or an address as ids do: it is data, not the name of a field."""
-_CANDIDATES: Final = ("date", "date-time", "time", "uuid", "email", "uri", "ipv4", "ipv6")
-# What a text must hold before its format is even tried.
+# The formats that are tried, and what a text must hold before they are.
 _SIGN: Final = {
     "date": "-",
     "date-time": "T",

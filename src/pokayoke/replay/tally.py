@@ -222,7 +222,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 def rates(tally: ToolTally) -> tuple[Rate, ...]:
-    """Return the rates of seed 003, with recall and output validity beside them."""
+    """Return the four rates, with recall and output validity beside them."""
     wrong = tally.refused_right + tally.ran_wrong
     return (
         Rate("parse success", tally.read, tally.calls),

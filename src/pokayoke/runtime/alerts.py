@@ -16,8 +16,6 @@ from pokayoke.core.switch import Seen
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.forks import renew
 
-__all__ = ["Alerts"]
-
 _MOST_TOOLS: Final = 1_000  # a catalogue that is replaced again and again must not fill the memory
 
 

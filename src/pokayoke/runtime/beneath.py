@@ -41,6 +41,7 @@ _NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 _PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY)
 _CLOEXEC: int = getattr(os, "O_CLOEXEC", 0)
 _DIRECTORY: int = _PATH_ONLY | getattr(os, "O_DIRECTORY", 0) | _NOFOLLOW | _CLOEXEC
+_CREATED_MODE = 0o666  # before the umask
 _SYS_OPENAT2 = 437
 _AT_FDCWD = -100
 _RESOLVE_NO_SYMLINKS = 0x04
@@ -97,14 +98,13 @@ def method() -> Method:
     return "walk" if os.open in os.supports_dir_fd else "resolve"
 
 
-def open_fd(root: str, relative: str, flags: int, mode: int = 0o666) -> int:
+def open_fd(root: str, relative: str, flags: int) -> int:
     """Open a file below a root.
 
     Args:
         root: absolute path of the root, without links.
         relative: path below it, "." for the root itself.
         flags: as for os.open; O_CLOEXEC is added. Not O_PATH.
-        mode: permissions of a file that is created.
 
     Returns:
         a file descriptor.
@@ -112,12 +112,12 @@ def open_fd(root: str, relative: str, flags: int, mode: int = 0o666) -> int:
     Raises:
         OSError: as os.open does; EXDEV if the path leaves the root.
     """
-    fd = _at_once(root, relative, flags, mode if flags & os.O_CREAT else 0)
+    fd = _at_once(root, relative, flags)
     if fd is not None:
         return fd
 
     def act(directory: int | None, name: str) -> int:
-        return os.open(name, flags | _NOFOLLOW | _CLOEXEC, mode, dir_fd=directory)
+        return os.open(name, flags | _NOFOLLOW | _CLOEXEC, _CREATED_MODE, dir_fd=directory)
 
     return reach(root, relative, act)
 
@@ -190,12 +190,13 @@ def reach(root: str, relative: str, act: Act[_T], *, follow: bool = True) -> _T:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
-def _at_once(root: str, relative: str, flags: int, mode: int = 0) -> int | None:
+def _at_once(root: str, relative: str, flags: int) -> int | None:
     """Open with one system call; None where that is not possible, or where a link is in the way."""
     call = _openat2()
     if call is None:
         return None
     try:
+        mode = _CREATED_MODE if flags & os.O_CREAT else 0
         return call(f"{root}/{relative}".encode("utf-8", "surrogateescape"), flags, mode)
     except OSError as problem:
         _not_at_once(root, problem)

@@ -25,13 +25,11 @@ from pokayoke.core.steps import Admit, Gone, NotStarted, Reaction, Returned, Tim
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.clock import Clock, SystemClock
 from pokayoke.runtime.driver import SETTLE_AGAIN
-from pokayoke.runtime.effect import Effect, within
+from pokayoke.runtime.effect import Checks, Effect, within
 from pokayoke.runtime.owner import is_dead, owner
 from pokayoke.runtime.workers import Workers, react
 from pokayoke.stores.base import Store
 from pokayoke.stores.nouns import Entry
-
-__all__ = ["Compensation", "Compensator", "Undone"]
 
 _TIMEOUT = 30.0
 _LEASE_MARGIN = 10.0
@@ -63,13 +61,12 @@ class Compensator:
         store: the ledger that holds the effects.
         by: who has them undone; for the audit.
         clock: says when.
-        workers: threads for deadlines.
     """
 
-    def __init__(self, store: Store, *, by: str, clock: Clock | None = None, workers: Workers | None = None) -> None:
+    def __init__(self, store: Store, *, by: str, clock: Clock | None = None) -> None:
         self._store, self._by = store, by
         self._clock: Clock = clock or SystemClock()
-        self._workers = workers or Workers()
+        self._workers = Workers()
 
     def undo(self, contract: Contract, what: Compensation) -> Undone:
         """Undo one effect, unless that was done or started before.
@@ -135,14 +132,15 @@ class Compensator:
         self, compensate: Callable[..., Any], what: Compensation, claim: Claim, attempt: int, timeout: float
     ) -> Reaction:
         deadline = time.monotonic() + timeout
-        effect = Effect(claim.key, attempt, deadline, claim.claim_id, self._store, self._clock.now)
+        checks: Checks = []
+        effect = Effect(claim.key, attempt, deadline, claim.claim_id, self._store, self._clock.now, checks)
 
         def late(reaction: Reaction) -> None:
             if isinstance(reaction, Returned):  # it happened after all: the doubt is over, if nobody ended it before
                 react(lambda: self._settle(self._settlement(claim, "completed", reaction)))
 
         def call() -> Any:
-            pending = within(effect, lambda: compensate(what))
+            pending = within(effect, lambda: compensate(what), checks)
             if not inspect.isawaitable(pending):
                 return pending
             import asyncio  # noqa: PLC0415 - 20 ms of import, for those whose functions are asynchronous

@@ -1,13 +1,10 @@
 """Configuration: a file, a mapping or nothing becomes a `Policy`, as a whole or not at all.
 
-The keys are those of seed 001's safe default and more; `core/policy.py` declares them, and
-`config.schema.json` (for editors) is generated from there by `make reference`.
+`core/policy.py` declares the keys; `config.schema.json` (for editors) is generated from there by `make reference`.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
 import os
 import re
 import threading
@@ -18,7 +15,6 @@ from typing import Any, Final, Literal, cast, get_args, get_origin
 
 import msgspec
 
-from pokayoke.core import policy as policy_module
 from pokayoke.core.limits import limit_problems
 from pokayoke.core.policy import WEBHOOK_URL, Policy, TracePolicy
 from pokayoke.core.rare import rare
@@ -357,44 +353,3 @@ class PolicyFile:
                     raise PolicyError(f"{self.path}: {name} is gone, as if the file were half-written.")
             self._policy = _from_bytes(self.path, data)
             self._data = data
-
-
-# -- the published schema --------------------------------------------------------------------------
-
-
-def policy_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of the configuration file, with a description of every key."""
-    schema = msgspec.json.schema(Policy)
-    for name, descriptions in _descriptions().items():
-        for field, text in descriptions.items():
-            properties = schema["$defs"][name]["properties"]
-            properties[field] = {**properties[field], "description": text}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "pokayoke configuration",
-        **schema,
-    }
-
-
-def _descriptions() -> dict[str, dict[str, str]]:
-    """Structure to field to the text that stands below the field in the source."""
-    found: dict[str, dict[str, str]] = {}
-    for node in ast.parse(inspect.getsource(policy_module)).body:
-        if not isinstance(node, ast.ClassDef):
-            continue
-        fields = found.setdefault(node.name, {})
-        for field, below in zip(node.body, node.body[1:], strict=False):
-            if (
-                isinstance(field, ast.AnnAssign)
-                and isinstance(field.target, ast.Name)
-                and isinstance(below, ast.Expr)
-                and isinstance(below.value, ast.Constant)
-                and isinstance(below.value.value, str)
-            ):
-                fields[field.target.id] = " ".join(below.value.value.split())
-    return found
-
-
-def schema_text() -> str:
-    """Return the content of `config.schema.json`."""
-    return msgspec.json.format(msgspec.json.encode(policy_schema(), order="sorted"), indent=2).decode() + "\n"

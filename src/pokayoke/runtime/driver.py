@@ -23,7 +23,7 @@ from pokayoke.core.contract_rules import is_async
 from pokayoke.core.failure import not_recorded, trouble
 from pokayoke.core.ledger import Answer, Claim, Record, Settled, Settlement
 from pokayoke.core.ledger_explain import store_unavailable
-from pokayoke.core.misuse import function_of
+from pokayoke.core.misuse import invoke_of
 from pokayoke.core.output import declared_failure
 from pokayoke.core.shapes import kind_of
 from pokayoke.core.steps import (
@@ -51,7 +51,7 @@ from pokayoke.core.steps import (
 from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import ask, asked_now
 from pokayoke.runtime.clock import spread
-from pokayoke.runtime.effect import SETTLED, Effect, is_outside, within
+from pokayoke.runtime.effect import SETTLED, Checks, Effect, is_outside, within
 from pokayoke.runtime.handover import handed_over
 from pokayoke.runtime.locate import locate
 from pokayoke.runtime.owner import is_dead, owner
@@ -81,7 +81,7 @@ class World:
     def __init__(self, run: Run, invoke: Continuation | None) -> None:
         """Keep what the steps need; an `invoke` that is no function is refused before anything is claimed."""
         self._run, self._guard = run, run.guard
-        self._invoke = None if invoke is None else function_of(invoke, "invoke")
+        self._invoke = None if invoke is None else invoke_of(invoke)
         self.misuse: UsageError | None = None
 
     # -- steps that never wait ---------------------------------------------------------------
@@ -210,13 +210,14 @@ class World:
             function = lambda: handler(**arguments)  # noqa: E731 - a closure with nothing to say
         if step.claim is None and is_outside():
             return function
-        effect = None if step.claim is None else self._effect(step, step.claim)
-        return partial(within, effect, function)
+        checks: Checks = []
+        effect = None if step.claim is None else self._effect(step, step.claim, checks)
+        return partial(within, effect, function, checks)
 
-    def _effect(self, step: Invoke, claim: Claim) -> Effect:
+    def _effect(self, step: Invoke, claim: Claim, checks: Checks) -> Effect:
         deadline = None if step.timeout is None else time.monotonic() + step.timeout
         guard = self._guard
-        return Effect(claim.key, step.attempt, deadline, claim.claim_id, guard.store, guard.clock.now)
+        return Effect(claim.key, step.attempt, deadline, claim.claim_id, guard.store, guard.clock.now, checks)
 
     def _stamped(self, request: Request) -> Request:
         """The request with the time at which it is asked, which may be long after the call began, and by whom."""

@@ -21,6 +21,10 @@ KEY_META = "pokayoke/idempotency-key"
 """The name under which the key travels in the `_meta` of an MCP call."""
 
 
+Checks = list[Callable[[], None]]
+"""What is looked at when a tool has returned: shared by its effect, which adds to it, and `within`, which calls it."""
+
+
 class Effect(msgspec.Struct, frozen=True, eq=False):
     """The write that the running tool is doing. From `pokayoke.this_effect()`.
 
@@ -28,7 +32,6 @@ class Effect(msgspec.Struct, frozen=True, eq=False):
         key: the idempotency key; equal for every attempt of the same effect.
         attempt: number of this execution, from 1 on; it never goes back.
         deadline: `time.monotonic()` second at which the tool is given up, or None.
-        checks: for the guard, what it looks at when the tool has returned.
     """
 
     key: str
@@ -37,7 +40,7 @@ class Effect(msgspec.Struct, frozen=True, eq=False):
     _claim_id: str
     _store: Store
     _now: Callable[[], float]
-    checks: list[Callable[[], None]] = msgspec.field(default_factory=list[Callable[[], None]])
+    _checks: Checks
 
     def __repr__(self) -> str:
         """Without what is only for the guard."""
@@ -77,13 +80,13 @@ class Effect(msgspec.Struct, frozen=True, eq=False):
         """
         if not self._store.settle_on(conn, self._report(reference)):
             raise StoreError(_LOST)
-        self.checks.append(self._check_committed)
+        self._checks.append(self._check_committed)
 
     async def acomplete(self, conn: Any, *, reference: str = "") -> None:
         """`complete` for an asynchronous connection (`psycopg.AsyncConnection` or SQLAlchemy's)."""
         if not await self._store.asettle_on(conn, self._report(reference)):
             raise StoreError(_LOST)
-        self.checks.append(self._check_committed)
+        self._checks.append(self._check_committed)
 
     def _check_committed(self) -> None:
         """A completion that nobody committed is none: the ledger would say done, and the database holds nothing."""
@@ -120,8 +123,13 @@ def is_outside() -> bool:
     return _current.get() is None
 
 
-def within(effect: Effect | None, function: Callable[[], Any]) -> Any:
+def within(effect: Effect | None, function: Callable[[], Any], checks: Checks) -> Any:
     """Call a tool's function with `effect` as its write (a read has none); what it hands out to be awaited keeps it.
+
+    Args:
+        effect: the write.
+        function: the tool.
+        checks: those of the effect; empty for a read.
 
     Raises:
         UsageError: it handed out a generator. Nothing of that has run, so nothing may be called done.
@@ -135,23 +143,23 @@ def within(effect: Effect | None, function: Callable[[], Any]) -> Any:
     kind = kind_of(value)
     if kind not in SETTLED:
         if hasattr(kind, "__await__"):
-            return _carried(effect, value)
+            return _carried(effect, value, checks)
         value = _ran(effect, value)
-    if effect is not None and effect.checks:
-        effect.checks[0]()
+    if checks:
+        checks[0]()
     return value
 
 
-async def _carried(effect: Effect | None, pending: Awaitable[Any]) -> Any:
+async def _carried(effect: Effect | None, pending: Awaitable[Any], checks: Checks) -> Any:
     token = _current.set(effect)
     try:
         value = _ran(effect, await pending)
     finally:
         _current.reset(token)
-    if effect is not None and effect.checks:
+    if checks:
         from asyncio import to_thread  # noqa: PLC0415 - 20 ms of import, for those who await
 
-        await to_thread(effect.checks[0])
+        await to_thread(checks[0])
     return value
 
 

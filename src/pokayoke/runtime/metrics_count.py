@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from pokayoke.core.alert import Window, output_of
 from pokayoke.runtime.observers import Observer
-
-__all__ = ["BUCKETS", "INSTRUMENTS", "OTHER", "UNKNOWN", "Counting", "Instrument", "Sample", "watch"]
 
 UNKNOWN: Final = "(unknown)"
 """The label of tools that are not in the catalogue, whatever a model called them."""
@@ -221,20 +220,26 @@ class Watched(Protocol):
         ...
 
 
-class Exporter(Protocol):
-    """What is told of a guard's events."""
+class Exporter(ABC):
+    """What is told of the events of any number of guards."""
 
+    @abstractmethod
     def __call__(self, event: dict[str, Any]) -> None:
         """Take an event in."""
-        ...
 
+    @abstractmethod
     def known(self, tool: str) -> None:
         """Say that a tool is in the catalogue."""
-        ...
 
+    def watch(self, guard: Watched) -> Callable[[], None]:
+        """Measure a guard's calls from now on.
 
-def watch(exporter: Exporter, guard: Watched) -> Callable[[], None]:
-    """Make a guard's tools known to an exporter and tell it of every event from now on; returns what ends that."""
-    for contract in guard.tools:
-        exporter.known(contract.name)
-    return guard.trace.observe(exporter)
+        Args:
+            guard: a `Guard`.
+
+        Returns:
+            A function that ends it.
+        """
+        for contract in guard.tools:
+            self.known(contract.name)
+        return guard.trace.observe(self)

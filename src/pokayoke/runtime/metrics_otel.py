@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pokayoke.errors import MissingExtraError
-from pokayoke.runtime.metrics_count import BUCKETS, INSTRUMENTS, PER_TOOL, Counting, Sample, Watched, watch
+from pokayoke.runtime.metrics_count import BUCKETS, INSTRUMENTS, PER_TOOL, Counting, Exporter, Sample
 from pokayoke.runtime.metrics_queue import Handoff
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["OpenTelemetryMetrics"]
 
 _OPERATION: Final = "execute_tool"
 _DURATION: Final = "gen_ai.execute_tool.duration"
@@ -56,7 +55,7 @@ _SPAN_FIELDS: Final = {
 }
 
 
-class OpenTelemetryMetrics:
+class OpenTelemetryMetrics(Exporter):
     """Measures the calls of any number of guards: `metrics.watch(guard)`.
 
     Args:
@@ -101,17 +100,6 @@ class OpenTelemetryMetrics:
     def problem(self) -> str | None:
         """Why exporting failed last, or None."""
         return self._handoff.problem
-
-    def watch(self, guard: Watched) -> Callable[[], None]:
-        """Measure a guard's calls from now on.
-
-        Args:
-            guard: a `Guard`.
-
-        Returns:
-            A function that ends it.
-        """
-        return watch(self, guard)
 
     def known(self, tool: str) -> None:
         """Show a tool's counters at 0, so that a rule on their increase sees the very first one."""

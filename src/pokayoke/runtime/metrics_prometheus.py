@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pokayoke.errors import ConfigurationError, MissingExtraError
 from pokayoke.runtime.forks import renew
-from pokayoke.runtime.metrics_count import BUCKETS, INSTRUMENTS, PER_TOOL, Counting, Instrument, Watched, watch
+from pokayoke.runtime.metrics_count import BUCKETS, INSTRUMENTS, PER_TOOL, Counting, Exporter, Instrument
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-__all__ = ["PrometheusMetrics"]
 
 _KINDS: Final = {one.name: one.kind for one in INSTRUMENTS}
 _ADDS: Final = {"counter": "inc", "histogram": "observe", "gauge": "set"}
 
 
-class PrometheusMetrics:
+class PrometheusMetrics(Exporter):
     """Counts the events of any number of guards: `metrics.watch(guard)`.
 
     Args:
@@ -59,17 +58,6 @@ class PrometheusMetrics:
         self._counting = Counting()
         self._adders: dict[tuple[str, tuple[str, ...]], Callable[[float], object]] = {}
         renew(self, PrometheusMetrics.forked)
-
-    def watch(self, guard: Watched) -> Callable[[], None]:
-        """Count a guard's calls from now on.
-
-        Args:
-            guard: a `Guard`.
-
-        Returns:
-            A function that ends it.
-        """
-        return watch(self, guard)
 
     def known(self, tool: str) -> None:
         """Show a tool's counters at 0, so that a rule on their increase sees the very first one."""

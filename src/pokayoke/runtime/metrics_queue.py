@@ -18,8 +18,6 @@ from pokayoke.runtime.clock import LONGEST
 from pokayoke.runtime.forks import renew
 from pokayoke.runtime.workers import started
 
-__all__ = ["Handoff"]
-
 T = TypeVar("T")
 _PAUSE: Final = 0.05  # between two looks at a busy queue: waking a thread per item would cost the caller more
 _AT_EXIT: Final = 2.0

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["Observer", "shown", "tell"]
-
 Observer = Callable[[dict[str, Any]], object]
 
 # Names, numbers and codes; everything else of an event may hold what a model, a user or a tool wrote.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from pokayoke.core.clip import clip
 from pokayoke.core.contract import Contract
 from pokayoke.core.misuse import whole_number
 from pokayoke.core.names import key
@@ -164,8 +165,7 @@ def _refuse_unknown(run: Run, names: Collection[str]) -> None:
 
 
 def _line(contract: Contract) -> str:
-    text = " ".join((contract.description or "").split())
-    return text if len(text) <= _LINE else text[: _LINE - 1] + "…"
+    return clip(" ".join((contract.description or "").split()), _LINE)
 
 
 def _note(near: tuple[str, ...], *, found: bool) -> str:

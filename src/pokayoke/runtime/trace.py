@@ -1,6 +1,6 @@
 """The trace: every event as one JSON line without secrets, in a ring and, if wanted, in a file.
 
-What enters: event dictionaries. What leaves: lines in the shape of seed 001. What must never happen here: an
+What enters: event dictionaries. What leaves: JSON lines. What must never happen here: an
 exception during a call, a second line in one event, an unredacted byte in a file or in what a ring shows.
 
 A call only hands its events over. They are searched for secrets and written as lines when somebody
@@ -41,8 +41,6 @@ from pokayoke.runtime.traceline import (
     utf8,
     withhold_payloads,
 )
-
-__all__ = ["Recorded", "Ring", "Trace", "quiet"]
 
 _BUFFER_BYTES: Final = 65_536
 _BUFFER_SECONDS: Final = 1.0
@@ -104,7 +102,6 @@ class Trace:
 
     Args:
         policy: where to, and what of the payloads.
-        redactor: takes the secrets out; built from the policy if None.
         clock: seconds since the epoch, for events that carry no `ts`.
 
     Raises:
@@ -112,15 +109,9 @@ class Trace:
         PolicyError: a redaction pattern cannot be used.
     """
 
-    def __init__(
-        self,
-        policy: TracePolicy,
-        redactor: Redactor | None = None,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, policy: TracePolicy, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        # Re-entrant: a user's redactor may make guarded calls of its own.
+        # Re-entrant: a finalizer that runs in the middle of a line may have something to record, too.
         self._lock = threading.RLock()
         self._waiting: deque[Recorded] = deque()
         self._ready: list[bytes] = []
@@ -133,22 +124,22 @@ class Trace:
         self._problem: str | None = None
         self._file: TraceFile | None = None
         self._policy: TracePolicy | None = None
-        self.use(policy, redactor)
+        self.use(policy)
         _open_traces.add(self)
         renew(self, Trace.forked)
 
-    def use(self, policy: TracePolicy, redactor: Redactor | None = None) -> None:
+    def use(self, policy: TracePolicy) -> None:
         """Go on under a changed policy, if it can be `prepared`. What was met as a secret stays one."""
-        self.prepared(policy, redactor)()
+        self.prepared(policy)()
 
-    def prepared(self, policy: TracePolicy, redactor: Redactor | None = None) -> Callable[[], None]:
+    def prepared(self, policy: TracePolicy) -> Callable[[], None]:
         """Open what a changed policy names. What is returned goes on under it, and cannot fail.
 
         Raises:
             ConfigurationError: the new file cannot be written.
             PolicyError: a redaction pattern cannot be used.
         """
-        built = redactor or Redactor(policy.redact_fields, policy.redact_patterns)
+        built = Redactor(policy.redact_fields, policy.redact_patterns)
         before, opened = self._policy, self._file
         place = (policy.path, policy.max_bytes, policy.backups)
         if before is None or place != (before.path, before.max_bytes, before.backups):
@@ -356,7 +347,7 @@ class Trace:
                 ids.append(str(recorded.event.get("call_id")))
         try:
             return not texts or self.redactor.clean(b"\n".join([*texts, utf8("\n".join(ids))]))
-        except Exception:  # noqa: BLE001 - no UTF-8, or a user's redactor: each is looked at alone
+        except Exception:  # noqa: BLE001 - no UTF-8: each is looked at alone
             return False
 
     def _safe_line(self, event: dict[str, Any]) -> bytes:

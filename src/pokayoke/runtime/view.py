@@ -13,7 +13,7 @@ from pokayoke.core.plan import Snapshot, snapshot
 from pokayoke.core.policy import Policy
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.config import dotted
-from pokayoke.runtime.workspace import prepare_roots
+from pokayoke.runtime.roots import prepare_roots
 
 if TYPE_CHECKING:
     from pokayoke.runtime.selection import Searching

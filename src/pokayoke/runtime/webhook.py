@@ -26,8 +26,6 @@ from pokayoke.runtime.forks import renew
 from pokayoke.runtime.signature import secret_from_environment, signed
 from pokayoke.runtime.workers import started
 
-__all__ = ["Announcer", "Webhook", "announcement"]
-
 _PAUSES: Final = (1.0, 5.0, 15.0)
 """Seconds between the attempts."""
 _MOST_WAITING: Final = 1_000

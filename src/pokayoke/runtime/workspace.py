@@ -25,9 +25,7 @@ from pokayoke.core.paths import CODES as LEXICAL_CODES
 from pokayoke.core.paths import normalise, shown
 from pokayoke.errors import PathEscape
 from pokayoke.runtime import beneath
-from pokayoke.runtime.roots import Workspace, prepare_roots, workspace_of
-
-__all__ = ["CODES", "ConfinedPath", "confine", "open_beneath", "prepare_roots"]
+from pokayoke.runtime.roots import Workspace, workspace_of
 
 CODES: dict[str, str] = {
     **LEXICAL_CODES,

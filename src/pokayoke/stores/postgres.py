@@ -15,20 +15,17 @@ try:
 except ImportError as missing:
     raise MissingExtraError("psycopg", "postgres") from missing
 
-from pokayoke.core.admission import Approval
-from pokayoke.core.ledger import Record, Settlement
-from pokayoke.core.state import RunState
-from pokayoke.core.switch import Rate, Switch
+from pokayoke.core.ledger import Settlement
 from pokayoke.stores import postgres_guest as guest
-from pokayoke.stores.acts import Act, only
-from pokayoke.stores.base import Entry, Query, Store
+from pokayoke.stores.acts import Act
 from pokayoke.stores.postgres_act import Course, Pause, Take, Work, carried_out, reading, work_of
 from pokayoke.stores.postgres_link import AsyncLink, Link, Links, Row
 from pokayoke.stores.postgres_place import place
-from pokayoke.stores.seal import VARIABLE, Seal, from_environment
-from pokayoke.stores.sql import queries, rows, schema
+from pokayoke.stores.seal import Seal, from_environment
+from pokayoke.stores.sql import queries, schema
 from pokayoke.stores.sql.dialect import POSTGRES, Statement
 from pokayoke.stores.sql.statements import Lock
+from pokayoke.stores.sql.store import SqlStore
 
 T = TypeVar("T")
 _LEAST_SERVER = 130_000
@@ -55,7 +52,7 @@ def _upkeep(
     return Work(locks, first, decide, changes=True, patience=_UPKEEP_SECONDS)
 
 
-class PostgresStore(Store):
+class PostgresStore(SqlStore):
     """Keeps everything in one PostgreSQL database that any number of processes share.
 
     One act is one transaction of two round trips under advisory locks; it takes `act_timeout` seconds
@@ -76,14 +73,11 @@ class PostgresStore(Store):
             database cannot hold every text, the tables are missing, older or newer than this version of pokayoke knows.
     """
 
-    durable = True
-
     def __init__(self, url: str, *, create: bool = False, seal: Seal | None = None) -> None:
         """Connect, and check whose tables are there."""
         self._at = place(url)
         self._links = Links(self._at)
-        self._seal = from_environment() if seal is None else seal
-        self.sealed = self._seal.in_use
+        super().__init__(from_environment() if seal is None else seal)
         try:
             self.ledger_id = self._opened(create=create).ledger_id
         except BaseException:
@@ -114,41 +108,6 @@ class PostgresStore(Store):
         """`settle_on` with `psycopg.AsyncConnection` or SQLAlchemy's `AsyncConnection`."""
         return await guest.asettle_on(conn, guest.visit(settlement, self.ledger_id, self._seal, time.time()))
 
-    def load_run(self, run_id: str) -> RunState | None:
-        """Return what a run left behind, or None if it is new."""
-        found = self._read(queries.load_run(run_id))
-        return rows.run(found[0]) if found else None
-
-    def approvals(self) -> tuple[Approval, ...]:
-        """Return all questions, oldest first."""
-        return tuple(rows.listed(row, self._seal) for row in self._read(queries.approvals()))
-
-    def approval(self, approval_id: str) -> Approval | None:
-        """Return one question, or None if there is none of that id."""
-        found = only(self._read(queries.approval(approval_id)), approval_id)
-        return None if found is None else rows.approval(found, self._seal)
-
-    def switches(self) -> tuple[Switch, ...]:
-        """Return every switch that was ever flipped, by scope."""
-        return tuple(map(rows.switch, self._read(queries.switches())))
-
-    def rates(self) -> tuple[Rate, ...]:
-        """Return the latest outputs of every tool, by name."""
-        return tuple(map(rows.rate, self._read(queries.rates())))
-
-    def record(self, key: str) -> Record | None:
-        """Return the ledger record of a key."""
-        found = self._read(queries.record(key))
-        return rows.record(found[0], self._seal) if found else None
-
-    def records(self, query: Query) -> tuple[Record, ...]:
-        """Return records in the order of their keys, without their outputs."""
-        return tuple(rows.record(row, self._seal) for row in self._read(queries.records(query)))
-
-    def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[Entry, ...]:
-        """Return the lines of the audit after a number, oldest first."""
-        return tuple(map(rows.entry, self._read(queries.audit(after, limit))))
-
     def prune(self, before: float, *, by: str, now: float) -> int:
         """Forget what was settled, answered or left idle before a wall-clock second, in small transactions."""
         sql, values = queries.prune_records(before, POSTGRES)
@@ -174,9 +133,7 @@ class PostgresStore(Store):
     def weaknesses(self) -> tuple[str, ...]:
         """Return what of the server's settings may lose a claim, one sentence each; empty if nothing does."""
         fsync, pages, synchronous, standbys, _ = self._read((_ASK, ()))[0]
-        found: list[str] = []
-        if not self.sealed:
-            found.append(f"recorded outputs are not sealed: set {VARIABLE}, or those with a secret are not kept")
+        found = [*super().weaknesses()]
         if fsync != "on":
             found.append("fsync is off: a power failure may lose claims, so an effect may happen twice; set fsync = on")
         if pages != "on":

@@ -9,19 +9,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from pokayoke.core.admission import Approval
-from pokayoke.core.ledger import Record, Settlement
-from pokayoke.core.state import RunState
-from pokayoke.core.switch import Rate, Switch
+from pokayoke.core.ledger import Settlement
 from pokayoke.errors import StoreError
-from pokayoke.stores import seal as seals
-from pokayoke.stores.acts import Act, only, settling
-from pokayoke.stores.base import Store
-from pokayoke.stores.nouns import Entry, Query
+from pokayoke.stores.acts import Act, settling
 from pokayoke.stores.reader import Reader
-from pokayoke.stores.sql import queries, rows, statements
+from pokayoke.stores.seal import from_environment
+from pokayoke.stores.sql import queries, statements
 from pokayoke.stores.sql.dialect import SQLITE, Statement
 from pokayoke.stores.sql.rows import Row
+from pokayoke.stores.sql.store import SqlStore
 from pokayoke.stores.sqlite_file import Connection, Place, explained
 from pokayoke.stores.sqlite_guest import Guest
 from pokayoke.stores.sqlite_install import open_ledger
@@ -45,7 +41,7 @@ class Tables(Protocol):
         ...
 
 
-class SqliteStore(Store):
+class SqliteStore(SqlStore):
     """Keeps everything in one file; a claim is on the disk before its tool starts.
 
     The threads of a process write together, one of them for all; processes wait for each other. The
@@ -69,13 +65,10 @@ class SqliteStore(Store):
         MissingExtraError: there is a key to seal with, but `cryptography` is not installed.
     """
 
-    durable = True
-
     def __init__(
         self, url: str, *, create: bool = False, limit: float = 10.0, clock: Callable[[], float] = time.time
     ) -> None:
-        self._seal = seals.from_environment()
-        self.sealed = self._seal.in_use
+        super().__init__(from_environment())
         self._clock = clock
         place = _parsed(url, limit)
         self._place = place
@@ -113,53 +106,9 @@ class SqliteStore(Store):
         except Exception as error:
             raise StoreError(explained(error, self._place)) from error
 
-    def weaknesses(self) -> tuple[str, ...]:
-        """Return what holds less here than the documentation promises, one sentence each."""
-        weak: list[str] = []
-        if not self.sealed:
-            weak.append(f"recorded outputs are not sealed: set {seals.VARIABLE}, or those with a secret are not kept")
-        return tuple(weak)
-
     def close(self) -> None:
         """Finish what waits, then let go of the file."""
         _closed(self._writer, self._reader)
-
-    # -- looking ---------------------------------------------------------------------------------
-
-    def load_run(self, run_id: str) -> RunState | None:
-        """Return what a run left behind, or None if it is new."""
-        found = self._reader.fetch(queries.load_run(run_id))
-        return rows.run(found[0]) if found else None
-
-    def approvals(self) -> tuple[Approval, ...]:
-        """Return all questions, oldest first."""
-        return tuple(rows.listed(row, self._seal) for row in self._reader.fetch(queries.approvals()))
-
-    def approval(self, approval_id: str) -> Approval | None:
-        """Return one question, or None if there is none of that id."""
-        found = only(self._reader.fetch(queries.approval(approval_id)), approval_id)
-        return None if found is None else rows.approval(found, self._seal)
-
-    def switches(self) -> tuple[Switch, ...]:
-        """Return every switch that was ever flipped, by scope."""
-        return tuple(map(rows.switch, self._reader.fetch(queries.switches())))
-
-    def rates(self) -> tuple[Rate, ...]:
-        """Return the latest outputs of every tool, by name."""
-        return tuple(map(rows.rate, self._reader.fetch(queries.rates())))
-
-    def record(self, key: str) -> Record | None:
-        """Return the ledger record of a key."""
-        found = self._reader.fetch(queries.record(key))
-        return rows.record(found[0], self._seal) if found else None
-
-    def records(self, query: Query) -> tuple[Record, ...]:
-        """Return records in the order of their keys, without their outputs."""
-        return tuple(rows.record(row, self._seal) for row in self._reader.fetch(queries.records(query)))
-
-    def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[Entry, ...]:
-        """Return the lines of the audit after a number, oldest first."""
-        return tuple(map(rows.entry, self._reader.fetch(queries.audit(after, limit))))
 
     def prune(self, before: float, *, by: str, now: float) -> int:
         """Forget what was settled, answered or left idle before a wall-clock second, in small transactions."""
@@ -177,12 +126,15 @@ class SqliteStore(Store):
                 break
         rest = queries.prune_rest(before, now=now)
         self._writer.do(lambda connection: _all(connection, rest))
-        counters, runs = map(self._reader.fetch, queries.counters_of_runs(before))
+        counters, runs = map(self._read, queries.counters_of_runs(before))
         left = queries.prune_counters(before, counters, runs)
         self._writer.do(lambda connection: _all(connection, left))
         return gone
 
     # -- parts -----------------------------------------------------------------------------------
+
+    def _read(self, statement: Statement) -> Sequence[Row]:
+        return self._reader.fetch(statement)
 
     def _remembered(self, act: Act[T]) -> Callable[[Connection], T]:
         notes, seal, clock = self._notes, self._seal, self._clock

@@ -77,7 +77,6 @@ def _grading(schema: SchemaLike | None, max_chars: int, max_depth: int) -> Gradi
 def from_value(
     value: Any,
     *,
-    stop_reason: str | None = None,
     max_chars: int = MAX_CHARS,
     max_depth: int = MAX_DEPTH,
 ) -> Reading:
@@ -85,15 +84,12 @@ def from_value(
 
     Args:
         value: a dict with string keys, finite numbers and bounded nesting.
-        stop_reason: as for `read_arguments`.
         max_chars: longest compact dump, in characters.
         max_depth: deepest nesting, at most 200.
 
     Returns:
         A reading graded `exact` whose value shares nothing with the one given, or a refusal.
     """
-    if is_cut(stop_reason):
-        return refused("cut_message")
     if (code := undumpable(value, 4 * max_chars)) is not None:
         return refused(code)
     try:

@@ -66,7 +66,7 @@ def wrong_unit() -> Scenario:
 
 
 def half_a_piece() -> Scenario:
-    """Joining the digits of `1.5件`, as seed 003's sample does, orders fifteen."""
+    """Joining the digits of `1.5件` orders fifteen."""
     return Scenario(
         name="half-a-piece",
         kind='counting word with a fraction ("1.5件")',
@@ -157,7 +157,7 @@ def unsure() -> Scenario:
 
 
 def malformed() -> Scenario:
-    """Python quotes, an apostrophe in a value, a trailing comma: one reading, nothing lost (seed 004)."""
+    """Python quotes, an apostrophe in a value, a trailing comma: one reading, nothing lost."""
     return Scenario(
         name="malformed-json",
         kind="malformed JSON (quotes, apostrophe, trailing comma)",

@@ -15,7 +15,7 @@ ROUNDS = 25
 
 
 def path_escape() -> Scenario:
-    """A relative path climbs out of the workspace (seed 004)."""
+    """A relative path climbs out of the workspace."""
     return Scenario(
         name="path-escape",
         kind="path that climbs out of the workspace (../)",
@@ -29,7 +29,7 @@ def path_escape() -> Scenario:
 
 
 def path_prefix() -> Scenario:
-    """An absolute path that begins like the workspace but is its neighbour (seed 004's prefix attack)."""
+    """An absolute path that begins like the workspace but is its neighbour."""
     return Scenario(
         name="path-prefix",
         kind="path into a neighbour (workspace-private)",
@@ -43,7 +43,7 @@ def path_prefix() -> Scenario:
 
 
 def context_overflow() -> Scenario:
-    """A long talk: what the user said at its beginning falls out of the window without a word (seed 004)."""
+    """A long talk: what the user said at its beginning falls out of the window without a word."""
 
     def ship(messages: Sequence[Message]) -> Any:
         told = any("not to C3" in str(message["content"]) for message in messages if message["role"] == "user")

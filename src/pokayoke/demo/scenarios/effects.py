@@ -40,7 +40,7 @@ def parallel_duplicate() -> Scenario:
 
 
 def duplicate_order() -> Scenario:
-    """Seed 003's order, sent again three turns later because the model forgot that it had."""
+    """An order, sent again three turns later because the model forgot that it had."""
     order = ask("place_order", user_id="U1", sku="S1", amount=2, currency="CNY")
     return Scenario(
         name="duplicate-order",

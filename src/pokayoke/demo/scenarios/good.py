@@ -54,7 +54,7 @@ def wanted_repetition() -> Scenario:
 
 
 def counting_word() -> Scenario:
-    """Seed 003's order: `2件` is two, and the contract says how to read it."""
+    """An order: `2件` is two, and the contract says how to read it."""
     return Scenario(
         name="counting-word",
         kind='counting word ("2件")',

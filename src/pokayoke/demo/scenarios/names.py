@@ -17,7 +17,7 @@ def invented_name() -> Scenario:
 
 
 def phantom_tool() -> Scenario:
-    """A tool of another toolset (seed 004): without a list of what exists the model tries it for ever."""
+    """A tool of another toolset: without a list of what exists the model tries it for ever."""
     lost = ask("browser_navigate", url="https://shop.example/s1")
     found = ask("search_catalogue", query="S1")
 

@@ -48,7 +48,7 @@ def _tag(user: str) -> Callable[[Sequence[Message]], Any]:
 
 
 def crm_incident() -> Scenario:
-    """Seed 001's incident: a maintenance page with status 200 becomes 23 enterprise tags."""
+    """A maintenance page with status 200 becomes 23 enterprise tags."""
 
     def turns(world: World) -> Sequence[Any]:
         def maintenance(_: Sequence[Message]) -> Any:
@@ -124,7 +124,7 @@ def error_inside_success() -> Scenario:
 
 
 def unserialisable() -> Scenario:
-    """A generator comes back; its repr is sent to the customer (seed 004)."""
+    """A generator comes back; its repr is sent to the customer."""
 
     def mail(messages: Sequence[Message]) -> Any:
         orders = number_of(read(messages), "orders")
