@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 import pokayoke
@@ -30,14 +31,19 @@ def whole_call(place: Place, effort: Effort) -> Iterator[Goal]:
     for goal, (few, many) in SIZES.items():
         arguments, output = place.source.arguments(few), place.source.output(many)
         cases = {"floor": floor(arguments, output), "ours": place.product(arguments, output)}
+        if goal == "P1":  # the trace then looks at every single text
+            cases["doubtful"] = place.product(arguments.replace('"text": "', '"text": "secretary, ', 1), output)
         histories = (20, 200, 2000) if goal == "P1" else ()
         for messages in histories:
             cases[f"five {messages}"] = five_guardrails(arguments, output, place.root, place.source.history(messages))
         got = side_by_side(cases, effort)
         note = f"{us(got['ours'])} over {us(got['floor'])}"
         title = f"guarded call, {few / 1000:g} KB / {many / 1000:g} KB, over the floor"
-        required, stretch = bounds.get(goal, (float("inf"), float("inf")))
+        required, stretch = bounds.get(goal, (inf, inf))
         yield Goal(goal or "-", title, got["ours"] / got["floor"], required, stretch, note=note)
+        if "doubtful" in cases:
+            title = "the same with a word in it that resembles a secret's name"
+            yield Goal("-", title, got["doubtful"] / got["floor"], inf, inf, note=us(got["doubtful"]))
         for messages, required, stretch in zip(histories, (2, 6, 50), (2.5, 8, 65), strict=False):
             five = got[f"five {messages}"]
             title = f"five guardrails, history of {messages}, over ours"

@@ -11,7 +11,7 @@ TOOL = "file_report"
 PATH = "reports/2026/summary.txt"
 PHRASES = (
     "please call back before noon", "invoice", "refund to the card", "Zürich", "second floor, left door", "priority",
-    "https://shop.example/o/77?ref=mail", "no signature needed", "pending", "née Dubois", "green, size 42",
+    "https://shop.example/o/77?ref=mail", "needs no signature", "pending", "née Dubois", "green, size 42",
 )  # fmt: skip
 
 LINE = {

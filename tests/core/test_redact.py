@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pokayoke.core import secret
+from pokayoke.core import secret_looks
 from pokayoke.core.card import is_card
 from pokayoke.core.redact import FAILED, FAILED_JSON, Redactor
 from pokayoke.core.secret import HIDDEN, NameRules, Pattern, Seen
@@ -565,9 +565,9 @@ def test_a_plain_pattern_is_judged_on_the_bytes():
 
 def test_the_first_search_holds_a_piece_of_every_literal():
     """What the exact searches look for is never missed by the quick one before them, and it stays quick."""
-    bare = re.sub(r"\[.*?\}", "", secret._SHAPE_LITERALS).replace("\\", "").split("|")
-    literals = [*secret._NAME_LITERALS.split("|"), *bare]
-    assert all(secret._searches().literal(f"a {literal} b") for literal in literals)
+    bare = re.sub(r"\[.*?\}", "", secret_looks._SHAPE_LITERALS).replace("\\", "").split("|")
+    literals = [*secret_looks._NAME_LITERALS.split("|"), *bare]
+    assert all(secret_looks._searches().literal(f"a {literal} b") for literal in literals)
     assert len(literals) < 64
     assert all(len(literal.encode()) >= 4 for literal in literals)
 
@@ -654,16 +654,29 @@ SECRETIVE = st.sampled_from([
 @example("://" + "é" * 45 + "@")
 def test_the_searches_find_as_much_in_flat_text(text):
     """Text made plain for the searches answers them as the text itself does."""
-    flat, lowered = secret.searchable(text.encode())
-    assert secret.has_secret_literal(flat, lowered) == secret.has_secret_literal(text, text.lower())
-    assert secret.has_card_digits(flat) == secret.has_card_digits(text)
+    flat, lowered = secret_looks.searchable(text.encode())
+    assert secret_looks.found_by(flat, lowered) == secret_looks.found_by(text, text.lower())
+
+
+@given(st.lists(SECRETIVE).map("".join))
+@example('a"b\\u0070')
+def test_what_is_found_in_a_text_is_found_in_its_json(text):
+    """A look that finds nothing in the bytes of a value has nothing to find in a text of that value."""
+    assert set(secret_looks.found_by(text, text.lower())) <= set(
+        secret_looks.found_by(*secret_looks.searchable(dumped({text: [text]})))
+    )
 
 
 def test_every_literal_beside_ascii_is_looked_for_in_the_text_itself():
     """A new name in another script is not lost: its first byte is one of those that need the whole text."""
-    foreign = [name for name in secret._NAME_LITERALS.split("|") if not name.isascii()]
+    foreign = [name for name in secret_looks._NAME_LITERALS.split("|") if not name.isascii()]
     assert foreign
-    assert {name.encode()[0] for name in foreign} <= set(secret._BESIDE_ASCII)
-    for source in (secret._SHAPE_LITERALS, secret._SHORT_SHAPES, secret._SPELLED_LETTER, secret._CARD_DIGITS):
+    assert {name.encode()[0] for name in foreign} <= set(secret_looks._BESIDE_ASCII)
+    for source in (
+        secret_looks._SHAPE_LITERALS,
+        secret_looks._SHORT_SHAPES,
+        secret_looks._SPELLED_LETTER,
+        secret_looks._CARD_DIGITS,
+    ):
         assert source.isascii()
-    assert secret._WHOLE_WORDS.isascii()
+    assert secret_looks._WHOLE_WORDS.isascii()

@@ -15,24 +15,15 @@ dozen literals are searched at once by the SIMD engine behind jsonschema-rs, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final, cast
 
 import msgspec
 
 from pokayoke.core.card import is_card
 from pokayoke.core.matcher import matcher
-from pokayoke.core.secret import (
-    HIDDEN,
-    NameRules,
-    Pattern,
-    Seen,
-    flat,
-    has_card_digits,
-    has_secret_literal,
-    hide_in_text,
-    searchable,
-)
+from pokayoke.core.secret import HIDDEN, NameRules, Pattern, Seen, flat, hide_in_text
+from pokayoke.core.secret_looks import LOOKS, Look, found_by, found_card_digits, searchable
 
 FAILED: Final = "[redaction failed]"
 FAILED_JSON: Final = b'"[redaction failed]"'
@@ -48,15 +39,17 @@ _ABOUT: Final = frozenset({"before", "after", "data", "message", "hint", "got"})
 _LABELS: Final = frozenset({"name", "key", "field", "header", "variable"})
 
 _REMEMBERED_MARKS: Final = 4_096
+_REMEMBERED_NAMES: Final = 4_096
 
 
 class _Names:
-    """The rules for one set of names, and the search without whose hit none of them applies."""
+    """The rules for one set of names, the search without whose hit none applies, and what was found harmless."""
 
-    __slots__ = ("hit", "rules")
+    __slots__ = ("harmless", "hit", "rules")
 
     def __init__(self, custom: frozenset[str]) -> None:
         self.rules = NameRules(custom)
+        self.harmless: set[str] = set()
         source = self.rules.prefilter()
         self.hit = matcher(source) if source else None
 
@@ -98,15 +91,21 @@ class Redactor:
             data: JSON as orjson or msgspec writes it: UTF-8, no needless escapes.
             marks: names that the tool's contract marks as secret.
         """
-        if self._walk_all:
-            return False
-        text, lowered = searchable(data)
-        if has_secret_literal(text, lowered) or has_card_digits(text):
-            return False
+        return self._walk_of(data, marks, None) is None
+
+    def _walk_of(self, data: bytes, marks: tuple[str, ...], seen: Seen | None) -> _Walk | None:
+        """The walk that canonical JSON bytes need, or None if they need none."""
+        looks, names = found_by(*searchable(data)), self._names(marks)
+        custom = names.hit is not None and names.hit(str(data, "utf-8").lower())
+        matched = self._pattern_hit is not None and self._pattern_hit(str(data, "utf-8"))
+        if looks or custom or matched or self._walk_all:
+            return _Walk(names, self._patterns, looks, seen, custom=custom)
+        return None
+
+    def _whole_walk(self, marks: tuple[str, ...], seen: Seen | None) -> _Walk:
+        """The walk for what was not looked at as bytes."""
         names = self._names(marks)
-        if names.hit is not None and names.hit(str(data, "utf-8").lower()):
-            return False
-        return self._pattern_hit is None or not self._pattern_hit(str(data, "utf-8"))
+        return _Walk(names, self._patterns, LOOKS, seen, custom=bool(names.rules.custom))
 
     def payload(self, data: bytes, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> bytes:
         """Return the JSON bytes without secrets: the same object if there are none.
@@ -117,9 +116,8 @@ class Redactor:
             seen: secrets met before; those found here under a secret name are added.
         """
         try:
-            if not self.clean(data, marks=marks):
-                data = _encode(self._walk(_decode(data), self._names(marks).rules, seen))
-            return self._forget(data, seen)
+            walk = self._walk_of(data, marks, seen)
+            return _forget(data if walk is None else _encode(walk.value(_decode(data))), seen)
         except Exception:  # noqa: BLE001 - whatever went wrong: the payload is dropped, the call goes on
             return FAILED_JSON
 
@@ -134,78 +132,120 @@ class Redactor:
             seen: secrets of this run; those found under a secret name are added.
         """
         try:
-            if not self.clean(line, marks=marks):
-                line = _encode(self._event(_decode(line), self._names(marks).rules, seen))
-            return self._forget(line, seen)
+            walk = self._walk_of(line, marks, seen)
+            return _forget(line if walk is None else _encode(walk.members(_decode(line))), seen)
         except Exception:  # noqa: BLE001 - as in payload()
             return None
 
     def value(self, value: Any, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> Any:
         """Return a JSON value without secrets; `[redaction failed]` if that was impossible."""
         try:
-            cleaned = self._walk(value, self._names(marks).rules, seen)
-            return _decode(self._forget(_encode(cleaned), seen))
+            cleaned = self._whole_walk(marks, seen).value(value)
+            return _decode(_forget(_encode(cleaned), seen))
         except Exception:  # noqa: BLE001 - as in payload()
             return FAILED
 
     def text(self, text: str, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> str:
         """Return a free text (an exception, a raw argument text) without secrets."""
         try:
-            hidden = self._leaf(text, self._names(marks).rules, seen)
+            hidden = self._whole_walk(marks, seen).text(text)
             return hidden if seen is None else seen.hide(hidden)
         except Exception:  # noqa: BLE001 - as in payload()
             return FAILED
 
-    def _event(self, event: dict[str, Any], rules: NameRules, seen: Seen | None) -> dict[str, Any]:
-        return {key: self._walk(item, rules, seen) for key, item in event.items()}
 
-    def _walk(self, value: Any, rules: NameRules, seen: Seen | None) -> Any:
+class _Walk:
+    """A walk through one value, text by text.
+
+    Args:
+        names: those that make a value secret.
+        patterns: the configured ones.
+        looks: those that may find something.
+        seen: where hidden values are remembered, if anywhere.
+        custom: True if a configured name may stand in a text.
+    """
+
+    __slots__ = ("_cards", "_custom", "_looks", "_names", "_patterns", "_seen")
+
+    def __init__(
+        self, names: _Names, patterns: tuple[Pattern, ...], looks: tuple[Look, ...], seen: Seen | None, *, custom: bool
+    ) -> None:
+        self._names, self._patterns, self._looks, self._seen = names, patterns, looks, seen
+        self._custom, self._cards = custom, found_card_digits in looks
+
+    def members(self, event: dict[str, Any]) -> dict[str, Any]:
+        """An object whose own names are harmless."""
+        return {key: self.value(item) for key, item in event.items()}
+
+    def value(self, value: Any) -> Any:
+        """Any JSON value."""
         if isinstance(value, str):
-            return self._leaf(value, rules, seen)
+            return self.text(value)
         if isinstance(value, dict):
-            return self._object(cast("dict[str, Any]", value), rules, seen)
+            return self._object(cast("dict[str, Any]", value))
         if isinstance(value, (list, tuple)):
-            return [self._walk(item, rules, seen) for item in cast("Sequence[Any]", value)]
-        if isinstance(value, bool) or value is None:
+            return [self.value(item) for item in cast("Sequence[Any]", value)]
+        if isinstance(value, bool) or value is None or not (self._cards or self._patterns):
             return value
         digits = str(value)
-        secret = is_card(digits) or any(p.found(digits) for p in self._patterns)
+        secret = (self._cards and is_card(digits)) or any(p.found(digits) for p in self._patterns)
         return HIDDEN if secret else value
 
-    def _object(self, value: dict[str, Any], rules: NameRules, seen: Seen | None) -> dict[str, Any]:
-        about = value.get("at")
+    def text(self, text: str) -> str:
+        """A text that is a value."""
+        return self._text(text, self._seen)
+
+    def _text(self, text: str, seen: Seen | None) -> str:
+        if self._custom or self._is_suspect(text):
+            text = hide_in_text(text, self._names.rules, seen)
+        for pattern in self._patterns:
+            if pattern.found(text):
+                text = pattern.hide(text)
+        return text
+
+    def _is_suspect(self, text: str) -> bool:
+        lowered = text.lower()
+        for look in self._looks:  # noqa: SIM110 - a generator takes as long as the looks
+            if look(text, lowered):
+                return True
+        return False
+
+    def _name(self, key: str, known: Container[str]) -> str:
+        """A name as it may be written; two secret ones do not become one."""
+        harmless = self._names.harmless
+        if key in harmless:
+            return key
+        name = self._text(key, None)
+        if name == key and len(harmless) < _REMEMBERED_NAMES:
+            harmless.add(key)
+        while name != key and name in known:
+            name += "+"
+        return name
+
+    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
+        about, rules = value.get("at"), self._names.rules
         secret_place = isinstance(about, str) and any(rules.secret(part) for part in about.split("/"))
         labels = [
             item for key, item in value.items() if key.lower() in _LABELS and isinstance(item, str) and " " not in item
         ]
         result: dict[str, Any] = {}
         for key, item in value.items():
-            name = self._leaf(key, rules, None)
-            while name != key and name in result:  # two secret names must not become one
-                name += "+"
+            name = self._name(key, result)
             labelled = key.lower() == "value" and any(rules.hides(label, item) for label in labels)
             if labelled or rules.hides(key, item) or (secret_place and key in _ABOUT and item):
-                if seen is not None:
-                    seen.add(item)
+                if self._seen is not None:
+                    self._seen.add(item)
                 result[name] = HIDDEN
             else:
-                result[name] = self._walk(item, rules, seen)
+                result[name] = self.value(item)
         return result
 
-    def _leaf(self, text: str, rules: NameRules, seen: Seen | None) -> str:
-        if rules.custom or has_secret_literal(text, text.lower()) or has_card_digits(text):
-            text = hide_in_text(text, rules, seen)
-        for pattern in self._patterns:
-            if pattern.found(text):
-                text = pattern.hide(text)
-        return text
 
-    @staticmethod
-    def _forget(data: bytes, seen: Seen | None) -> bytes:
-        """Take out what was seen under a secret name earlier, wherever it stands now."""
-        if seen is None or not seen.within(data):
-            return data
-        return _encode(_hide_seen(_decode(data), seen))
+def _forget(data: bytes, seen: Seen | None) -> bytes:
+    """Take out what was seen under a secret name earlier, wherever it stands now."""
+    if seen is None or not seen.within(data):
+        return data
+    return _encode(_hide_seen(_decode(data), seen))
 
 
 def _hide_seen(value: Any, seen: Seen) -> Any:

@@ -1,142 +1,36 @@
-"""What a secret looks like: names, shapes, card numbers, patterns, and values seen before.
+"""What a secret is: names, shapes, card numbers, patterns, and values seen before.
 
-What enters: lower-cased JSON text, names of fields, free texts. What leaves: yes or no, or the text
+What enters: names of fields, free texts. What leaves: yes or no, or the text
 with `[redacted]` in it. What must never happen here: a regular expression whose time is not linear in
 the text (user patterns run on the linear engine behind jsonschema-rs, ours are bounded).
 """
 
 from __future__ import annotations
 
-import functools
 import re
 import string
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, Final, cast
 
 import msgspec
 
 from pokayoke.core.card import hide_cards
 from pokayoke.core.matcher import matcher
+from pokayoke.core.secret_looks import NAMES, SHORT_NAMES, SPELLED_GAP
 from pokayoke.errors import PolicyError
 
 HIDDEN: Final = "[redacted]"
 
-
-# What a secret is called, for two readers: `~` is where the parts of a name may be held apart.
-_CARD: Final = "card~n(?:o|umber)"
-_NAMES: Final = (
-    r"pass~w(?:or)?[dt]|pass~phrase|pass~code|secret|token|cookie|credential|bearer|authorization|kennwort|contrase"
-    rf"|(?:api|private|access|signing|encryption)~key|{_CARD}|密码|密碼|密钥|密鑰|令牌|口令"
-)
-# Names so short that only a word of its own counts: `pinCode` and `PIN_2`, but neither `spin` nor `PING`.
-_SHORT_NAMES: Final = ("auth", "pin", "otp", "cvv", "cvc", "ssn")
-# In JSON text, a control character that holds parts apart is spelled with letters.
-_SPELLED_GAP: Final = r"\\[bfnrt]|\\u00[01][0-9a-f]"
-_GAP: Final = f"(?:[^0-9a-z]|{_SPELLED_GAP})*"
-_NAME: Final = _NAMES.replace("~", _GAP)
-# For itself, by the letters it begins with: every other text of a shop holds them, and would be searched for all names.
-_CARD_NAME: Final = _CARD.replace("~", _GAP)
-# Literals without which no name and no shape can apply, for lower-cased text. All of them are searched at once
-# first (63 at most, see `matcher`); only a hit asks the exact rules.
-_NAME_LITERALS: Final = (
-    "pass|secret|token|cookie|credential|bearer|authorization|kennwort|contrase"
-    "|private|access|signing|encryption|密码|密碼|密钥|密鑰|令牌|口令"
-)
-_SHAPE_LITERALS: Final = (
-    r"-----begin|ghp_|gho_|ghu_|ghs_|ghr_|github_pat|glpat-|xoxb-|xoxp-|xoxa-|xoxr-|xoxs-|akia[0-9a-z]{4}"
-    r"|asia[0-9a-z]{8}|aiza[0-9a-z_-]{8}|npm_[0-9a-z]{8}|sk_live|sk_test|rk_live|rk_test|pypi-|ya29\."
-    r"|gsk_[0-9a-z]{8}|xai-[0-9a-z]{8}|pplx-|nvapi-|gocspx-|absk[0-9a-z]{8}|bedrock-api-key-|lsv2_|tvly-|dapi[0-9a-f]{8}"
-    r"|xapp-|whsec_|dckr_|dop_v1_|hvs\.[0-9a-z]{8}|ntn_[0-9a-z]{8}|lin_api_|shpat_|atatt[0-9a-z]{8}|sig=|accountkey="
-)
-# These are searched in the text as it is written: case tells `pinCode` from `pincushion`.
-_SHORT_SHAPES: Final = "eyJ[0-9A-Za-z_-]{6}|hf_[0-9A-Za-z]{8}|sk-[0-9A-Za-z_-]{6}"
-_WORDS: Final = tuple(
-    f"(?:{case('|'.join(_SHORT_NAMES))})(?:{end}|$)|{case('pwd')}"
-    for case, end in ((str.lower, "[^a-z]"), (str.title, "[^a-z]"), (str.upper, "[^A-Za-z]|[A-Z][a-z]"))
-)
-_WHOLE_WORDS: Final = f"(?:^|[^A-Za-z]|{_SPELLED_GAP})(?:{_WORDS[0]})|{_WORDS[1]}|(?:^|[^A-Z])(?:{_WORDS[2]})"
-_API_KEY: Final = "[aA][pP][iI](?:[kK]|[^A-Za-z])"
-_LOGIN: Final = '://[^/@" ]+@'
-_SPELLED_LETTER: Final = r"\\u00[2-7]"
-_CARD_DIGITS: Final = "[2-6][0-9 -]{13}"
-
-
-class _Searches(NamedTuple):
-    """The compiled searches."""
-
-    literal: Callable[[str], bool]
-    card_name: Callable[[str], bool]
-    name: Callable[[str], bool]
-    shape: Callable[[str], bool]
-    short: Callable[[str], bool]
-    short_shape: Callable[[str], bool]
-    word: Callable[[str], bool]
-    login: Callable[[str], bool]
-    spelled: Callable[[str], bool]
-    card: Callable[[str], bool]
-
-
-@functools.cache
-def _searches() -> _Searches:
-    """Compile once, and not while importing: it takes milliseconds."""
-    bare_shapes = re.sub(r"\[.*?\}", "", _SHAPE_LITERALS)
-    literals = f"{_NAME_LITERALS}|{bare_shapes}"
-    short = "|".join((_SHORT_SHAPES, *_WORDS, _API_KEY))
-    exact = (_CARD_NAME, _NAME, _SHAPE_LITERALS, short, _SHORT_SHAPES, _WHOLE_WORDS)
-    return _Searches(*map(matcher, (literals, *exact, _LOGIN, _SPELLED_LETTER, _CARD_DIGITS)))
-
-
-# The searches run on ASCII five times as fast. In text of other letters these are all that they look for beside
-# ASCII, by the first byte; and none of them counts characters of any kind.
-_BESIDE_ASCII: Final = b"\xe4\xe5"
-_FLAT: Final = bytes(min(byte, 0x7F) for byte in range(256))
-
-
-def searchable(data: bytes) -> tuple[str, str]:
-    """Return text to ask the searches about, as written and in lower case: the same, or ASCII that answers alike.
-
-    Args:
-        data: text in UTF-8.
-
-    Raises:
-        UnicodeDecodeError: it is anything else.
-    """
-    if data.isascii():
-        text = str(data, "ascii")
-        return text, text.lower()
-    text = data.decode()
-    if _BESIDE_ASCII[0] in data or _BESIDE_ASCII[1] in data:
-        return text, str(data.lower(), "utf-8")
-    text = str(data.translate(_FLAT), "ascii")
-    return text, text.lower()
-
-
-def has_secret_literal(text: str, lowered: str) -> bool:
-    """True if this text holds what any built-in rule needs; `lowered` is the same in lower case."""
-    search = _searches()
-    if search.card_name(lowered) or (search.literal(lowered) and (search.name(lowered) or search.shape(lowered))):
-        return True
-    if search.short(text) and (search.short_shape(text) or search.word(text) or search.name(lowered)):
-        return True
-    # Looking for one character costs next to nothing, and most texts hold neither.
-    return ("@" in lowered and search.login(lowered)) or ("\\" in lowered and search.spelled(lowered))
-
-
-def has_card_digits(text: str) -> bool:
-    """True if a text holds what could be a card number: a cheap look, `is_card` decides."""
-    return _searches().card(text)
-
-
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 # Searched in "_its_words_ -as-written-", so that `apiKey`, `api-key` and `apikey` are one name.
 _SECRET_NAME: Final = re.compile(
-    _NAMES.replace("pass~code", "(?<![a-z])pass~code")
+    NAMES.replace("pass~code", "(?<![a-z])pass~code")
     .replace("secret", "secret(?!ar|io)")
     .replace("token", "tokens?[_-]")
     .replace("contrase", "contrase(?:[ñÑ]|n-?)a")
     .replace("card~n(?:o|", "(?<![a-z])card~n(?:o[_-]|")
     .replace("~", "[_-]?")
-    + f"|_pwd|_(?:{'|'.join(_SHORT_NAMES)})_"
+    + f"|_pwd|_(?:{'|'.join(SHORT_NAMES)})_"
 )
 _SMALL: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 # Numbers under such a token name count language-model tokens; strings there are still secret.
@@ -154,7 +48,7 @@ def flat(name: str) -> str:
 
 
 # What `flat` leaves out of a name, as it stands in JSON text.
-_CUSTOM_GAP: Final = rf"(?:[-_\s\x85]|{_SPELLED_GAP})*"
+_CUSTOM_GAP: Final = rf"(?:[-_\s\x85]|{SPELLED_GAP})*"
 
 
 def _in_json(char: str) -> str:
@@ -330,6 +224,8 @@ _NAMED: Final = re.compile(
     r"|(?<![\w.-])--(?!no-)([a-z][\w-]*)[ \t]{1,4}(?![\s-])",  # --password value
     re.IGNORECASE,
 )
+_SIGN: Final = re.compile(r"[=:：]|->|--")
+"""What stands in every text that `_NAMED` finds something in."""
 # What may follow a secret name. An unquoted object or list is taken to the end: where it closes is unknown.
 _VALUE: Final = re.compile(
     r"[|>][-+0-9]{0,2}[ \t]*+\r?\n([ \t]++)[^\n]*+(?:\n\1[^\n]*+|\n(?=[ \t]*+\r?\n))*+"  # a block of YAML
@@ -369,6 +265,8 @@ def _tells(kind: str, text: str) -> bool:
 
 def _unassigned(text: str, rules: NameRules, seen: Seen | None) -> str:
     """Hide what stands after a secret name and a sign of assignment."""
+    if _SIGN.search(text) is None:
+        return text
     parts: list[str] = []
     done = 0
     for match in _NAMED.finditer(text):
