@@ -427,6 +427,34 @@ def test_the_own_rules_stay_linear(text):
     assert time.monotonic() - began < 2
 
 
+def test_the_users_redactor_sees_every_payload_and_its_answer_is_written():
+    """A user's redactor gets the parsed value, and what it returns is still searched for secrets."""
+    redactor = Redactor(own=lambda value: {"was": type(value).__name__, "password": "x", "card": 4111111111111111})
+    hidden = {"password": HIDDEN, "card": HIDDEN}
+    assert not redactor.clean(b"[1]")
+    assert redacted([1], redactor) == {"was": "list", **hidden}
+    assert redactor.value("a") == {"was": "str", **hidden}
+    line = redactor.event(dumped({"event": "e", "arguments": {"a": 1}, "step": 3}))
+    assert orjson.loads(line) == {"event": "e", "arguments": {"was": "dict", **hidden}, "step": 3}
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(1), RecursionError()])
+def test_a_users_redactor_that_raises_costs_the_payload_only(error):
+    """Whatever a user's redactor raises, the payload is replaced and nothing is thrown."""
+
+    def broken(value):
+        raise error
+
+    redactor = Redactor(own=broken)
+    assert redacted({"password": "x"}, redactor) == FAILED
+    assert redactor.value({"a": 1}) == FAILED
+
+
+def test_a_users_redactor_that_returns_no_json_costs_the_payload():
+    """A redactor's answer that cannot be written is dropped, not shown as a repr."""
+    assert Redactor(own=lambda value: object()).payload(b"1") == FAILED_JSON
+
+
 def test_a_value_that_is_no_json_is_dropped():
     """What cannot be written is replaced, not shown as a repr."""
     assert REDACTOR.value({"a": object()}) == FAILED

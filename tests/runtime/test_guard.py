@@ -116,7 +116,7 @@ def test_tools_that_are_no_list_are_an_error_that_says_so(tools):
         Guard(tools)
 
 
-@pytest.mark.parametrize("hook", ["on_ask", "on_step", "on_alert"])
+@pytest.mark.parametrize("hook", ["on_ask", "on_step", "on_alert", "redactor"])
 def test_hooks_that_cannot_be_called_are_refused_when_the_guard_is_built(hook):
     """Nobody finds out in the middle of a call."""
     with pytest.raises(ConfigurationError, match=f"{hook} is a function"):

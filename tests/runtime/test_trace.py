@@ -14,7 +14,7 @@ import tracemalloc
 import msgspec
 import pytest
 
-from pokayoke import Contract, Guard, Raw, ToolCall
+from pokayoke import Contract, Guard, Raw, ToolCall, open_store
 from pokayoke.core.call import Correction, Finding
 from pokayoke.core.policy import TracePolicy
 from pokayoke.core.redact import FAILED, Redactor
@@ -738,3 +738,57 @@ def test_an_event_says_whether_the_transport_was_checked(answer, wire, effect):
     run.call(ToolCall("1", "get", {}))
     (ended,) = [one for one in run.trace if one["event"] == "tool_result"]
     assert ended.get("wire") is wire
+
+
+class TestUsersRedactor:
+    """The function of `Guard(redactor=...)`."""
+
+    PAY = Contract.from_schema(
+        "pay",
+        {"type": "object", "properties": {"to": {"type": "string"}}},
+        output_schema={"type": "object"},
+        handler=lambda to: {"paid": to},
+    )
+
+    def called(self, path, redactor, store=None):
+        """The lines of one call, and its outcome twice: of the first time and of a repetition."""
+        config = {"trace": {"path": str(path)}}
+        with Guard([self.PAY], config=config, redactor=redactor, store=store).run("r") as run:
+            outcomes = [run.call(ToolCall(ident, "pay", '{"to": "CH93"}')) for ident in ("1", "2")]
+        run.guard.close()
+        return lines(path), outcomes
+
+    def test_what_it_returns_is_written(self, path):
+        """Arguments and results pass through it; the tool and the model get theirs as they are."""
+        written, (outcome, _) = self.called(path, lambda payload: dict.fromkeys(payload, "(iban)"))
+        assert [one["arguments"] for one in written if "arguments" in one] == [{"to": "(iban)"}] * 2
+        assert [one["result"] for one in written if "result" in one] == [{"paid": "(iban)"}] * 2
+        assert outcome.value == {"paid": "CH93"}
+
+    @pytest.mark.parametrize("error", [ValueError("CANARY"), SystemExit("CANARY")])
+    def test_one_that_raises_costs_the_payload_and_no_call(self, path, error):
+        """Nothing of what it was given, or says, is written."""
+
+        def broken(payload):
+            raise error
+
+        written, (outcome, _) = self.called(path, broken)
+        assert outcome.status == "ok"
+        assert {json.dumps(one["arguments"]) for one in written if "arguments" in one} == {f'"{FAILED}"'}
+        assert not {"CANARY", "CH93"} & set(path.read_text().split('"'))
+
+    def test_a_durable_store_keeps_no_output_that_it_changes(self, path, tmp_path, monkeypatch):
+        """Without a key to seal with, a repetition is told what is known, without the value."""
+        monkeypatch.delenv("POKAYOKE_STORE_KEY", raising=False)
+        store = open_store(f"sqlite:///{tmp_path}/ledger.db", create=True)
+        _, (first, again) = self.called(path, lambda payload: "hidden", store)
+        assert (first.status, first.value) == ("ok", {"paid": "CH93"})
+        assert (again.status, again.value) == ("replayed", None)
+
+    def test_it_stays_when_the_policy_changes(self, path):
+        """A reload brings other names and patterns, not another function."""
+        trace = Trace(TracePolicy(), redactor=lambda payload: "hidden")
+        trace.use(TracePolicy(path=str(path)))
+        trace.record(result(ok=False, arguments=b'{"a":1}'))
+        trace.close()
+        assert lines(path)[0]["arguments"] == "hidden"

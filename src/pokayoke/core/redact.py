@@ -15,7 +15,7 @@ dozen literals are searched at once by the SIMD engine behind jsonschema-rs, and
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -38,6 +38,7 @@ _ABOUT: Final = frozenset({"before", "after", "data", "message", "hint", "got"})
 # How a list of settings, headers or environment variables names what stands beside it under `value`.
 _LABELS: Final = frozenset({"name", "key", "field", "header", "variable"})
 
+_PAYLOADS: Final = frozenset({"arguments", "result", "raw"})
 _REMEMBERED_MARKS: Final = 4_096
 _REMEMBERED_NAMES: Final = 4_096
 
@@ -62,12 +63,17 @@ class Redactor:
             and spaces make no difference; of a path only the last segment counts.
         patterns: regular expressions (ECMA-262 as in JSON Schema, without look-around and
             back-references, so that no text can make them hang). What they match is never written.
+        own: the user's redactor: takes a payload as a JSON value, and returns what may be written instead,
+            which is searched like any other. One that raises costs the payload, never the call.
 
     Raises:
         PolicyError: a pattern does not compile, or matches the empty text.
     """
 
-    def __init__(self, fields: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
+    def __init__(
+        self, fields: Iterable[str] = (), patterns: Iterable[str] = (), own: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._own = own
         self._patterns = tuple(Pattern(text) for text in patterns)
         self._fields = frozenset(flat(name) for name in fields)
         self._rules: dict[tuple[str, ...], _Names] = {(): _Names(self._fields)}
@@ -95,6 +101,8 @@ class Redactor:
 
     def _walk_of(self, data: bytes, marks: tuple[str, ...], seen: Seen | None) -> _Walk | None:
         """The walk that canonical JSON bytes need, or None if they need none."""
+        if self._own is not None:  # nobody knows what it returns
+            return self._whole_walk(marks, seen)
         looks, names = found_by(*searchable(data)), self._names(marks)
         custom = names.hit is not None and names.hit(str(data, "utf-8").lower())
         matched = self._pattern_hit is not None and self._pattern_hit(str(data, "utf-8"))
@@ -117,7 +125,7 @@ class Redactor:
         """
         try:
             walk = self._walk_of(data, marks, seen)
-            return _forget(data if walk is None else _encode(walk.value(_decode(data))), seen)
+            return _forget(data if walk is None else _encode(walk.value(self._owned(_decode(data)))), seen)
         except Exception:  # noqa: BLE001 - whatever went wrong: the payload is dropped, the call goes on
             return FAILED_JSON
 
@@ -133,14 +141,14 @@ class Redactor:
         """
         try:
             walk = self._walk_of(line, marks, seen)
-            return _forget(line if walk is None else _encode(walk.members(_decode(line))), seen)
+            return _forget(line if walk is None else _encode(walk.members(self._payloads_owned(_decode(line)))), seen)
         except Exception:  # noqa: BLE001 - as in payload()
             return None
 
     def value(self, value: Any, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> Any:
         """Return a JSON value without secrets; `[redaction failed]` if that was impossible."""
         try:
-            cleaned = self._whole_walk(marks, seen).value(value)
+            cleaned = self._whole_walk(marks, seen).value(self._owned(value))
             return _decode(_forget(_encode(cleaned), seen))
         except Exception:  # noqa: BLE001 - as in payload()
             return FAILED
@@ -152,6 +160,18 @@ class Redactor:
             return hidden if seen is None else seen.hide(hidden)
         except Exception:  # noqa: BLE001 - as in payload()
             return FAILED
+
+    def _owned(self, payload: Any) -> Any:
+        """What the user's redactor makes of a payload."""
+        if self._own is None:
+            return payload
+        try:
+            return self._own(payload)
+        except (Exception, SystemExit):  # noqa: BLE001 - it may do anything
+            return FAILED
+
+    def _payloads_owned(self, event: dict[str, Any]) -> dict[str, Any]:
+        return {key: self._owned(item) if key in _PAYLOADS else item for key, item in event.items()}
 
 
 class _Walk:

@@ -57,6 +57,7 @@ class Guard:
         on_step: told how far a call has come (`after_claim`, `before_invoke`, `after_invoke`,
             `after_settle`); for tests that stop a process between two steps.
         on_alert: told of a spike of invalid outputs, with an `Alert`; a plain function that only hands over.
+        redactor: takes arguments or a result as JSON values; returns what may be written of them. See the trace.
         loop_kinds: kinds of failure the loop guard counts beside its own.
         clock: where the time comes from.
 
@@ -81,11 +82,12 @@ class Guard:
         on_ask: Question | None = None,
         on_step: Callable[[str], None] | None = None,
         on_alert: Callable[[Alert], object] | None = None,
+        redactor: Callable[[Any], Any] | None = None,
         loop_kinds: Iterable[Kind] = (),
         clock: Clock | None = None,
     ) -> None:
         """Build everything, so that nothing can be wrong later."""
-        check_hooks(on_ask=on_ask, on_step=on_step, on_alert=on_alert)
+        check_hooks(on_ask=on_ask, on_step=on_step, on_alert=on_alert, redactor=redactor)
         self.clock = clock_of(clock)
         self.on_ask, self.on_step = on_ask, on_step
         self._file = PolicyFile(config) if isinstance(config, (str, os.PathLike)) else None
@@ -114,7 +116,7 @@ class Guard:
         self._install(tools, policy)
         from pokayoke.runtime.trace import Trace  # noqa: PLC0415 - with its patterns, 8 ms of import
 
-        self.trace = Trace(policy.trace, clock=self.clock.now)
+        self.trace = Trace(policy.trace, redactor=redactor, clock=self.clock.now)
         self._announcer: Announcer | None = None
         self._announced_by(policy)()
         self._looked_on(policy)()

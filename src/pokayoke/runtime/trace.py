@@ -102,6 +102,7 @@ class Trace:
 
     Args:
         policy: where to, and what of the payloads.
+        redactor: the user's own, which sees every payload first.
         clock: seconds since the epoch, for events that carry no `ts`.
 
     Raises:
@@ -109,9 +110,15 @@ class Trace:
         PolicyError: a redaction pattern cannot be used.
     """
 
-    def __init__(self, policy: TracePolicy, *, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
-        # Re-entrant: a finalizer that runs in the middle of a line may have something to record, too.
+    def __init__(
+        self,
+        policy: TracePolicy,
+        *,
+        redactor: Callable[[Any], Any] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock, self._own = clock, redactor
+        # Re-entrant: a user's redactor, or a finalizer, may have something to record in the middle of a line.
         self._lock = threading.RLock()
         self._waiting: deque[Recorded] = deque()
         self._ready: list[bytes] = []
@@ -139,7 +146,7 @@ class Trace:
             ConfigurationError: the new file cannot be written.
             PolicyError: a redaction pattern cannot be used.
         """
-        built = Redactor(policy.redact_fields, policy.redact_patterns)
+        built = Redactor(policy.redact_fields, policy.redact_patterns, self._own)
         before, opened = self._policy, self._file
         place = (policy.path, policy.max_bytes, policy.backups)
         if before is None or place != (before.path, before.max_bytes, before.backups):
