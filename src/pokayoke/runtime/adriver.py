@@ -37,8 +37,8 @@ from pokayoke.core.steps import (
 from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import aask, asked_now
 from pokayoke.runtime.clock import spread
-from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, is_unfinished, unheard
-from pokayoke.runtime.workers import Late, react
+from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, is_unfinished
+from pokayoke.runtime.workers import Late, react, unheard
 from pokayoke.stores.acts import recalling
 
 T = TypeVar("T")

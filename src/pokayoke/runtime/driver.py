@@ -55,7 +55,7 @@ from pokayoke.runtime.effect import SETTLED, Checks, Effect, is_outside, within
 from pokayoke.runtime.handover import handed_over
 from pokayoke.runtime.locate import locate
 from pokayoke.runtime.owner import is_dead, owner
-from pokayoke.runtime.workers import Late, react
+from pokayoke.runtime.workers import Late, react, unheard
 from pokayoke.stores.acts import recalling
 
 if TYPE_CHECKING:
@@ -356,10 +356,6 @@ def forget(pending: Any) -> None:
 def asks_anew(answer: Answer) -> bool:
     """Whether a question waits for a person because of this answer."""
     return answer.kind == "pending" or (answer.finding is not None and answer.finding.code == "approval_expired")
-
-
-def unheard(_: Reaction) -> None:
-    """A lookup that answers after its deadline is not listened to."""
 
 
 PERFORM: dict[type, Callable[[World, Any], Any]] = {

@@ -21,6 +21,10 @@ from pokayoke.runtime.forks import renew
 Late = Callable[[Reaction], None]
 
 
+def unheard(_: Reaction) -> None:
+    """What answers after its deadline is not listened to."""
+
+
 def react(function: Callable[[], Any]) -> Reaction:
     """Call a user's function; whatever it raises is a reaction. Only Ctrl-C goes through."""
     try:
