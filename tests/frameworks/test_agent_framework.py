@@ -220,6 +220,13 @@ async def test_a_stream_holds_each_call_once_and_as_it_counts(tools, done):
     assert len(done) == 2
 
 
+async def test_what_a_stream_gets_at_its_end_belongs_to_its_message(tools):
+    """Calls, and what is said beside the last word, come under the message id that the model's own pieces have."""
+    agent, _ = guarded(tools, Scripted([("call_1", "refund", '{"order_id": "A1"}')], "Refunded."))
+    ids = {update.message_id async for update in agent.run("Refund A1.", stream=True) if update.role == "assistant"}
+    assert ids == {"m"}
+
+
 async def test_an_abandoned_stream_runs_nothing(tools, done):
     """Who stops listening before the reply is whole gets none of its calls run."""
     client = Scripted([("call_1", "refund", REFUND)], "Done.")

@@ -1170,6 +1170,16 @@ def test_a_structured_response_passes(shop):
     assert shop.done == [("refund", "A1", 5)]
 
 
+def test_calls_beside_a_structured_response_keep_their_places(shop):
+    """The call that gives a structured response stands where the model wrote it, behind another tool's."""
+    both = asks("find", order="A1")
+    both.tool_calls += asks("Answer", "c2", order="A1", cents=5).tool_calls
+    agent, _ = agent_of(Script(turns=[both]), shop.tools, response_format=ToolStrategy(Answer))
+    ended = agent.invoke(GO)
+    assert [call["name"] for call in ended["messages"][1].tool_calls] == ["find", "Answer"]
+    assert (ended["structured_response"], shop.done) == (Answer(order="A1", cents=5), [("find", "A1")])
+
+
 def test_a_structured_response_of_a_cut_message_is_none(shop):
     """A cut message whose fields happen to validate is no answer: the model is asked again."""
     cut = asks("Answer", "c2", order="A1").model_copy(update={"response_metadata": {"finish_reason": "length"}})

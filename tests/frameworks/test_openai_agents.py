@@ -997,6 +997,26 @@ async def test_text_streams_as_it_comes_and_a_note_comes_last(wire):
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])
+async def test_a_note_of_a_stream_belongs_to_the_message_it_is_said_in(wire):
+    """All pieces of the last text have the id and the place of one item."""
+
+    @function_tool
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        raise RuntimeError("connection lost")
+
+    turns = [Turn(calls=(("call_1", *REFUND),)), Turn("I refunded the order.")]
+    async with served(turns, wire) as (_, model):
+        result = GuardedRunner(guard_of([refund])).run_streamed(
+            agent_of(model, [refund]), "Refund A1.", run_config=QUIET
+        )
+        raw = [event.data async for event in result.stream_events() if event.type == "raw_response_event"]
+    pieces = [one for one in raw if one.type == "response.output_text.delta"]
+    assert pieces[-1].delta == "\n\n[Not done: refund (in_doubt).]"
+    assert len({(one.item_id, one.output_index) for one in pieces}) == 1
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])
 @pytest.mark.parametrize("mode", ["stream", "async"])
 async def test_a_cut_text_without_a_word_is_answered_honestly(wire, mode):
     """An empty message that was cut does not crash the run."""

@@ -645,6 +645,27 @@ async def test_a_structured_answer_is_no_tool_call():
     assert shop.done == [("find", "A1"), ("refund", "A1", 5)]
 
 
+@pytest.mark.parametrize("function", [True, False])
+async def test_an_answer_by_a_call_of_a_cut_message_is_none(function):
+    """Arguments that parse may lack what was cut off: no output function runs with them, and the model is asked again."""
+    paid = []
+
+    class Answer(BaseModel):
+        order: str
+        cents: int = 0
+
+    async def pay(order: str, cents: int = 0) -> Answer:
+        paid.append((order, cents))
+        return Answer(order=order, cents=cents)
+
+    cut = ModelResponse([call("final_result", "c1", order="A1")], finish_reason="length")
+    script = Script(cut, [call("final_result", "c2", order="A1", cents=5)])
+    agent, _ = guarded([], script, reads=(), output_type=pay if function else Answer)
+    assert (await agent.run("Refund A1.")).output == Answer(order="A1", cents=5)
+    assert "cut off" in script.asked[1][-1].parts[0].content
+    assert paid == ([("A1", 5)] if function else [])
+
+
 async def test_an_answer_beside_a_refused_call_does_not_count():
     """It was written before the model knew, so the model is asked again."""
     shop = Shop()

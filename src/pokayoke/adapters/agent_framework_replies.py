@@ -168,16 +168,19 @@ class Reply:
         async def updates() -> AsyncIterator[ChatResponseUpdate]:
             nonlocal response
             items: list[Any] = []
+            message: str | None = None
             async with inner:
                 async for update in inner:
                     items.extend(_item(update))
+                    message = update.message_id or message
                     yield _without_calls(update)
                 response = await inner.get_final_response()
             _restore(response, items)
             if added := self.took(response):
-                ident = response.response_id
+                ident, contents = response.response_id, list(map(copy.copy, added))
+                # Under the id of what came before it: who shows the stream shows one message.
                 yield ChatResponseUpdate(
-                    contents=list(map(copy.copy, added)), role="assistant", response_id=ident, message_id=ident
+                    contents=contents, role="assistant", response_id=ident, message_id=message or ident
                 )
 
         return ResponseStream(updates(), finalizer=lambda _: response)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
@@ -168,12 +168,14 @@ class Loop:
         # What LangChain has answered by itself: calls by which the model gives a structured response.
         rest, asked = response.result[place + 1 :], asked_in(message, heard)
         answered = {one.tool_call_id for one in rest if one.type == "tool"} if rest else None
+        every = asked
         if answered:
-            asked = [one for one in asked if one.id not in answered]
+            asked = [one for one in every if one.id not in answered]
         calls = self.hosted.heard(asked, stop)
         if answered:
             after = self._structured(response, answered, stop)
-            return _exchanged(after, place, _calling(message, calls, answered))
+            kept = {n: one.id for n, one in enumerate(every) if one.id in answered}
+            return _exchanged(after, place, _calling(message, calls, kept))
         if calls:
             changed = _calling(message, calls)
         elif response.structured_response is not None:
@@ -248,11 +250,11 @@ def ids_in(state: Any) -> Iterator[str]:
                 yield ident
 
 
-def _calling(message: Any, calls: Iterable[ToolCall], answered: Iterable[str] = ()) -> Any:
-    """The message with these calls, beside those that are answered already; itself if that changes nothing."""
+def _calling(message: Any, calls: Iterable[ToolCall], answered: Mapping[int, str | None] | None = None) -> Any:
+    """The message with these calls; itself if that changes nothing. Calls `answered` already keep their places."""
     made = [_written(call) for call in calls]
-    if answered:
-        made = [*(call for call in message.tool_calls if call["id"] in answered), *made]
+    for place, ident in (answered or {}).items():
+        made[place:place] = [call for call in message.tool_calls if call["id"] == ident][:1]
     if made == message.tool_calls and not message.invalid_tool_calls:
         return message
     update: dict[str, Any] = {"tool_calls": made, "invalid_tool_calls": [], **_kept(message)}

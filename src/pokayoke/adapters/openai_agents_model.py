@@ -344,9 +344,10 @@ def _concluded(turn: _Turn, event: Any, done: list[Any], stop: Any) -> Iterable[
     after = _text_of(response.output)
     streamed = "" if turn.hosted.final else before
     if after != streamed and after.startswith(streamed):
-        at = max(len(response.output) - 1, 0)
+        at, said = next((at, item) for at, item in enumerate(reversed(response.output), 1) if item.type == "message")
         yield ResponseTextDeltaEvent(
-            content_index=0, delta=after[len(streamed) :], item_id=_NO_ID, logprobs=[], output_index=at,
+            content_index=0, delta=after[len(streamed) :], item_id=said.id, logprobs=[],
+            output_index=len(response.output) - at,
             sequence_number=event.sequence_number, type="response.output_text.delta",
         )  # fmt: skip
     yield ResponseCompletedEvent(response=response, sequence_number=event.sequence_number, type="response.completed")

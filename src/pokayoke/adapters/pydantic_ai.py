@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters.hosted import Hosted
-from pokayoke.adapters.pydantic_ai_invoke import THROUGH, Continuation, Handler
+from pokayoke.adapters.pydantic_ai_invoke import THROUGH, Continuation, Handler, absent, outside
 from pokayoke.adapters.pydantic_ai_messages import (
     asked,
     call_ids,
@@ -50,15 +50,15 @@ from pokayoke.adapters.pydantic_ai_tools import (
 from pokayoke.adapters.shown import pager
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.intake.arguments import read_arguments
-from pokayoke.core.steps import NotBegun
 from pokayoke.errors import MissingExtraError, StoreError
 
 try:
     from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
-    from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed
+    from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
     from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, UserPromptPart
     from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, StreamedResponse
     from pydantic_ai.models.wrapper import WrapperModel
+    from pydantic_ai.output import OutputContext
     from pydantic_ai.tools import RunContext, ToolDefinition, ToolDenied
 except ImportError as error:
     raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
@@ -159,7 +159,7 @@ class _GuardedRun(Guarded):
             denied: Any = results.get(part.tool_call_id)
             if isinstance(denied, ToolDenied) and self._hosted.run.check(self._written(ctx, part)).decision == "ask":
                 with suppress(CallDeferred):
-                    outcome = await self._hosted.acall(self._written(ctx, part), _elsewhere)
+                    outcome = await self._hosted.acall(self._written(ctx, part), outside)
                     await self._decide(outcome, metadata.get(part.tool_call_id), approved=False, reason=denied.message)
         return node
 
@@ -309,7 +309,7 @@ class _GuardedRun(Guarded):
         verdict = self._hosted.run.check(call)
         if not (verdict.ok or (verdict.decision == "ask" and not elsewhere)):
             with suppress(CallDeferred):
-                raise ToolFailed((await self._hosted.acall(call, _elsewhere)).text)
+                raise ToolFailed((await self._hosted.acall(call, outside)).text)
         return await validate(verdict.arguments or {})
 
     async def wrap_tool_execute(
@@ -323,7 +323,7 @@ class _GuardedRun(Guarded):
         going.execute = handler
         if not isinstance(plan, Finding):
             going.reads, going.described = plan.contract.effect == "read", plan.contract.output is not None
-        invoke: Handler | None = going if known else _absent
+        invoke: Handler | None = going if known else absent
         if not known and (isinstance(plan, Finding) or plan.contract is self._guard.pager):
             invoke = None
         outcome = await self._hosted.acall(going.call, invoke)
@@ -346,6 +346,13 @@ class _GuardedRun(Guarded):
             raise going.again
         # As retried: an answer in the same message was written before this was known, and does not count.
         raise refused(going.part, outcome.text) if known else ToolFailed(outcome.text)
+
+    async def before_output_validate(self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any) -> Any:
+        """Take no answer from a call in a message that was cut: a field it lacks may have a default."""
+        part = output_context.tool_call
+        if part is not None and not ctx.partial_output and self._written(ctx, part).stop_reason is not None:
+            raise ModelRetry("This was not used: its message was cut off by its length limit. Send it again, shorter.")
+        return output
 
     async def _decide(self, outcome: Outcome, answers: Any, *, approved: bool, reason: str = "") -> None:
         """Pass a person's decision on, unless it was made elsewhere meanwhile."""
@@ -386,11 +393,3 @@ class _Watched(WrapperModel):
         async with self.wrapped.request_stream(*args, **options) as stream:
             self._watcher.watch(stream)
             yield stream
-
-
-async def _absent(arguments: dict[str, Any]) -> Any:  # noqa: ARG001 - as below
-    raise NotBegun("the agent has no such tool now", blame="tool")
-
-
-async def _elsewhere(arguments: dict[str, Any]) -> Any:  # noqa: ARG001 - the signature of a continuation
-    raise CallDeferred

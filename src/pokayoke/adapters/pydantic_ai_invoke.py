@@ -154,3 +154,13 @@ def _out_of_time(error: BaseException) -> bool:
             return True
         seen = seen.__cause__ or seen.__context__
     return False
+
+
+async def absent(arguments: dict[str, Any]) -> Any:  # noqa: ARG001 - the signature of a continuation
+    """Stand in for a tool that the agent does not have."""
+    raise NotBegun("the agent has no such tool now", blame="tool")
+
+
+async def outside(arguments: dict[str, Any]) -> Any:  # noqa: ARG001 - as above
+    """Stand in for a tool that is run elsewhere."""
+    raise CallDeferred
