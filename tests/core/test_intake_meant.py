@@ -217,6 +217,8 @@ OBJECT = '{"a": "x"}'
         (f"{OBJECT}\nDon't hesitate to ask!", ("prose",)),
         (f"{OBJECT}\nPlease wait for the result.", ("prose",)),
         (f"{OBJECT}\nSorry for the wait!", ("prose",)),
+        (f"{OBJECT}\nWait for a better one.", None),
+        (f"{OBJECT}\nSorry for the delay, it is y", None),
         (f"{OBJECT}\n{OBJECT}", ("equal_repeat",)),
         (f"{OBJECT} {{'a': 'x'}}", None),
         (f"{OBJECT}{OBJECT}", None),

@@ -123,6 +123,7 @@ class _Finder:
         self.schemas: Mapping[str, SchemaLike | None] = tools if isinstance(tools, Mapping) else {}
         self.ahead: dict[re.Pattern[str], int] = {}
         self.gradings: dict[str, Grading] = {}
+        self.first, self.last = len(text) - len(text.lstrip()), len(text.rstrip())
         self.leading = True
         self.quoted = False
 
@@ -221,7 +222,7 @@ class _Finder:
         except Refusal as refusal:
             return self._broken(start, refusal)
         found = envelopes(value, self.known)
-        if found is None and not self.text[:start].strip() and not self.text[end:].strip():
+        if found is None and start <= self.first and end >= self.last:
             found = unopened(value, self.known)
         found = found or self._titled(value, start, end)
         if found is None:

@@ -72,8 +72,9 @@ _NOT_MEANT = re.compile(
 """Words before an object that say that it is not to be sent."""
 _IS_WRONG = r"(?: (?:is|was)|['’]s) (?:wrong|incorrect|not (?:right|correct)|a mistake)"
 _TAKEN_BACK = re.compile(
-    rf"\b(?:{_DENIED}(?!\s+{_OF_OTHERS})|(?<!the )wait(?!\s+for\b)|oops|correction|scratch that|never ?mind"
-    r"|i meant?|actually|instead|on second thoughts?|no(?=[,!])|sorry(?!\s+for the (?:wait|delay)\b)"
+    rf"\b(?:{_DENIED}(?!\s+{_OF_OTHERS})|(?<!the )wait(?! for (?:the|its|an?) (?:result|answer|response|output)\b)"
+    r"|oops|correction|scratch that|never ?mind"
+    r"|i meant?|actually|instead|on second thoughts?|no(?=[,!])|sorry(?! for the (?:wait|delay)(?:[.!]|\Z))"
     r"|(?:should|must|ha[sd] to|needs? to) (?:be|have|say|read)|disregard|ignore (?:that|this|the)"
     rf"|(?:that|this|it|above|value){_IS_WRONG}|made a mistake|let me (?:redo|fix|correct|change))\b",
     re.IGNORECASE,
