@@ -552,6 +552,13 @@ def test_a_list_of_many_repaired_calls_is_judged_in_linear_time(call):
     assert time.perf_counter() - begun < 2
 
 
+def test_many_objects_that_are_no_calls_are_passed_over_in_linear_time():
+    """What stands before and behind each of them is not copied to look whether it is alone."""
+    begun = time.process_time()
+    read_calls('{"a": "x"}\n' * 200_000, max_chars=10**7)
+    assert time.process_time() - begun < 8
+
+
 def test_an_object_alone_has_no_rival():
     """Nor has one behind a call that is refused anyway."""
     tools = {"f": {"type": "object", "properties": {"a": {}}}}

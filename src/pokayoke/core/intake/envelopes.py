@@ -8,10 +8,13 @@ from typing import Any, NamedTuple, cast
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 
-_NAMES = ("name", "tool", "tool_name", "function", "function_name")
+_NAMES = ("name", "tool", "tool_name", "toolName", "function", "function_name", "recipient_name")
 _ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "tool_input", "kwargs")
+_ACTION = ("action", "action_input")
+"""A pair of its own: `action` beside any other word for arguments may be data."""
+_INNER = ("function", "function_call", "functionCall", "tool_call")
 _LABELS = frozenset({"id", "type", "call_id", "tool_call_id", "index", "status"})
-_LISTS = ("tool_calls", "function_calls", "calls")
+_LISTS = ("tool_calls", "function_calls", "calls", "tool_uses")
 _WHOLE = "completed"
 """The status of a whole call, as providers send it: any other may say that it is over, or not meant yet."""
 
@@ -51,17 +54,19 @@ def envelopes(value: Any, known: frozenset[str] | None) -> list[Envelope] | None
     members = cast(dict[str, Any], value)
     for key in _LISTS:
         if isinstance(members.get(key), list) and members[key]:
-            others = tuple(other for other in (*_LISTS, "function_call") if other != key and members.get(other))
+            others = tuple(other for other in (*_LISTS, *_INNER) if other != key and members.get(other))
             calls = envelopes(members[key], known)
             beside = (*others, *_unfinished(members))
             return calls and [call._replace(foreign=(*call.foreign, *beside)) for call in calls]
-    for key in ("function", "function_call"):
+    for key in _INNER:
         if isinstance(members.get(key), dict):
             return _one(members[key], known, _others(members, {key}))
     return _one(members, known, ())
 
 
 def _one(members: dict[str, Any], known: frozenset[str] | None, foreign: tuple[str, ...]) -> list[Envelope] | None:
+    if isinstance(members.get(_ACTION[0]), str) and _ACTION[1] in members:
+        return [Envelope(members[_ACTION[0]], members[_ACTION[1]], (*foreign, *_others(members, {*_ACTION})))]
     names = [key for key in _NAMES if isinstance(members.get(key), str)]
     arguments = [key for key in _ARGUMENTS if key in members]
     if not names or (not arguments and (known is None or members[names[0]] not in known)):

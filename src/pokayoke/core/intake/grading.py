@@ -29,6 +29,9 @@ _BROKEN = re.compile(r"\":[ \t]*\n").search
 """A line break between a key and its value, where no layout has one."""
 _ESCAPED = re.compile(r"\s*+\{\s*+\\\"").match
 _EMPTY_FIRST = re.compile(r"\s*+\{\s*+\}\s*+(?=\{)").match
+_HTML_QUOTED = re.compile(r"\s*+\{\s*+&quot;[^\"]*+\Z").match
+_QUOTED_LINES = re.compile(r"(?:[ \t]*+>[^\n]*+(?:\n|\Z)){2,}+\s*+\Z").match
+_QUOTE_SIGN = re.compile(r"^[ \t]*+> ?", re.MULTILINE)
 _SURROGATE = re.compile("[\ud800-\udfff]").search
 
 
@@ -77,14 +80,24 @@ class Grading:
         if _ESCAPED(text):
             found = self.decoded(f'"{text.strip()}"')
             return found if found.value is not None else None
+        if _HTML_QUOTED(text) and text.count("&") == text.count("&quot;"):  # a server that escapes more leaves doubts
+            return self.strict_once(text.replace("&quot;", '"'), "html_quotes")
+        if _QUOTED_LINES(text):
+            return self.strict_once(_QUOTE_SIGN.sub("", text), "block_quote")
         empty = _EMPTY_FIRST(text)
         if empty is None or (schema := self.schema()) is None or schema.is_valid({}):
             return None  # the empty object may be a call of its own
+        return self.strict_once(text[empty.end() :], "empty_prefix")
+
+    def strict_once(self, text: str, repair: str) -> Reading | None:
+        """Read an object that a repair of the whole text made strict JSON."""
         try:
-            value, dump = parse(text[empty.end() :], max_depth=self.max_depth, sort=True, equal_duplicates=False)
+            value, dump = parse(text, max_depth=self.max_depth, sort=True, equal_duplicates=False)
         except StrictError:
             return None
-        return _known("lossless", value, ("empty_prefix",), canonical=dump)
+        if not isinstance(value, dict):
+            return None
+        return _known("lossless", cast(dict[str, Any], value), (repair,), canonical=dump)
 
     def document(self, reader: Reader) -> Reading:
         """Find the object, read it, and judge what stands around it."""
@@ -103,6 +116,9 @@ class Grading:
             value, dump, end = found
         else:
             value, end = reader.read_object(start if opened else start + 1)
+        if not opened and not reader.unclosed and self.repeats(text[end:], value):
+            reader.repair("equal_repeat")
+            end = len(text)
         surplus = unwrap_after(reader, end, names)
         if not _AROUND.isdisjoint(reader.repairs) and any(
             gives_missing(side, names, value) for side in (text[:start], text[end:])
@@ -113,6 +129,19 @@ class Grading:
         if reading.value is not None and (opened or surplus is not None or reader.unclosed):
             return self.by_schema(reader, value, opened=opened, surplus=surplus)
         return reading
+
+    def repeats(self, behind: str, value: dict[str, Any]) -> bool:
+        """Return whether only the very same object stands behind one.
+
+        Without space between them they may be the arguments of two calls, which a stream put together.
+        """
+        if not behind[:1].isspace() or behind.lstrip()[:1] != "{":
+            return False
+        try:
+            other, dump = parse(behind, max_depth=self.max_depth, sort=True, equal_duplicates=False)
+        except StrictError:
+            return False
+        return isinstance(other, dict) and dump == dump_compact(value, sort=True)
 
     def judged(self, reader: Reader, value: dict[str, Any], end: int, dump: bytes | None = None) -> Reading:
         """Grade a value that was read to its end without a flaw, by what was repaired and what the schema knows."""

@@ -17,6 +17,7 @@ Tools = Iterable[str] | Mapping[str, SchemaLike | None] | None
 Grade = Literal["exact", "lossless", "edited", "ambiguous", "lossy"]
 
 REPAIRS: dict[str, str] = {
+    "block_quote": "the signs of a block quote before every line were taken off",
     "byte_order_mark": "a byte order mark before the text was skipped",
     "call_syntax": "the arguments were written as name(key=value)",
     "closed_by_schema": "missing closers at the end were added: the schema admits nothing after the last value",
@@ -26,8 +27,10 @@ REPAIRS: dict[str, str] = {
     "empty_prefix": "an empty object before the arguments was skipped: the schema does not admit it",
     "empty_text": "an empty text was read as an empty object: the schema requires no property",
     "equal_duplicate": "a key that repeats with an equal value was read once",
+    "equal_repeat": "an object that was written twice, with equal values, was read once",
     "extra_closer": "one closing brace too many was skipped: the schema has no place it could belong to",
     "extra_escape": "a backslash before a sign that needs none was dropped",
+    "html_quotes": "quotes written as &quot; were read",
     "inserted_sign": "one sign was inserted: the only one that makes the text parse and fit the schema",
     "inner_quotes": "a pair of unescaped quotes inside a string was kept as part of it",
     "missing_comma": "a comma was added at a line break between a whole value and a quoted key",
@@ -41,6 +44,7 @@ REPAIRS: dict[str, str] = {
     "raw_control_character": "a raw line break or tab inside a closed string was kept",
     "single_quotes": "strings in single quotes were read",
     "smart_quotes": "strings in typographic quotes were read",
+    "tagged_arguments": "arguments in tags of their own were read: the schema says which of them are text",
     "tags": "tags around the object were taken off",
     "trailing_comma": "a comma after the last member was skipped",
     "unquoted_key": "keys without quotes were read",

@@ -18,20 +18,21 @@ from pokayoke.core.intake.grading import Grading, flaw_of
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused
+from pokayoke.core.intake.tagged import read_tagged
 from pokayoke.core.intake.wrapping import ASIDE, is_disowned, strip_markup
 from pokayoke.core.strict import dump_compact
 
 _NAME = r"[A-Za-z_][\w.-]{0,127}"
 # A name that stands before an object of arguments.
 _HEADER = re.compile(
-    rf"<function=[\"']?({_NAME})[\"']?>"
+    rf"<function=[\"']?({_NAME})[\"']?(?:>|(?=\{{))"
     rf"|\[TOOL_CALLS\]\s*({_NAME})\s*(?:\[CALL_ID\]\s*\w{{1,64}}\s*)?(?:\[ARGS\])?(?=\s*\{{)"
     rf"|<\|tool_call_begin\|>\s*(?:functions\.)?({_NAME})(?::\d{{1,6}})?\s*<\|tool_call_argument_begin\|>"
     rf"|<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?({_NAME})(?=<｜tool▁sep｜>|\s*```)"
     rf"|<(?:[\w.｜-]{{1,40}}[:｜])?invoke name=[\"']({_NAME})[\"']\s*>"
-    rf"|<tool_call>\s*({_NAME})\s*(?=<arg_key>)"
+    rf"|<tool_call>\s*({_NAME})\s*(?=<arg_key>|\{{)"
     rf"|to=(?:functions\.)?({_NAME})[^{{\n]{{0,80}}<\|message\|>"
-    rf"|(?:^|\n)[ \t]*Action:[ \t]*({_NAME})[ \t]*\n[ \t]*Action Input:"
+    rf"|(?:^|\n)[ \t*]*Action(?: ?\d)?:[ \t*]*`?({_NAME})`?[ \t]*\n[ \t*]*Action Input(?: ?\d)?:\**"
 )
 _ASIDE_ENDS = {"<!--": "-->", "<|channel|>analysis<|message|>": "<|end|>"}
 """Where an aside ends that is no tag."""
@@ -49,7 +50,7 @@ _START = re.compile(
     rf"|(?P<behind></(?i:{ASIDE})>|\[/(?:TOOL_RESULTS|AVAILABLE_TOOLS)\])"
     rf"|(?P<mark>\[/?[A-Z][A-Z_]{{2,30}}\])"
     rf"|(?P<calls>\[\s*{_NAME}\()|(?P<open>\{{(?=\s*[\"'“‘\w/#])|\[(?=\s*[{{/#]))"
-    rf"|(?:(?:^|\n)[ \t]*|[>`\]]\s*)(?P<call>{_NAME}\()"
+    rf"|(?:(?:^|\n)[ \t]*(?:Action:[ \t]*)?|[>`\]]\s*)(?P<call>{_NAME}\()"
 )
 _RESYNC = re.compile(r"</?(?:tool_call|function_call|function)\b|<\|(?:call|im_start|start|eom_id|eot_id)\|>")
 _HINT = re.compile(r"""["'](?:name|tool|tool_name|function|function_name|arguments|args|parameters)["']\s*:""")
@@ -122,6 +123,7 @@ class _Finder:
         self.schemas: Mapping[str, SchemaLike | None] = tools if isinstance(tools, Mapping) else {}
         self.ahead: dict[re.Pattern[str], int] = {}
         self.gradings: dict[str, Grading] = {}
+        self.first, self.last = len(text) - len(text.lstrip()), len(text.rstrip())
         self.leading = True
         self.quoted = False
 
@@ -168,8 +170,13 @@ class _Finder:
         assert header is not None
         name = next(group for group in header.groups() if group)
         begin = header.end()
-        end = self._end_of_arguments(begin)
-        self._add(name, self._read(self.text[begin:end], name), start, end)
+        tagged = read_tagged(self.text, begin, self.schemas.get(name), max_depth=self.max_depth)
+        if tagged is not None and _HEADER_END.match(self.text, tagged[1]):
+            reading, end = tagged
+        else:
+            end = self._end_of_arguments(begin)
+            reading = self._read(self.text[begin:end], name)
+        self._add(name, reading, start, end)
         closer = _HEADER_END.match(self.text, end)
         if closer and closer[0].startswith("\n"):
             return len(self.text)  # the model made up what its tool answered, and all that follows from it
@@ -215,8 +222,9 @@ class _Finder:
         except Refusal as refusal:
             return self._broken(start, refusal)
         found = envelopes(value, self.known)
-        if found is None and not self.text[:start].strip() and not self.text[end:].strip():
+        if found is None and start <= self.first and end >= self.last:
             found = unopened(value, self.known)
+        found = found or self._titled(value, start, end)
         if found is None:
             self._rival(value, start)
             return end
@@ -225,6 +233,17 @@ class _Finder:
             reading = refused(reason, end) if reason else self._opened(call, reader, end)
             self._add(call.name, reading, start, end)
         return end
+
+    def _titled(self, value: Any, start: int, end: int) -> list[Envelope] | None:
+        """Return the call of a message that is a tool's name, alone on its line, and an object of its arguments."""
+        text = self.text
+        if not self.known or max(start, len(text) - end) > _NEAR or not isinstance(value, dict):
+            return None
+        title, members = strip_markup(text[:start])[0], cast(dict[str, Any], value)
+        if title not in self.known or not text[:start].rstrip(" \t").endswith("\n") or strip_markup(text[end:])[0]:
+            return None
+        declared = declared_by(self.schemas.get(title))["properties"]
+        return [Envelope(title, value, ())] if members and members.keys() <= declared.keys() else None
 
     def _rival(self, value: Any, start: int) -> None:
         """Refuse the call right before an object that holds arguments of its tool and nothing else: which are meant?"""

@@ -26,6 +26,9 @@ _SIGNS = re.compile(r"[{}\[\]]")
 _KEYED = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:""").match
 _LABEL = re.compile(r"(?:\A|\n)[ \t]*([\"']?)([\w.$-]+)\1[ \t]*[:=][ \t]*\Z").search
 _NEUTRAL_LABELS = frozenset({"args", "arguments", "here", "json"})
+_PROVEN_LABELS = frozenset({"data", "input", "parameters", "params"})
+"""Labels that may as well be names of arguments, where nothing says what these are; `data:` is also how servers
+send events."""
 _MEMBER = re.compile(
     r"^[ \t]*([\"']?)[\w.$-]+\1[ \t]*[:=][ \t]*(?:[\"'\d-]|true\b|false\b|null\b)", re.MULTILINE
 ).search
@@ -51,7 +54,7 @@ _OPTION = re.compile(
 _TAGGED = re.compile(r"<([\w.$-]{1,60})>").findall
 _GLUED = re.compile(r"\.\w").match
 ASIDE = (
-    r"think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|(?:available_)?tools|examples?|del|strike|blockquote"
+    r"think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|(?:available_)?tools|examples?|drafts?|del|strike|blockquote"
     r"|tool_(?:response|results?|output)|function_(?:response|results?)"
 )
 """Tags around what is no call: thoughts, lists of tools, examples, quotations, what is struck out, answers of tools."""
@@ -61,12 +64,18 @@ _FAILED = (
     r"(?:can ?not|can['’]t|(?:could|would|did|have|has)(?: not|n['’]t)|not (?:going|allowed|supposed) to|not yet"
     r"|unable to|refuse to|decline to)"
 )
-_NOT_MEANT = re.compile(rf"\b(?:{_DENIED}|instead of|rather than)\b", re.IGNORECASE).search
+_OF_OTHERS = r"(?:worry|hesitate|know(?! (?:if|whether))|have(?! to)|(?:want to )?(?:guess|assume))\b"
+"""Verbs that are never about an object beside them: `don't worry`."""
+_NOT_MEANT = re.compile(
+    rf"\b(?:{_DENIED}(?!\s+{_OF_OTHERS})|(?:instead of|rather than)(?!\s+(?:guess|assum)))\b", re.IGNORECASE
+).search
 """Words before an object that say that it is not to be sent."""
 _IS_WRONG = r"(?: (?:is|was)|['’]s) (?:wrong|incorrect|not (?:right|correct)|a mistake)"
 _TAKEN_BACK = re.compile(
-    rf"\b(?:{_DENIED}|wait|oops|correction|scratch that|never ?mind|i meant?|actually|instead|on second thoughts?"
-    r"|(?:should|must|ha[sd] to|needs? to) (?:be|have|say|read)|disregard|ignore (?:that|this|the)|no(?=[,!])|sorry"
+    rf"\b(?:{_DENIED}(?!\s+{_OF_OTHERS})|(?<!the )wait(?! for (?:the|its|an?) (?:result|answer|response|output)\b)"
+    r"|oops|correction|scratch that|never ?mind"
+    r"|i meant?|actually|instead|on second thoughts?|no(?=[,!])|sorry(?! for the (?:wait|delay)(?:[.!]|\Z))"
+    r"|(?:should|must|ha[sd] to|needs? to) (?:be|have|say|read)|disregard|ignore (?:that|this|the)"
     rf"|(?:that|this|it|above|value){_IS_WRONG}|made a mistake|let me (?:redo|fix|correct|change))\b",
     re.IGNORECASE,
 ).search
@@ -74,14 +83,48 @@ _TAKEN_BACK = re.compile(
 # In a message there are words about much else than its calls, so these are narrower than those around arguments.
 _MAKING = r"(?:call|send|run|use|execute|invoke|make|submit|do|issue|perform|try)(?:ing)?\b"
 _MADE = r"(?:called|sent|ran|run|used|executed|invoked|made|submitted|done|issued|performed|tried)\b"
+_ELSE = (
+    r"(?!\s+(?:me|you|us|twice|again|(?:any|an)\s*(?:other|more|further|thing else)"
+    r"|another|(?:any )?(?:harm|damage))\b)"
+)
+"""What is made need not be the call: `I won't make you wait`, `I will not call any other tool`."""
+_DENIES_MAKING = rf"\b{_DENIED}\s+(?:(?!another\b)\w+\s+){{0,2}}{_MAKING}{_ELSE}"
 _DISOWNS = re.compile(
-    rf"\b(?:{_DENIED}\s+(?:\w+\s+){{0,2}}{_MAKING}|(?:instead of|rather than)\W*\Z"
+    rf"{_DENIES_MAKING}|\b(?:(?:instead of|rather than)\W*\Z"
     rf"|{_FAILED}\s+(?:\w+\s+){{0,2}}(?:{_MAKING}|{_MADE})(?:\s+\w+){{0,2}}\W*\Z"
     rf"|not (?:been |actually |yet )?{_MADE}\W*\Z|would have (?:\w+ )?{_MADE}"
-    r"|for example|for instance|an? (?:example|illustration)|hypothetical(?:ly)?)",
+    r"|for (?:example|instance)(?!-)|(?<!not )an? (?:example|illustration)|hypothetical(?:ly)?)",
     re.IGNORECASE,
 ).search
 """Words of a sentence that leads to a call, or goes on behind it, by which the call is not to be made."""
+_TELLS = re.compile(
+    r"\b(?:returns|retrieves|fetches|includes|contains|provides|output|results?)\b[^.!?]*\bfor (?:example|instance)\b"
+    r"|for (?:example|instance),? (?:it|this) (?:returns|gives|includes)\b",
+    re.IGNORECASE,
+).sub
+"""Words behind a call by which its answer is what the example is of."""
+_GOES_AHEAD = re.compile(
+    rf"[,;]\W*(?:(?:so|but|and|instead|now)\b\W*){{0,2}}"
+    r"(?:so\W*\Z|(?:I(?:['’]ll| will|['’]m| am)?|let me)\s+(?:now |just )?"
+    rf"(?:{_MAKING}|(?:check|look|search|fetch|get|ask|query|retry)(?:ing)?\b)"
+    r"(?!.*\b(?:later|once|when|after|if|until|unless|then|as)\b).*\Z)",
+    re.IGNORECASE,
+).search
+"""The last part of a sentence that denies something else, and leads to the call that is made instead."""
+_ONLY_SAID = re.compile(
+    r"\b(?:if|unless|until|before|when|once|would|example|illustration|instance|hypothetical(?:ly)?)\b"
+    rf"|\b{_DENIED}\s+(?:\w+\s+){{0,2}}{_MAKING} (?:this|it|that|these|them)\b",
+    re.IGNORECASE,
+).search
+"""Words of a condition or an example, which all of a sentence is part of, or a denial of the call itself."""
+_TOLD = re.compile(
+    rf"\b(?:(?:earlier|previously|before|last time),? (?:I|we|you)(?: (?:have|had))?"
+    rf"|(?:I|we|you) (?:(?:have|had) )?(?:already|earlier|previously)) {_MADE}(?: \w+){{0,2}}\W*\Z"
+    r"|\b(?:the following|this)(?: \w+){0,2} (?:has )?(?:failed|(?:was|were) (?:rejected|refused|denied))\W*\Z"
+    rf"|(?:shall|should|may|can) i (?:go ahead|proceed|{_MAKING} (?:it|this|that|the following))\b[^?]{{0,40}}\?\W*\Z",
+    re.IGNORECASE,
+).search
+"""A sentence before a call that tells of it as something past, or asks whether it is wanted."""
 _AWAITS = re.compile(r"\b(?:if|once|when|as soon as) you (?:confirm|agree|approve|say so)\b", re.IGNORECASE).search
 """Words of a sentence that leads to a call, by which it is only to be made later."""
 _DENIES = re.compile(
@@ -89,10 +132,12 @@ _DENIES = re.compile(
 ).search
 """A sentence of its own before a call that is about what follows."""
 _TAKES_BACK = re.compile(
-    r"(?:no|wait|oops|sorry|actually)(?=[,.:;!–—…]| [-–—] )|actually (?:make|use|do|set|change|let|it|that)\b"
+    r"(?:no|wait|oops|sorry(?!, (?:this|it) (?:may|might|can|will) take)|actually)"
+    r"(?=[,.:;!–—…]| [-–—] )|actually (?:make|use|do|set|change|let|it|that)\b"
     r"|correction\b|scratch that|never ?mind|i meant?\b|disregard|on second thoughts?\b"
     r"|(?:ignore|cancel) (?:that|this|the)\b|make (?:it|that) [^.\n]{1,60} instead\b"
-    rf"|(?:that|this|it){_IS_WRONG}\b|(?:shall|should|may) i (?:go ahead|proceed|{_MAKING} (?:it|this|that))\b",
+    rf"|(?:that|this|it){_IS_WRONG}\b|(?:that|this)(?: call)? (?:has )?failed\b"
+    rf"|(?:shall|should|may) i (?:go ahead|proceed|{_MAKING} (?:it|this|that))\b(?!.*\b(?:too|as well|also)\b)",
     re.IGNORECASE,
 ).match
 """Words that begin what is said behind a call if they change it, take it back, or ask whether it is wanted."""
@@ -106,6 +151,8 @@ _HEADS = re.compile(
 _SENTENCE = re.compile(r"[.!?](?=\s)|\n")
 _QUOTED_LINE = re.compile(r"[ \t]*+(?:>|//|#(?!#)|[-*] \[ \])").match
 """The beginning of the line of a call that is a quotation, a comment, or a task that is still open."""
+_FENCE_BEFORE = re.compile(r"`{3}\w{0,20}[ \t]*\n[ \t]*\Z").search
+_FENCE_BEHIND = re.compile(r"[ \t]*+\n?[ \t]*+`{3}").match
 _QUOTE_MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“"}
 _NEAR, _HEADING = 200, 2
 _OPEN_ENDS = tuple(",([{\"'=\\")
@@ -197,11 +244,18 @@ def is_disowned(before: str, after: str, *, followed: bool) -> bool:
     ended = lead.endswith((".", "!", "?"))
     leads_on = followed and not more
     return bool(
-        (_DENIES(lead) if ended else _DISOWNS(lead) or _AWAITS(lead))
+        (_DENIES(lead) if ended else (_DISOWNS(lead) and not _leads_elsewhere(lead)) or _AWAITS(lead))
+        or _TOLD(lead)
         or _HEADS(lead)
-        or (not leads_on and _DISOWNS(behind))
+        or (not leads_on and _DISOWNS(behind) and _DISOWNS(_TELLS("", behind)))
         or _TAKES_BACK(behind)
     )
+
+
+def _leads_elsewhere(lead: str) -> bool:
+    """Return whether a sentence denies one thing, without a condition, and goes on to the call it makes."""
+    ahead = _GOES_AHEAD(lead)
+    return ahead is not None and _DISOWNS(lead[ahead.start() :]) is None and _ONLY_SAID(lead) is None
 
 
 def _is_set_off(before: str, after: str) -> bool:
@@ -210,6 +264,9 @@ def _is_set_off(before: str, after: str) -> bool:
         return True
     if before.rfind("/*") > before.rfind("*/") and "*/" in after:
         return True
+    opened, closed = _FENCE_BEFORE(before[-_NEAR:]), _FENCE_BEHIND(after)
+    if opened and closed:  # the marks stand around the fence
+        before, after = before[: -len(opened[0])], after[closed.end() :]
     line, rest = before.rpartition("\n")[2], after.partition("\n")[0]
     if rest and rest[0] == _QUOTE_MARKS.get(line[-1:]) and any(map(str.isalpha, line + rest)):
         return True
@@ -246,7 +303,8 @@ def _judge_before(reader: Reader, stripped: str, brace: int, names: frozenset[st
     if _SIGNS.search(stripped) or stripped.endswith(_OPEN_ENDS) or last.isalnum() or stripped.count('"') % 2:
         raise Refusal("trailing_text", brace)
     label = _LABEL(stripped)
-    if label and (label[1] or label[2] in names or label[2].lower() not in _NEUTRAL_LABELS):
+    neutral = _NEUTRAL_LABELS | _PROVEN_LABELS if names else _NEUTRAL_LABELS
+    if label and (label[1] or label[2].lower() not in neutral.difference(map(str.lower, names))):
         raise Refusal("trailing_text", brace)
     if stripped.endswith(('":', "':")) or _holds_member(stripped, names) or _NOT_MEANT(stripped):
         raise Refusal("trailing_text", brace)

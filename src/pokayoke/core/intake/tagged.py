@@ -1,0 +1,79 @@
+"""Arguments that were given one by one in tags: read where the schema says which of them are text.
+
+A tag does not say whether `5` is a number or a text. Where the type that the schema declares leaves no choice,
+the value is known; everywhere else the call stays refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from pokayoke.core.intake.evidence import declared_by
+from pokayoke.core.intake.reading import Reading, SchemaLike
+from pokayoke.core.strict import StrictError, dump_compact, parse
+
+# No value with a tag in it: it may be the end of the value, or part of it.
+_PAIR = re.compile(
+    r"\s*+(?:<arg_key>([\w.$-]{1,100})</arg_key>\s*+<arg_value>([^<]*+)</arg_value>"
+    r"|<parameter=([\w.$-]{1,100})>([^<]*+)</parameter>"
+    r"|<((?:[\w.-]{1,40}:)?)parameter name=\"([\w.$-]{1,100})\">([^<]*+)</\5parameter>)"
+).match
+_REST = re.compile(r"\s*+").match
+_ESCAPED = re.compile(r"&(?:\w{2,8}|#\w{1,8});").search
+_PLAIN_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object"})
+
+
+def read_tagged(text: str, position: int, schema: SchemaLike | None, *, max_depth: int) -> tuple[Reading, int] | None:
+    """Read arguments in tags of their own.
+
+    Args:
+        text: the text of the message.
+        position: where the first tag may stand.
+        schema: the input schema of the tool.
+        max_depth: deepest nesting of a value.
+
+    Returns:
+        The reading and where the last tag ends; None if there are no such tags, or if a value is in doubt.
+    """
+    value: dict[str, Any] = {}
+    declared: dict[str, Any] = (
+        declared_by(schema)["properties"] if text.find("<", position, position + 200) >= 0 else {}
+    )
+    while found := _PAIR(text, position):
+        key, written = cast("tuple[str, str]", tuple(group for group in found.groups() if group is not None)[-2:])
+        node: Any = declared.get(key)
+        if key in value or not isinstance(node, dict):
+            return None
+        try:
+            value[key] = _typed(
+                written, cast("dict[str, Any]", node).get("type"), max_depth, framed=found[3] is not None
+            )
+        except (StrictError, ValueError):
+            return None
+        position = found.end()
+    if not value:
+        return None
+    reading = Reading(
+        grade="lossless", value=value, repairs=("tagged_arguments",), canonical=dump_compact(value, sort=True)
+    )
+    return reading, cast("re.Match[str]", _REST(text, position)).end()
+
+
+def _typed(written: str, kind: object, max_depth: int, *, framed: bool) -> Any:
+    """Return the value of a text, by its declared type.
+
+    Raises:
+        StrictError: it is no JSON, although it has to be.
+        ValueError: the type, an escape, or a line break at an end leaves a choice.
+    """
+    if kind != "string":
+        types = frozenset(cast("list[str]", kind) if isinstance(kind, list) else [kind])
+        if not types <= _PLAIN_TYPES:
+            raise ValueError("it may be text")
+        return parse(written, max_depth=max_depth, sort=True, equal_duplicates=False)[0]
+    if framed and len(written) > 1 and written[0] == written[-1] == "\n":  # this format puts every value on lines
+        written = written[1:-1]
+    if written != written.strip() or _ESCAPED(written):
+        raise ValueError("it may be escaped, or laid out")
+    return written

@@ -1,0 +1,249 @@
+"""Calls and arguments that are plainly meant are read, whatever stands around them; those that are not, are not."""
+
+import json
+
+import pytest
+
+from pokayoke.core.intake import read_arguments, read_calls
+
+CALL = '{"name": "f", "arguments": {"a": "x"}}'
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "string"},
+        "n": {"type": "integer"},
+        "l": {"type": ["array", "null"]},
+        "u": {"type": ["string", "integer"]},
+        "any": {},
+        "true": True,
+    },
+}
+TOOLS = {"f": SCHEMA, "g": None}
+
+
+def made(text, tools=TOOLS):
+    """The calls of a text that may run."""
+    return [(call.name, call.reading.value) for call in read_calls(text, tools=tools).calls if call.reading.value]
+
+
+MEANT = [
+    "For example-based search I call\n{}",
+    "This is not an example:\n{}",
+    "I won't make you wait, here is the call:\n{}",
+    "I must not make assumptions, so I check:\n{}",
+    "I never make up data, so I'm calling the tool:\n{}",
+    "We don't do manual lookups here, so:\n{}",
+    "Don't call twice, once is enough: {}",
+    "I will not call g; instead I call:\n{}",
+    "I won't use g, I'll use f:\n{}",
+    'The user said "do not call g", so:\n{}',
+    "You told me never to use g, so let me check this:\n{}",
+    "{}\nThis call retrieves the weather, for example the wind.",
+    "{}\nFor example, it returns the wind.",
+    "{}\nExpected output, for example: 20",
+    "{}\n(This is not an example; it is a real call.)",
+    "{}\nOnce I have the result, I will not make another call.",
+    "{}\nI won't make any further calls until this returns.",
+    "{}\nI will not call any other tool.",
+    "{}\nI won't do anything else until it answers.",
+    "{}\nDo not call me again.",
+    "{}\nThis won't do any harm.",
+    "{}\nSorry, this may take a moment.",
+    "{}\nShould I use it for tomorrow too?",
+]
+
+
+@pytest.mark.parametrize("words", MEANT)
+@pytest.mark.parametrize("call", [CALL, '```python\nf(a="x")\n```'])
+def test_words_about_something_else_leave_a_call_alone(words, call):
+    """What is denied is another thing than the call, or what the example is of is its answer."""
+    assert made(words.format(call)) == [("f", {"a": "x"})]
+
+
+NOT_MEANT = [
+    "Earlier I called: {}",
+    "I already called:\n{}",
+    "The following call failed:\n{}",
+    "This call was rejected: {}",
+    "Should I call this? {}",
+    "May I run the following?\n{}",
+    "{}\nThis call failed.",
+    "I won't call this, I'll send it later:\n{}",
+    "I won't call this, I'd run:\n{}",
+    "Until you agree I won't call it, so I'll use:\n{}",
+    "For example, I call:\n{}",
+    "I won't send this, I use it as a test of myself:\n{}",
+    "I won't send this, I try g:\n{}",
+    "{}\nI will not run this; it returns for example x.",
+    "I won't send it, but show it:\n{}",
+    "I won't run this, I will not run it either:\n{}",
+    "{}\nI won't call this again until you say so.",
+    "{}\nIt is, for example, a call.",
+    "{}\nShall I send this?",
+    "{}\nSorry, make it y",
+]
+
+
+@pytest.mark.parametrize("words", NOT_MEANT)
+def test_a_call_that_is_told_asked_about_or_denied_is_not_made(words):
+    """It is past, failed, waits for an answer, or is put off."""
+    (call,) = read_calls(words.format(CALL), tools=TOOLS).calls
+    assert (call.reading.value, call.reading.reason) == (None, "disowned")
+
+
+@pytest.mark.parametrize(
+    ("words", "reasons"),
+    [
+        ('He wrote "```json\n{}\n```" there', ["disowned"]),
+        ('"```json\n{}\n```" was what I sent', ["disowned"]),
+        ("<draft>{}</draft>", []),
+    ],
+)
+def test_a_fenced_call_in_quotation_marks_and_a_draft_are_only_shown(words, reasons):
+    """The signs and the tag stand around the call as they would without the fence."""
+    assert [call.reading.reason for call in read_calls(words.format(CALL), tools=TOOLS).calls] == reasons
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<function=f{"a": "x"}</function>',
+        '<tool_call>f\n{"a": "x"}\n</tool_call>',
+        '**Thought:** so\n**Action:** f\n**Action Input:** {"a": "x"}',
+        'Thought: so\nAction: `f`\nAction Input: {"a": "x"}',
+        'Action 1: f\nAction Input 1: {"a": "x"}',
+        'Action: f(a="x")',
+        '{"action": "f", "action_input": {"a": "x"}}',
+        '{"toolName": "f", "args": {"a": "x"}}',
+        '{"functionCall": {"name": "f", "args": {"a": "x"}}}',
+        '{"tool_call": {"name": "f", "arguments": {"a": "x"}}}',
+        '{"tool_uses": [{"recipient_name": "f", "parameters": {"a": "x"}}]}',
+        'f\n{"a": "x"}',
+        '<|assistant|>f\n{"a": "x"}<|observation|>',
+    ],
+)
+def test_more_forms_of_a_call_are_found(text):
+    """Each is a form in which a family of models or a framework writes calls."""
+    assert made(text) == [("f", {"a": "x"})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'The tool f\n{"a": "x"}',
+        'f {"a": "x"}',
+        'f\n{"a": "x"}\nis an answer',
+        'f\n{"other": "x"}',
+        'f\n["x"]',
+        "f\n{}",
+        'g\n{"a": "x"}',
+        '{"action": "f", "input": {"a": "x"}}',
+    ],
+)
+def test_a_name_near_an_object_is_no_call(text):
+    """Only a tool's name alone on its line, and nothing but declared arguments below it."""
+    assert made(text) == []
+
+
+GLM = "<tool_call>f\n{}\n</tool_call>"
+
+
+def pair(key, value):
+    """One argument in tags."""
+    return f"<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (GLM.format(pair("a", "x")), {"a": "x"}),
+        (GLM.format(pair("a", "5") + "\n" + pair("n", "5")), {"a": "5", "n": 5}),
+        (GLM.format(pair("l", "[1, 2]")), {"l": [1, 2]}),
+        (GLM.format(pair("a", 'it\'s "so"')), {"a": 'it\'s "so"'}),
+        (GLM.format(pair("a", "")), {"a": ""}),
+        ("<tool_call>\n<function=f>\n<parameter=a>\nx\n</parameter>\n</function>\n</tool_call>", {"a": "x"}),
+        ('<invoke name="f">\n<parameter name="a">x</parameter>\n</invoke>', {"a": "x"}),
+    ],
+)
+def test_arguments_in_tags_are_read_by_the_types_of_the_schema(text, value):
+    """The declared type says whether a value is text or JSON."""
+    (call,) = read_calls(text, tools=TOOLS).calls
+    assert (call.name, call.reading.grade, call.reading.value) == ("f", "lossless", value)
+    assert call.reading.repairs == ("tagged_arguments",)
+    assert call.reading.canonical == json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+    assert read_calls(text).calls[0].reading.value is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pair("n", "five"),
+        pair("n", ""),
+        pair("u", "5"),
+        pair("any", "5"),
+        pair("true", "5"),
+        pair("other", "x"),
+        pair("a", "x") + pair("a", "x"),
+        pair("a", " x"),
+        pair("a", "\nx\n"),
+        pair("a", "x &amp; y"),
+        pair("a", "<b>x</b>"),
+        pair("a", "x") + "and more",
+        "<parameter=a>\nx</parameter>",
+    ],
+)
+def test_an_argument_in_tags_that_is_in_doubt_refuses_the_call(body):
+    """No type, two types, no JSON, an escape, a line break that may be layout, anything beside the tags."""
+    (call,) = read_calls(GLM.format(body) if "arg_key" in body else f"<function=f>{body}</function>", tools=TOOLS).calls
+    assert call.reading.value is None
+
+
+def test_arguments_in_tags_without_an_end_are_refused():
+    """More of them may have been cut off."""
+    (call,) = read_calls("<tool_call>f\n" + pair("a", "x"), tools=TOOLS).calls
+    assert call.reading.value is None
+
+
+OBJECT = '{"a": "x"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "repairs"),
+    [
+        (f"Don't worry, I check. {OBJECT}", ("prose",)),
+        (f"I don't have live data. {OBJECT}", ("prose",)),
+        (f"I will not guess: {OBJECT}", ("prose",)),
+        (f"Instead of guessing, I look it up:\n{OBJECT}", ("prose",)),
+        (f"{OBJECT}\nDon't hesitate to ask!", ("prose",)),
+        (f"{OBJECT}\nPlease wait for the result.", ("prose",)),
+        (f"{OBJECT}\nSorry for the wait!", ("prose",)),
+        (f"{OBJECT}\nWait for a better one.", None),
+        (f"{OBJECT}\nSorry for the delay, it is y", None),
+        (f"{OBJECT}\n{OBJECT}", ("equal_repeat",)),
+        (f"{OBJECT} {{'a': 'x'}}", None),
+        (f"{OBJECT}{OBJECT}", None),
+        (f'{OBJECT}\n{{"a": "y"}}', None),
+        ('{"n": 1}\n{"n": true}', None),
+        (f"{OBJECT}\n{OBJECT}\n{OBJECT}", None),
+        ("{&quot;a&quot;: &quot;x&quot;}", ("html_quotes",)),
+        ("{&quot;a&quot;: &quot;x &amp; y&quot;}", None),
+        ("{&quot;a&quot;: &quot;x}", None),
+        ('> {\n>   "a": "x"\n> }', ("block_quote",)),
+        ('> {\n>   "a": "x"\n> }\nas you said', None),
+        ("> [\n> ]", None),
+    ],
+)
+def test_arguments_that_are_provably_meant_are_read(text, repairs):
+    """Words about other things, an equal repetition, escaped quotes and a block quote change no value."""
+    reading = read_arguments(text)
+    assert (reading.value, reading.repairs) == (({"a": "x"}, repairs) if repairs else (None, ()))
+
+
+@pytest.mark.parametrize("label", ["data", "Input", "Parameters", "params"])
+def test_a_label_that_could_be_an_argument_needs_the_schema(label):
+    """`data: {...}` is an event of a server, unless an argument has that name, in whatever case."""
+    text = f"{label}: {OBJECT}\n\n"
+    assert read_arguments(text).value is None
+    assert read_arguments(text, schema=SCHEMA).value == {"a": "x"}
+    named = {"type": "object", "properties": {"a": {}, label.upper(): {}}}
+    assert read_arguments(text, schema=named).value is None
