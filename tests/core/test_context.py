@@ -284,6 +284,18 @@ def test_arguments_in_another_order_are_the_same_call():
         assert compacted(messages, 700, threshold=0.55, large=10_000).superseded == count
 
 
+@pytest.mark.parametrize("arguments", ["\ud800", {1: "a", "b": 2}, {"a": "\ud800"}, b"\xff"])
+def test_arguments_without_an_ordered_dump_are_compared_as_written(arguments):
+    """Half a character, or keys without an order, do not keep a history from being shortened."""
+    messages = [{"role": "user", "content": "a"}]
+    for key in ("x", "y"):
+        calls = [{"type": "tool_use", "id": key, "name": "f", "input": arguments}]
+        results = [{"type": "tool_result", "tool_use_id": key, "content": LONG}]
+        messages += [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]
+    readable = arguments != {"a": "\ud800"}
+    assert compacted(messages, 500, keep_last=2, large=10_000).superseded == readable
+
+
 def test_the_note_says_what_was_done():
     """The note quotes users, the model and calls with what became of them, and says what ids were seen."""
     build = Builder("openai")
@@ -830,6 +842,12 @@ MENDED = [
         [U, item("a"), item("a", id="fc"), output("a", "1"), output("a", "2")],
         ["unusable_call"],
         [U, item("a"), item("a_2"), output("a", "1"), output("a_2", "2")],
+    ),
+    (
+        "items",
+        [U, item("a"), item("a"), item("a_2"), output("a", "1"), output("a", "2"), output("a_2", "3")],
+        ["unusable_call", "unusable_call"],
+        [U, item("a"), item("a_2"), item("a_2_2"), output("a", "1"), output("a_2", "2"), output("a_2_2", "3")],
     ),
     ("items", [U, item(None, name=""), output(None)], ["unusable_call"], None),
     ("items", [U, THINK, U], ["empty_message"], [U, U]),
