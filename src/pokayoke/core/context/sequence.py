@@ -79,9 +79,7 @@ def _bind(item: _Item, others: dict[str, _Item]) -> None:
         item.waits = isinstance(field(item.item, "call_id"), str) or kind.endswith("_approval_request")
 
 
-def _open(
-    item: _Item, call: Asked, opened: dict[str, list[_Item]], given: set[str], findings: list[Finding]
-) -> None:
+def _open(item: _Item, call: Asked, opened: dict[str, list[_Item]], given: set[str], findings: list[Finding]) -> None:
     """Wait for the result of a call; one whose id still waits, or was given to another call, gets a new one."""
     item.key = call.id or ""
     waiting = opened.setdefault(item.key, [])
