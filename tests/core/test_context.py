@@ -626,6 +626,22 @@ def test_a_tokenizer_can_stand_in():
     assert (result.after, result.dropped) == (60, 19)
 
 
+@pytest.mark.parametrize("wrong", [{name: "x"} for name in ("estimate", "summarise", "identity", "large", "facts")])
+def test_arguments_of_another_kind(wrong):
+    """What is no function, number or fact is said at once, and not when a history has become long."""
+    for build in (lambda: compacted([], 100, **wrong), lambda: History(100, **wrong)):
+        with pytest.raises(UsageError, match=next(iter(wrong))):
+            build()
+
+
+def test_places_and_counts_are_numbers():
+    """A pin that is no number, and a count that is none, are the programmer's mistake."""
+    with pytest.raises(UsageError, match="pinned"):
+        compacted([], 100, pinned=["x"])
+    with pytest.raises(UsageError, match="tokens"):
+        History(100).report("x")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{"max_tokens": 0}, {"threshold": 0}, {"threshold": 1.1}, {"keep_last": -1}, {"large": 0}, {"format": "gemini"}],
