@@ -1,8 +1,7 @@
 """The driver. It performs the hallway's steps; `runtime/adriver.py` adds those that are awaited.
 
-A step that fails is answered with a value: an unreachable store is a refused call, a raising tool
-is a reaction. Only `BaseException`s that end the host (Ctrl-C, cancellation) go through; the claim
-of a tool that has begun then stays open and becomes in doubt.
+A step that fails is answered with a value: an unreachable store is a refused call, a raising tool is a reaction.
+Only `BaseException`s that end the host (Ctrl-C, cancellation) go through; then a begun claim becomes in doubt.
 """
 
 from __future__ import annotations
