@@ -284,6 +284,18 @@ def test_arguments_in_another_order_are_the_same_call():
         assert compacted(messages, 700, threshold=0.55, large=10_000).superseded == count
 
 
+@pytest.mark.parametrize("arguments", ["\ud800", {1: "a", "b": 2}, {"a": "\ud800"}, b"\xff"])
+def test_arguments_without_an_ordered_dump_are_compared_as_written(arguments):
+    """Half a character, or keys without an order, do not keep a history from being shortened."""
+    messages = [{"role": "user", "content": "a"}]
+    for key in ("x", "y"):
+        calls = [{"type": "tool_use", "id": key, "name": "f", "input": arguments}]
+        results = [{"type": "tool_result", "tool_use_id": key, "content": LONG}]
+        messages += [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]
+    readable = arguments != {"a": "\ud800"}
+    assert compacted(messages, 500, keep_last=2, large=10_000).superseded == readable
+
+
 def test_the_note_says_what_was_done():
     """The note quotes users, the model and calls with what became of them, and says what ids were seen."""
     build = Builder("openai")
@@ -614,6 +626,22 @@ def test_a_tokenizer_can_stand_in():
     assert (result.after, result.dropped) == (60, 19)
 
 
+@pytest.mark.parametrize("wrong", [{name: "x"} for name in ("estimate", "summarise", "identity", "large", "facts")])
+def test_arguments_of_another_kind(wrong):
+    """What is no function, number or fact is said at once, and not when a history has become long."""
+    for build in (lambda: compacted([], 100, **wrong), lambda: History(100, **wrong)):
+        with pytest.raises(UsageError, match=next(iter(wrong))):
+            build()
+
+
+def test_places_and_counts_are_numbers():
+    """A pin that is no number, and a count that is none, are the programmer's mistake."""
+    with pytest.raises(UsageError, match="pinned"):
+        compacted([], 100, pinned=["x"])
+    with pytest.raises(UsageError, match="tokens"):
+        History(100).report("x")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{"max_tokens": 0}, {"threshold": 0}, {"threshold": 1.1}, {"keep_last": -1}, {"large": 0}, {"format": "gemini"}],
@@ -830,6 +858,12 @@ MENDED = [
         [U, item("a"), item("a", id="fc"), output("a", "1"), output("a", "2")],
         ["unusable_call"],
         [U, item("a"), item("a_2"), output("a", "1"), output("a_2", "2")],
+    ),
+    (
+        "items",
+        [U, item("a"), item("a"), item("a_2"), output("a", "1"), output("a", "2"), output("a_2", "3")],
+        ["unusable_call", "unusable_call"],
+        [U, item("a"), item("a_2"), item("a_2_2"), output("a", "1"), output("a_2", "2"), output("a_2_2", "3")],
     ),
     ("items", [U, item(None, name=""), output(None)], ["unusable_call"], None),
     ("items", [U, THINK, U], ["empty_message"], [U, U]),

@@ -90,6 +90,7 @@ def test_outputs_are_the_readers_and_the_tools(old, new, expected):
 
 
 CALLS = LimitPolicy(tool="pay", calls=3)
+DAILY = LimitPolicy(tool="pay", calls=9, per="day")
 
 
 @pytest.mark.parametrize(
@@ -132,11 +133,12 @@ def test_other_fields_break_somebody(old, new, sides):
         ({}, {"secret": True}),
         ({}, {"redact": ("iban",)}),
         ({"description": "a"}, {"description": "b"}),
+        ({"quota": (CALLS, DAILY)}, {"quota": (DAILY, CALLS)}),
         ({"effect": "read", "identity": ("a",)}, {"effect": "read"}),
     ],
 )
 def test_other_fields_break_nobody(old, new):
-    """More time, more secrecy, other words, and names of effects that there are none of, are safe."""
+    """More time, more secrecy, other words, limits in another order, and names of effects that there are none of, are safe."""
     assert change(old, new) == ("safe", ())
 
 

@@ -15,7 +15,7 @@ from pokayoke.errors import ConfigurationError
 from pokayoke.replay.effects import guess_effect
 from pokayoke.replay.evidence import MOST_FIELDS, Budget, Evidence
 from pokayoke.replay.infer import infer
-from pokayoke.replay.learn import Draft, Learner, Skipped, Watched
+from pokayoke.replay.learn import Draft, Learner, Skipped, Watched, draft
 from pokayoke.replay.recording import Recording, Unread
 from pokayoke.replay.strings import formats_of, pattern_of, shape_of
 from pokayoke.replay.yamltext import yaml_text
@@ -309,6 +309,28 @@ def test_failed_calls_teach_nothing():
     assert set(mapping["input_schema"]["properties"]) == {"id"}
     assert mapping["envelope"] == {"error": "/error"}
     assert "2 more failed" in notes["name",]
+
+
+def test_where_good_answers_speak_of_errors_these_are_no_failures():
+    """Findings that a good answer lists under `errors` do not become the sign of a failure."""
+    bad = Recording("lint", {"q": "x"}, {"errors": ["no such file"]}, is_error=True)
+    for found in ({"errors": [{"line": 1}]}, '{"errors": [{"line": 1}]}'):
+        first, second = Watched(), Watched()
+        for number in range(5):
+            first.add(Recording("lint", {"q": "x"}, found, is_error=False), str(number))
+        second.add(bad, "5")
+        second.merge(first)
+        mapping = draft("lint", second).mapping
+        assert "envelope" not in mapping
+        assert mapping["output_schema"]["type"] == "object"
+
+
+@pytest.mark.parametrize("rows", [[{"rows": [1]}, "no rows", {"rows": []}], [3, 4]], ids=["mixed", "few"])
+def test_no_text_is_promised_where_answers_are_none(rows):
+    """A contract does not refuse the very answers it was learnt from: where they are of no one kind it promises none."""
+    mapping, notes = learnt([({}, output) for output in rows])
+    assert "output_schema" not in mapping
+    assert "nothing is promised about the output" in notes["input_schema",]
 
 
 def test_calls_with_an_invalid_answer_teach_nothing():

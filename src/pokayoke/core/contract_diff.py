@@ -172,7 +172,7 @@ def _quota(one: tuple[Any, ...], other: tuple[Any, ...]) -> Sides:
     gone, came = [x for x in one if x not in other], [x for x in other if x not in one]
     if gone and came:
         return None if len(gone) > 1 or len(came) > 1 else _limit(gone[0], came[0])
-    return ("operators",) if gone else ("model",)
+    return (*(("operators",) if gone else ()), *(("model",) if came else ()))
 
 
 def _limit(one: Any, other: Any) -> Sides:

@@ -74,15 +74,19 @@ def answer_of(text: object) -> str | None:
     raise UsageError(f"the model's answer is a text or None, got {_kind(text)}: take the text of its message")
 
 
-def invoke_of(given: Any) -> Any:
-    """Return what will be called in place of a tool.
+def function_of(given: Any, what: str) -> Any:
+    """Return what will be called.
+
+    Args:
+        given: what the host gave.
+        what: the name of its parameter.
 
     Raises:
         UsageError: it cannot be called.
     """
     if callable(given):
         return given
-    raise UsageError(f"invoke is a function, or None; not {given!a:.40}")
+    raise UsageError(f"{what} is a function, or None; not {given!a:.40}")
 
 
 def whole_number(given: object, what: str) -> int:

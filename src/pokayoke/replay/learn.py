@@ -70,7 +70,9 @@ class Watched:
         self.cut = 0
         self.pages = 0
         self.longest = 0
+        self.values = 0  # answers that were no text
         self.slots: dict[str, int] = {}
+        self.filled: set[str] = set()  # slots with which good answers came, too
 
     def add(self, call: Recording, run: str) -> None:
         """Take one call in."""
@@ -81,7 +83,8 @@ class Watched:
         said = None if call.output is UNSET and not call.is_error else stated_failure(call.output, call.is_error)
         if said is not None:
             self.failed += 1
-            self._note_slot(call.output)
+            if (slot := _slot_in(call.output)) is not None:
+                self.slots[slot] = self.slots.get(slot, 0) + 1
             return
         if call.fault is not None:
             self.invalid += 1
@@ -118,6 +121,8 @@ class Watched:
         self.cut += other.cut
         self.pages += other.pages
         self.longest = max(self.longest, other.longest)
+        self.values += other.values
+        self.filled |= other.filled
         for slot, count in other.slots.items():
             self.slots[slot] = self.slots.get(slot, 0) + count
 
@@ -130,8 +135,9 @@ class Watched:
             self.longest = max(self.longest, len(output))
             self._said(output, run)
         else:
+            self.values += 1
             self.longest = max(self.longest, len(msgspec.json.encode(output)))
-            self.data.add(output, run)
+            self._returned(output, run)
 
     def _said(self, text: str, run: str) -> None:
         """A text is data if it is JSON other than a string; each kind is watched by itself."""
@@ -145,7 +151,12 @@ class Watched:
             self._spoilt(text)
             self.text.add(text, run)
         else:
-            self.data.add(value, run)
+            self._returned(value, run)
+
+    def _returned(self, value: Any, run: str) -> None:
+        self.data.add(value, run)
+        if (slot := _slot_in(value)) is not None:
+            self.filled.add(slot)
 
     def _spoilt(self, text: str) -> None:
         """Count a text that is no answer of its own: data that was cut or has another fault, or a page."""
@@ -154,17 +165,6 @@ class Watched:
             self.cut += _is_cut(text)
         else:
             self.pages += is_page(text)
-
-    def _note_slot(self, output: Any) -> None:
-        if isinstance(output, str) and output.lstrip().startswith("{"):
-            try:
-                output = parse(output)[0]
-            except StrictError:
-                return
-        for slot in _SLOTS:
-            if is_object(output) and output.get(slot):
-                self.slots[slot] = self.slots.get(slot, 0) + 1
-                return
 
 
 class Learner:
@@ -279,14 +279,29 @@ def _output(watched: Watched, mapping: dict[str, Any], notes: dict[Place, str]) 
         else:
             mapping["output_schema"] = "text"
         note = f"{counted(watched.outputs, 'answers')}, all free text"
+    elif watched.values:
+        few = f"{watched.values:,} of {total:,} answers were data and the others text" if texts else "too few answers"
+        notes[("input_schema",)] = f"{few}, so nothing is promised about the output"
+        return
     else:
         mapping["output_schema"] = "text"
         note = f"{texts:,} of {total:,} answers were no JSON"
     notes[("output_schema",)] = note
-    if watched.slots and is_object(mapping["output_schema"]):
-        slot = max(watched.slots, key=lambda name: watched.slots[name])
+    slots = watched.slots.keys() - watched.filled
+    if slots and is_object(mapping["output_schema"]):
+        slot = max(sorted(slots), key=lambda name: watched.slots[name])
         mapping["envelope"] = {"error": f"/{slot}"}
         notes[("envelope",)] = f"{watched.slots[slot]:,} failures were told this way"
+
+
+def _slot_in(output: Any) -> str | None:
+    """The name under which an answer tells of an error, if it does."""
+    if isinstance(output, str) and output.lstrip().startswith("{"):
+        try:
+            output = parse(output)[0]
+        except StrictError:
+            return None
+    return next((slot for slot in _SLOTS if is_object(output) and output.get(slot)), None)
 
 
 def _is_cut(text: str) -> bool:

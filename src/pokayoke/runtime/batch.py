@@ -16,7 +16,7 @@ import msgspec
 
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.intake import is_cut
-from pokayoke.core.misuse import calls_of, invoke_of
+from pokayoke.core.misuse import calls_of, function_of
 from pokayoke.runtime.workers import started
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _require_handlers(run: Run, calls: Sequence[ToolCall], invoke: BatchInvoke |
         UsageError: a tool has no handler, and there is no `invoke`; or that is no function.
     """
     if invoke is not None:
-        invoke_of(invoke)
+        function_of(invoke, "invoke")
     for call in calls if invoke is None else ():
         plan = run.snapshot.find(call.name)
         if not isinstance(plan, Finding) and not is_cut(call.stop_reason):

@@ -1,8 +1,7 @@
 """The driver. It performs the hallway's steps; `runtime/adriver.py` adds those that are awaited.
 
-A step that fails is answered with a value: an unreachable store is a refused call, a raising tool
-is a reaction. Only `BaseException`s that end the host (Ctrl-C, cancellation) go through; the claim
-of a tool that has begun then stays open and becomes in doubt.
+A step that fails is answered with a value: an unreachable store is a refused call, a raising tool is a reaction.
+Only `BaseException`s that end the host (Ctrl-C, cancellation) go through; then a begun claim becomes in doubt.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pokayoke.core.contract_rules import is_async
 from pokayoke.core.failure import not_recorded, trouble
 from pokayoke.core.ledger import Answer, Claim, Record, Settled, Settlement
 from pokayoke.core.ledger_explain import store_unavailable
-from pokayoke.core.misuse import invoke_of
+from pokayoke.core.misuse import function_of
 from pokayoke.core.output import declared_failure
 from pokayoke.core.shapes import kind_of
 from pokayoke.core.steps import (
@@ -81,7 +80,7 @@ class World:
     def __init__(self, run: Run, invoke: Continuation | None) -> None:
         """Keep what the steps need; an `invoke` that is no function is refused before anything is claimed."""
         self._run, self._guard = run, run.guard
-        self._invoke = None if invoke is None else invoke_of(invoke)
+        self._invoke = None if invoke is None else function_of(invoke, "invoke")
         self.misuse: UsageError | None = None
 
     # -- steps that never wait ---------------------------------------------------------------

@@ -15,6 +15,7 @@ import msgspec
 
 from pokayoke.core.call import Finding
 from pokayoke.core.context.values import Compacted, Facts, Format, Identity, Options, Summariser
+from pokayoke.core.ident import token_count
 from pokayoke.core.misuse import history_of
 from pokayoke.core.preview import Page, page
 from pokayoke.core.tokens import TokenCounter, estimate_tokens
@@ -72,6 +73,7 @@ class History:
             threshold=threshold,
             keep_last=keep_last,
             format=format,
+            facts=None if callable(facts) else facts,
             estimate=estimate,
             summarise=summarise,
             identity=identity,
@@ -107,8 +109,11 @@ class History:
 
         Args:
             used: input tokens of the request that held `messages()`; 0 is ignored.
+
+        Raises:
+            UsageError: it is no whole number.
         """
-        self._counter.report(used)
+        self._counter.report(token_count(used))
         self._view = None
 
     @property

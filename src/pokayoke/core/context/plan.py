@@ -216,10 +216,15 @@ class Work:
     def _same(self, name: str, arguments: Any) -> Hashable | None:
         if arguments is None:  # nobody knows any more which call it was
             return None
-        value = plain(arguments)[0]
+        value, text = plain(arguments)
         if self._options.identity is not None:
             return self._options.identity(name, value)
-        return None if value is UNREADABLE else (name, dump_foreign(value, sort=True))
+        if value is UNREADABLE:
+            return None
+        try:
+            return name, dump_foreign(value, sort=True)
+        except (TypeError, ValueError):  # keys without an order, or half a character: equal if written equally
+            return name, text
 
     def _summarise(self, stays: list[bool]) -> None:
         """Put one note in the place of the middle.

@@ -10,6 +10,7 @@ from pokayoke.core.context import blocks, chat, sequence
 from pokayoke.core.context.groups import Group, Rebuilt, Shape, flat, shape_of
 from pokayoke.core.context.plan import Work
 from pokayoke.core.context.values import Compacted, Options
+from pokayoke.core.misuse import whole_number
 
 
 def rebuilt(
@@ -47,14 +48,15 @@ def shortened(messages: Sequence[Any], options: Options, pinned: Collection[int]
         pinned: numbers of messages that stay.
 
     Raises:
-        UsageError: the messages are of another format than the options say.
+        UsageError: the messages are of another format than the options say, or a pin is no number.
     """
     shape = shape_of(messages, options.format) or "openai"
     maker = chat.Maker()
     for message in messages:
         maker.learn(message)
     found = rebuilt(messages, shape, maker)
-    numbers = frozenset(at + len(messages) if at < 0 else at for at in pinned)
+    pins = [whole_number(at, "the place of a pinned message") for at in pinned]
+    numbers = frozenset(at + len(messages) if at < 0 else at for at in pins)
     work = Work(found.groups, options, shape, maker, numbers)
     before = work.tokens
     work.shorten()

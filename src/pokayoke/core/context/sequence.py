@@ -42,6 +42,7 @@ def rebuild(messages: Sequence[Any], base: int = 0) -> Rebuilt:
     opened: dict[str, list[_Item]] = {}
     answered: dict[str, _Item] = {}
     others: dict[str, _Item] = {}
+    given: set[str] = set()
     for at, message in enumerate(messages, base):
         item = _Item(at, message)
         found = answers_in(message)
@@ -51,7 +52,7 @@ def rebuild(messages: Sequence[Any], base: int = 0) -> Rebuilt:
             continue
         calls = calls_in(message)
         if calls:
-            _open(item, calls[0], opened, findings)
+            _open(item, calls[0], opened, given, findings)
         elif role_of(message) == "assistant" and _says_nothing(message):
             findings.append(mended("empty_message", at, "an item that says nothing"))
             continue
@@ -78,17 +79,18 @@ def _bind(item: _Item, others: dict[str, _Item]) -> None:
         item.waits = isinstance(field(item.item, "call_id"), str) or kind.endswith("_approval_request")
 
 
-def _open(item: _Item, call: Asked, opened: dict[str, list[_Item]], findings: list[Finding]) -> None:
-    """Wait for the result of a call; one whose id still waits gets another."""
+def _open(item: _Item, call: Asked, opened: dict[str, list[_Item]], given: set[str], findings: list[Finding]) -> None:
+    """Wait for the result of a call; one whose id still waits, or was given to another call, gets a new one."""
     item.key = call.id or ""
     waiting = opened.setdefault(item.key, [])
-    right = free_id(item.key, opened) if waiting or not item.key else item.key
+    right = free_id(item.key, opened) if waiting or not item.key or item.key in given else item.key
     name = usable_name(call.name)
     item.call = Asked(right, name, call.arguments)
     if item.call != call:
         item.item = altered(item.item, call_id=right, name=name, id=GONE)
         findings.append(mended("unusable_call", item.at or 0, f"call {item.key!a} of {call.name!a}"))
         opened.setdefault(right, [])
+        given.add(right)
     waiting.append(item)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from pokayoke.core.call import Finding
+from pokayoke.core.misuse import function_of, whole_number
 from pokayoke.core.state import Taint
 from pokayoke.core.tokens import estimate_tokens
 from pokayoke.errors import UsageError
@@ -139,7 +140,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """Return these options.
 
         Raises:
-            UsageError: one of them is out of range.
+            UsageError: one of them is out of range, or of another kind.
         """
         whole = (self.max_tokens, self.keep_last)
         sound = all(isinstance(cast("object", one), int) for one in whole)
@@ -150,6 +151,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
                 f"max_tokens must be at least 1, threshold above 0 and up to 1, keep_last 0 or more, the first and "
                 f"the last whole numbers; got {self.max_tokens!r}, {self.threshold!r}, {self.keep_last!r}"
             )
-        if self.large is not None and self.large < 1:
+        function_of(self.estimate, "estimate")
+        for name, function in (("summarise", self.summarise), ("identity", self.identity)):
+            if function is not None:
+                function_of(function, name)
+        if not isinstance(cast("object", self.facts), (Facts, type(None))):
+            raise UsageError(f"facts is a Facts(...), or None; not {self.facts!a:.40}")
+        if self.large is not None and whole_number(self.large, "large, in tokens,") < 1:
             raise UsageError(f"large must be at least 1 token, got {self.large}")
         return self
