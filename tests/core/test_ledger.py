@@ -128,6 +128,7 @@ TABLE = [
     (RESOLVING, {"reruns": True}, "refuse", "in_progress", None),
     (RESOLVING, {"resolves": True, "dead": "c0"}, "refuse", "in_progress", None),
     (RESOLVING, {"claim_id": "c0"}, "refuse", "in_progress", None),
+    (RESOLVING, {"claim_id": "c0", "owner": "them"}, "refuse", "in_progress", None),
     (RESOLVING, {"claim_id": "c9", "resolves": True}, "resolve", None, None),
     (RESOLVING, {"claim_id": "c9", "resolves": True, "proceed": True}, "execute", None, 2),
     ({**RESOLVING, "lease_until": 10.0}, {"claim_id": "c9", "proceed": True}, "execute", None, 2),
@@ -210,6 +211,28 @@ def test_who_may_report_what(state, who, report, accepted, after):
     known = record(state, settled_at=99.0, output=b"1", resolver=resolver)
     kept, said = settle(known, Settlement("k", who, report, 101.0, b"1"))
     assert (said, kept.state if kept else None) == (accepted, after)
+
+
+@pytest.mark.parametrize(
+    ("state", "who", "report", "accepted", "after"),
+    [
+        ("executing", OWN, "failed_final", True, "in_doubt"),
+        ("executing", OWN, "failed_retriable", True, "in_doubt"),
+        ("executing", OWN, "completed", True, "completed"),
+        ("executing", "c7", "failed_final", False, None),
+        ("in_doubt", OWN, "failed_final", True, None),
+        ("in_doubt", OWN, "completed", True, "completed"),
+        ("failed_final", OWN, "failed_final", True, None),
+        ("failed_retriable", OWN, "failed_retriable", True, None),
+    ],
+)
+def test_a_failure_ends_no_doubt_about_an_execution_before_it(state, who, report, accepted, after):
+    """What an earlier execution left open stays open, but for a completion; what is settled stays settled."""
+    known = record(state, failure="OSError", settled_at=None if state == "executing" else 99.0)
+    kept, said = settle(known, Settlement("k", who, report, 101.0))
+    assert (said, kept.state if kept else None) == (accepted, after)
+    if after == "in_doubt":
+        assert kept.failure == "OSError"
 
 
 def test_a_report_without_a_record_is_refused():

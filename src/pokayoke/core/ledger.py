@@ -291,7 +291,7 @@ def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None
     if record is None:
         return None, False
     own = record.claim_id == settlement.claim_id
-    if own and settlement.state.startswith("failed") and record.failure and record.state in ("executing", "in_doubt"):
+    if settlement.state.startswith("failed") and record.failure and record.state in ("executing", "in_doubt"):
         settlement = msgspec.structs.replace(settlement, state="in_doubt", failure=record.failure)
     if record.state == "completed" and record.settled_at is None and own:
         # What its own transaction has committed stays; a report that it failed only says that there is no output.
