@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any, cast
 
 from pokayoke.core.intake.edits import suggest
 from pokayoke.core.intake.evidence import declared_by, may_lack_member, mistaken_word, no_object_lost
-from pokayoke.core.intake.patterns import Refusal
+from pokayoke.core.intake.meant import is_disowned
+from pokayoke.core.intake.patterns import ODD_SPACE, Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Grade, Reading, SchemaLike, refused
 from pokayoke.core.intake.wrapping import find_object, gives_missing, is_named, unwrap_after
@@ -27,6 +29,8 @@ _OPEN_QUOTE = re.compile(r"[\s({}\[\],:]\"\s*\Z").search
 """A last quote that may open a quoted phrase inside a string, or changed places with a bracket."""
 _BROKEN = re.compile(r"\":[ \t]*\n").search
 """A line break between a key and its value, where no layout has one."""
+_BESIDE = re.compile(r",[ \t]*+\"[^\"\\]*+\"[ \t]*+:").search
+"""A key in the same line as the member before it."""
 _ESCAPED = re.compile(r"\s*+\{\s*+\\\"").match
 _EMPTY_FIRST = re.compile(r"\s*+\{\s*+\}\s*+(?=\{)").match
 _HTML_QUOTED = re.compile(r"\s*+\{\s*+&quot;[^\"]*+\Z").match
@@ -120,15 +124,25 @@ class Grading:
             reader.repair("equal_repeat")
             end = len(text)
         surplus = unwrap_after(reader, end, names)
-        if not _AROUND.isdisjoint(reader.repairs) and any(
-            gives_missing(side, names, value) for side in (text[:start], text[end:])
-        ):
-            raise Refusal("trailing_text", start)
+        if not _AROUND.isdisjoint(reader.repairs):
+            self.doubt_around(reader, text[:start], text[end:], value)
         flaw = flaw_of(reader)
         reading = refused(flaw, reader.list_comma or end, (value,)) if flaw else self.judged(reader, value, end, dump)
         if reading.value is not None and (opened or surplus is not None or reader.unclosed):
             return self.by_schema(reader, value, opened=opened, surplus=surplus)
         return reading
+
+    def doubt_around(self, reader: Reader, before: str, behind: str, value: dict[str, Any]) -> None:
+        """Refuse an object that the words around or inside it complete, change or disown."""
+        names = frozenset[str](self.declared["properties"])
+        commented = "\n".join(reader.comments)
+        # What is said behind the object may change it, too.
+        if any(
+            gives_missing(*said) for said in ((commented, names, value), (before, names, value), (behind, names, ()))
+        ):
+            raise Refusal("trailing_text", len(before))
+        if "prose" in reader.repairs and is_disowned(before, behind, followed=False):
+            raise Refusal("disowned", len(before))
 
     def repeats(self, behind: str, value: dict[str, Any]) -> bool:
         """Return whether only the very same object stands behind one.
@@ -149,6 +163,8 @@ class Grading:
             return refused("lost_member", end, (value,))
         if "python_word" in reader.repairs and (schema := self.schema()) and mistaken_word(schema, value):
             return refused("bare_reference", end, (value,))
+        if "odd_whitespace" in reader.repairs and (found := ODD_SPACE(dump_compact(value).decode())):
+            return refused("odd_whitespace", reader.text.find(found[0]), (value,))
         if reader.uneven and may_lack_member(self.declared, value, reader.uneven):
             return _known("edited", value, tuple(reader.repairs), reason="uneven_commas", position=end)
         return _known("lossless", value, tuple(reader.repairs), canonical=dump)
@@ -217,10 +233,19 @@ def flaw_of(reader: Reader) -> str | None:
 
 
 def _is_wrapped(text: str) -> bool:
-    """Return whether lines were broken to a width: then nobody knows which breaks belong to a string."""
-    *lines, last = text.split("\n")
-    widths = set(map(len, lines))
-    return _BROKEN(text) is not None or (len(lines) > 1 and len(widths) == 1 and len(last) <= widths.pop())
+    """Return whether lines were broken by somebody else: then nobody knows which breaks belong to a string.
+
+    They all have one width, one mark at an end or at the beginning; or members flow over them, two in a line.
+    """
+    lines = text.split("\n")
+    *full, last = lines
+    widths = set(map(len, full))
+    if _BROKEN(text) or (len(full) > 1 and len(widths) == 1 and len(last) <= widths.pop()):
+        return True
+    if {line[:2] for line in lines[1:]} in ({"| "}, {"> "}) or {line[-1:] for line in full} in ({"…"}, {"="}):
+        return True
+    flows = any(one.endswith(",") and other.startswith('"') for one, other in pairwise(lines))
+    return flows and not lines[0].rstrip().endswith("{") and any(map(_BESIDE, lines))
 
 
 def _ends_closed(text: str) -> bool:

@@ -25,6 +25,7 @@ ITEM = re.compile(rf"[ \t\n\r]*+{_SCALAR}[ \t\n\r]*+([,\]])").match
 
 SPACE = re.compile(r"[ \t\n\r]*+").match
 ANY_SPACE = re.compile(rf"[ \t\n\r{_ODD_SPACES}]*+").match
+ODD_SPACE = re.compile(rf"[{_ODD_SPACES}]").search
 LINE_COMMENT = re.compile(r"(?://|#)([^\n]*+)").match
 NUMBER_LIKE = re.compile(r"[+-]?\.?[0-9][0-9A-Za-z_.+-]*+").match
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?").fullmatch
@@ -77,7 +78,8 @@ LEFT_OUT = re.compile(
 """A comment that stands for something left out."""
 STAND_IN = re.compile(
     r"\b(?:TODO|FIXME|TBD|placeholder|dummy|replace (?:this|with|by|me|it)|fill (?:this )?in"
-    r"|to be (?:filled|determined|replaced))\b|占位|待定|待填|替换",
+    r"|to be (?:filled|determined|replaced)|example (?:value|only)|guess(?:ed)?|made[- ]up|not sure|ask (?:the )?user"
+    r"|(?:do not|don['’]t) use)\b|\A\W*(?:this is |an? )?(?:example|sample|wrong|incorrect)\b|占位|待定|待填|替换",
     re.IGNORECASE,
 ).search
 """A comment that says that the value beside it is none."""
@@ -87,6 +89,16 @@ OTHERWISE = re.compile(
     re.IGNORECASE,
 ).match
 """A comment that offers another value, or takes back the one beside it."""
+RIVAL = re.compile(
+    r"(?:\b(?:use|really|wants?|corrected:|also|plus|(?:should|must|needs? to|ought to) be|it is|it['’]s"
+    r"|(?:changed?|corrected|set|updated?|replaced?|fix(?:ed)?)(?: it)? (?:to|with|by))"
+    r"|->|=>|→|\A\W*=|\A\W*(?:fix|no|not this)\W)[:\s]*+"
+    r"(\"[^\"]*+\"|'[^']*+'|-?[0-9][0-9.]*+|(?:true|false|null|True|False|None)\b)\W*+(?:(?:instead|please)\b\W*+)?\Z",
+    re.IGNORECASE,
+).search
+"""A comment that ends with the value that is meant."""
+LAST_SCALAR = re.compile(r"(?:\"[^\"]*+\"|[^\s\",:\[{]*+)(?=,?\Z)").search
+"""What stands right before a comment, without the comma."""
 SWALLOWED = re.compile(
     r"[\"'`]\s*:|[{}\[\]]|[,\"'”’]\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
 ).search
@@ -110,8 +122,10 @@ name of a variable, in a path."""
 SWALLOWED_BLOCK = re.compile(r"[\"'`]\s*:|,\s*\Z").search
 """A comment between two members that may have swallowed one."""
 LITERAL = re.compile(r"\s*+(?:\"[^\"]*+\"|'[^']*+'|-?[0-9.]++|true|false|null|[\[{].*[\]}])\s*+", re.DOTALL).fullmatch
-STRAY_BREAK = re.compile(r"\n[,:;]").search
-"""A line of a string that begins with a sign no line begins with."""
+STRAY_BREAK = re.compile(r"\n[,:;]|(?<![=\s])=\n").search
+"""A line of a string that begins with a sign no line begins with, or ends with the one that mail breaks lines at."""
+TWO_KEYS = re.compile(r"[^:]*+:[^,]*+,").match
+"""A key that lost the quotes around the value within it."""
 
 
 class Refusal(Exception):  # noqa: N818 - the reader's only way out, never seen outside intake

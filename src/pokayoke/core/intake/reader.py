@@ -78,10 +78,11 @@ class Reader(Scanner):
                     self.repair("single_quotes")
                 value = string if string is not None else self._scalar(single, integer, number, word, start)
             if self._joined:
-                self.uneven[id(members)] = members
-                self._joined = False
+                self._join(members, opened, position)
             if key in members:
                 self._same(members[key], value, start)
+            if not key.isidentifier():
+                self._odd_key(key, start)
             members[key] = value
             comma = sign == ","
             if sign == "}" or not sign:
@@ -155,6 +156,22 @@ class Reader(Scanner):
                 raise Refusal("misplaced_comma", closer)
             self.uneven[id(members)] = members
         self.repair("trailing_comma")
+
+    def _join(self, members: dict[str, Any], opened: int, position: int) -> None:
+        """Remember a comma that was added, unless the layout shows that the next key belongs into another object."""
+        layout = p.FIRST_LINE(self.text, opened)
+        key = self.space(position)
+        if layout is not None and self.text[self.text.rfind("\n", opened, key) + 1 : key] != layout[1]:
+            raise Refusal("lost_comma", key)
+        self.uneven[id(members)] = members
+        self._joined = False
+
+    def _odd_key(self, key: str, position: int) -> None:
+        """Refuse a key that holds another one, or stands for members that were left out."""
+        if key.strip() in ("...", "…"):
+            raise Refusal("ellipsis", position)
+        if p.TWO_KEYS(key):
+            raise Refusal("lost_quote", position)
 
     def _expect_more(self, sign: str, position: int, *, comma: bool) -> None:
         """Refuse what can begin neither a key nor a value."""

@@ -87,6 +87,7 @@ REFUSALS: dict[str, tuple[Grade, str]] = {
     "missing_opener": ("ambiguous", "the text begins inside an object"),
     "no_object": ("lossy", "there is no JSON object"),
     "not_an_object": ("lossy", "the text holds a JSON value that is no object"),
+    "odd_whitespace": ("ambiguous", "an unusual space stands between the values and inside a string, too"),
     "not_finite": ("lossy", "a number is NaN, infinite, or too large"),
     "not_json": ("lossy", "the arguments hold something that is no JSON value"),
     "not_read": ("lossy", "the text has no form in which calls are written"),

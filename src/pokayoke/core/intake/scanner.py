@@ -15,14 +15,16 @@ class Scanner:
     Attributes:
         text: the text that is read.
         repairs: names of the repairs so far, in order.
+        comments: what the comments say that were skipped, in order.
     """
 
-    __slots__ = ("repairs", "text")
+    __slots__ = ("comments", "repairs", "text")
 
     def __init__(self, text: str) -> None:
         """Start without repairs."""
         self.text = text
         self.repairs: dict[str, None] = {}
+        self.comments: list[str] = []
 
     def repair(self, name: str) -> None:
         """Remember a repair."""
@@ -174,14 +176,19 @@ class Scanner:
         self.repair("comment")
         if not comment or comment.isspace():
             return
+        self.comments.append(comment)
         if p.LEFT_OUT(comment):
             raise Refusal("ellipsis", position)
         if p.STAND_IN(comment):
             raise Refusal("bare_reference", position)
-        before = self.text[max(0, position - _NEAR) : position].rstrip()[-1:]
+        said = self.text[max(0, position - _NEAR) : position].rstrip()
+        before = said[-1:]
         if not block and comment.lstrip()[:1] in _OPERAND_STARTS and before.isdigit():  # 5 // 2 is a division
             raise Refusal("expression", position)
         if block and before in ("[", ",", ":") and p.LITERAL(comment):  # where a value would stand
+            raise Refusal("comment_holds_data", position)
+        rival = p.RIVAL(comment)
+        if rival and p.LAST_SCALAR(said)[0] != rival[1]:  # type: ignore[index]  # it matches anywhere, if only nothing
             raise Refusal("comment_holds_data", position)
         if p.OTHERWISE(comment) or comment.count('"') % 2 or (p.SWALLOWED_BLOCK if block else p.SWALLOWED)(comment):
             raise Refusal("comment_holds_data", position)

@@ -15,11 +15,12 @@ from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes, read_keywords, unopened
 from pokayoke.core.intake.evidence import declared_by
 from pokayoke.core.intake.grading import Grading, flaw_of
+from pokayoke.core.intake.meant import is_disowned
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused
 from pokayoke.core.intake.tagged import read_tagged
-from pokayoke.core.intake.wrapping import ASIDE, is_disowned, strip_markup
+from pokayoke.core.intake.wrapping import ASIDE, strip_markup
 from pokayoke.core.strict import dump_compact
 
 _NAME = r"[A-Za-z_][\w.-]{0,127}"

@@ -39,121 +39,51 @@ _LABELLED = re.compile(r"^[ \t]*(?:[-*][ \t]+)?([\"'`]?)([\w.$-]+)\1[ \t]*[:=]",
 """Lines that begin with a name and a sign, whatever follows."""
 _GIVEN = re.compile(
     r"(?<![\w$-])([A-Za-z_$][\w$-]*+)(?=[^\w\n]{0,8}[|>=:][^\w\n]{0,8}[\w\"']"
-    r"|\W{1,8}(?:[A-Za-z]{1,12}\W{1,3}){0,2}(?:\d|[\"'“‘`]\w|(?:[Tt]rue|[Ff]alse|null|None)\b))"
+    r"|\W{1,8}(?:[A-Za-z]{1,12}\W{1,3}){0,2}(?:\d|[\"'“‘`]\w|(?:true|false|null|none)\b))"
 ).findall
 """Words that something is said about: a sign and a word follow, or a number or a quotation two words away at most."""
 _SETTING = re.compile(
-    r"\b(?:set|setting|with|use|using|change|make)\s++(?:the\s++)?([A-Za-z_$][\w$-]*+)\s++(?:to|as|of|be)\s++\w",
-    re.IGNORECASE,
+    r"\b(?:set|setting|with|use|using|change|make|replace|edit)\s++(?:the\s++)?([a-z_$][\w$-]*+)"
+    r"\s++(?:to|as|of|be|with|by|should be|must be)\s++\w|(?<![\w$-])([a-z_$][\w$-]*+)(?:\s++(?:should"
+    r"|must) be\s++\w|\s*+[→⇒])",
 ).findall
 """Words that something is set to, even a bare word."""
 _OPTION = re.compile(
-    r"(?<![\w$-])--([A-Za-z_$][\w$-]*+)[ =]\S|^[^\w\n]{0,8}([A-Za-z_$][\w$-]*+)[^\w\n]{0,8}\n\W{0,8}\w", re.MULTILINE
+    r"(?<![\w$-])--([a-z_$][\w$-]*+)[ =]\S|^[^\w\n]{0,8}([a-z_$][\w$-]*+)[^\w\n]{0,8}\n\W{0,8}\w"
+    r"|^[^\w\n]{0,8}(?:\d{1,3}\W )?(?:(?:the|and) )?([a-z_$][\w$-]*+) (?:is|are|[-–—])"
+    r" (?!(?:optional|required|mandatory|missing|(?:un)?known|not|now|already|given|set|(?:in)?valid|needed"
+    r"|empty)\b)\w"
+    r"|^[^\w\n]{0,8}(?:with|plus|and) ([a-z_$][\w$-]*+) [\w(]",
+    re.MULTILINE,
 ).findall
-"""Words written as options, or alone on a line with a text below."""
+"""Words written as options, alone on a line with a text below, or the first of a line that says what they are."""
 _TAGGED = re.compile(r"<([\w.$-]{1,60})>").findall
 _GLUED = re.compile(r"\.\w").match
 ASIDE = (
-    r"think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|(?:available_)?tools|examples?|drafts?|del|strike|blockquote"
+    r"think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|(?:available_)?tools|examples?|drafts?|del|strike"
+    r"|blockquote"
     r"|tool_(?:response|results?|output)|function_(?:response|results?)"
 )
 """Tags around what is no call: thoughts, lists of tools, examples, quotations, what is struck out, answers of tools."""
 _ASIDES = re.compile(rf"<(/?)(?i:{ASIDE})(?:\s[^<>]{{0,200}})?>").findall
-_DENIED = r"(?:do not|don['’]t|will not|won['’]t|must not|mustn['’]t|should not|shouldn['’]t|never)"
-_FAILED = (
-    r"(?:can ?not|can['’]t|(?:could|would|did|have|has)(?: not|n['’]t)|not (?:going|allowed|supposed) to|not yet"
-    r"|unable to|refuse to|decline to)"
-)
+DENIED = r"(?:do not|don['’]t|will not|won['’]t|must not|mustn['’]t|should not|shouldn['’]t|never)"
 _OF_OTHERS = r"(?:worry|hesitate|know(?! (?:if|whether))|have(?! to)|(?:want to )?(?:guess|assume))\b"
 """Verbs that are never about an object beside them: `don't worry`."""
 _NOT_MEANT = re.compile(
-    rf"\b(?:{_DENIED}(?!\s+{_OF_OTHERS})|(?:instead of|rather than)(?!\s+(?:guess|assum)))\b", re.IGNORECASE
+    rf"\b(?:{DENIED}(?!\s+{_OF_OTHERS})|(?:instead of|rather than)(?!\s+(?:guess|assum)))\b", re.IGNORECASE
 ).search
 """Words before an object that say that it is not to be sent."""
-_IS_WRONG = r"(?: (?:is|was)|['’]s) (?:wrong|incorrect|not (?:right|correct)|a mistake)"
+IS_WRONG = r"(?: (?:is|was)|['’]s) (?:wrong|incorrect|not (?:right|correct)|a mistake)"
 _TAKEN_BACK = re.compile(
-    rf"\b(?:{_DENIED}(?!\s+{_OF_OTHERS})|(?<!the )wait(?! for (?:the|its|an?) (?:result|answer|response|output)\b)"
+    rf"\b(?:{DENIED}(?!\s+{_OF_OTHERS})|(?<!the )wait(?! (?:while|for (?:the|its|an?)(?: tool['’]s)? (?:result"
+    rf"|answer|response|output))\b)"
     r"|oops|correction|scratch that|never ?mind"
     r"|i meant?|actually|instead|on second thoughts?|no(?=[,!])|sorry(?! for the (?:wait|delay)(?:[.!]|\Z))"
     r"|(?:should|must|ha[sd] to|needs? to) (?:be|have|say|read)|disregard|ignore (?:that|this|the)"
-    rf"|(?:that|this|it|above|value){_IS_WRONG}|made a mistake|let me (?:redo|fix|correct|change))\b",
+    rf"|(?:that|this|it|above|value){IS_WRONG}|made a mistake|let me (?:redo|fix|correct|change))\b",
     re.IGNORECASE,
 ).search
 """Words behind an object that change it or take it back."""
-# In a message there are words about much else than its calls, so these are narrower than those around arguments.
-_MAKING = r"(?:call|send|run|use|execute|invoke|make|submit|do|issue|perform|try)(?:ing)?\b"
-_MADE = r"(?:called|sent|ran|run|used|executed|invoked|made|submitted|done|issued|performed|tried)\b"
-_ELSE = (
-    r"(?!\s+(?:me|you|us|twice|again|(?:any|an)\s*(?:other|more|further|thing else)"
-    r"|another|(?:any )?(?:harm|damage))\b)"
-)
-"""What is made need not be the call: `I won't make you wait`, `I will not call any other tool`."""
-_DENIES_MAKING = rf"\b{_DENIED}\s+(?:(?!another\b)\w+\s+){{0,2}}{_MAKING}{_ELSE}"
-_DISOWNS = re.compile(
-    rf"{_DENIES_MAKING}|\b(?:(?:instead of|rather than)\W*\Z"
-    rf"|{_FAILED}\s+(?:\w+\s+){{0,2}}(?:{_MAKING}|{_MADE})(?:\s+\w+){{0,2}}\W*\Z"
-    rf"|not (?:been |actually |yet )?{_MADE}\W*\Z|would have (?:\w+ )?{_MADE}"
-    r"|for (?:example|instance)(?!-)|(?<!not )an? (?:example|illustration)|hypothetical(?:ly)?)",
-    re.IGNORECASE,
-).search
-"""Words of a sentence that leads to a call, or goes on behind it, by which the call is not to be made."""
-_TELLS = re.compile(
-    r"\b(?:returns|retrieves|fetches|includes|contains|provides|output|results?)\b[^.!?]*\bfor (?:example|instance)\b"
-    r"|for (?:example|instance),? (?:it|this) (?:returns|gives|includes)\b",
-    re.IGNORECASE,
-).sub
-"""Words behind a call by which its answer is what the example is of."""
-_GOES_AHEAD = re.compile(
-    rf"[,;]\W*(?:(?:so|but|and|instead|now)\b\W*){{0,2}}"
-    r"(?:so\W*\Z|(?:I(?:['’]ll| will|['’]m| am)?|let me)\s+(?:now |just )?"
-    rf"(?:{_MAKING}|(?:check|look|search|fetch|get|ask|query|retry)(?:ing)?\b)"
-    r"(?!.*\b(?:later|once|when|after|if|until|unless|then|as)\b).*\Z)",
-    re.IGNORECASE,
-).search
-"""The last part of a sentence that denies something else, and leads to the call that is made instead."""
-_ONLY_SAID = re.compile(
-    r"\b(?:if|unless|until|before|when|once|would|example|illustration|instance|hypothetical(?:ly)?)\b"
-    rf"|\b{_DENIED}\s+(?:\w+\s+){{0,2}}{_MAKING} (?:this|it|that|these|them)\b",
-    re.IGNORECASE,
-).search
-"""Words of a condition or an example, which all of a sentence is part of, or a denial of the call itself."""
-_TOLD = re.compile(
-    rf"\b(?:(?:earlier|previously|before|last time),? (?:I|we|you)(?: (?:have|had))?"
-    rf"|(?:I|we|you) (?:(?:have|had) )?(?:already|earlier|previously)) {_MADE}(?: \w+){{0,2}}\W*\Z"
-    r"|\b(?:the following|this)(?: \w+){0,2} (?:has )?(?:failed|(?:was|were) (?:rejected|refused|denied))\W*\Z"
-    rf"|(?:shall|should|may|can) i (?:go ahead|proceed|{_MAKING} (?:it|this|that|the following))\b[^?]{{0,40}}\?\W*\Z",
-    re.IGNORECASE,
-).search
-"""A sentence before a call that tells of it as something past, or asks whether it is wanted."""
-_AWAITS = re.compile(r"\b(?:if|once|when|as soon as) you (?:confirm|agree|approve|say so)\b", re.IGNORECASE).search
-"""Words of a sentence that leads to a call, by which it is only to be made later."""
-_DENIES = re.compile(
-    rf"\b(?:{_DENIED}|{_FAILED})\s+(?:\w+\s+){{0,2}}{_MAKING} this(?: call)?\W*\Z", re.IGNORECASE
-).search
-"""A sentence of its own before a call that is about what follows."""
-_TAKES_BACK = re.compile(
-    r"(?:no|wait|oops|sorry(?!, (?:this|it) (?:may|might|can|will) take)|actually)"
-    r"(?=[,.:;!–—…]| [-–—] )|actually (?:make|use|do|set|change|let|it|that)\b"
-    r"|correction\b|scratch that|never ?mind|i meant?\b|disregard|on second thoughts?\b"
-    r"|(?:ignore|cancel) (?:that|this|the)\b|make (?:it|that) [^.\n]{1,60} instead\b"
-    rf"|(?:that|this|it){_IS_WRONG}\b|(?:that|this)(?: call)? (?:has )?failed\b"
-    rf"|(?:shall|should|may) i (?:go ahead|proceed|{_MAKING} (?:it|this|that))\b(?!.*\b(?:too|as well|also)\b)",
-    re.IGNORECASE,
-).match
-"""Words that begin what is said behind a call if they change it, take it back, or ask whether it is wanted."""
-_HEADS = re.compile(
-    r"\W*(?:(?:an?|the|some)\s+)?(?:(?:examples?|samples?|usage|syntax|template|anti-?patterns?)(?:\s+\w+){0,2}"
-    r"|(?:wrong|bad|incorrect|invalid|not|avoid|never)(?:\s+(?:call|usage|use|way|one|this|like this))?"
-    r"|what not to (?:do|call|send)|e\.g|user|human|observation|tool (?:result|response|output))\W*",
-    re.IGNORECASE,
-).fullmatch
-"""A heading, or a label, of what is no call of the model's own."""
-_SENTENCE = re.compile(r"[.!?](?=\s)|\n")
-_QUOTED_LINE = re.compile(r"[ \t]*+(?:>|//|#(?!#)|[-*] \[ \])").match
-"""The beginning of the line of a call that is a quotation, a comment, or a task that is still open."""
-_FENCE_BEFORE = re.compile(r"`{3}\w{0,20}[ \t]*\n[ \t]*\Z").search
-_FENCE_BEHIND = re.compile(r"[ \t]*+\n?[ \t]*+`{3}").match
-_QUOTE_MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“"}
 _NEAR, _HEADING = 200, 2
 _OPEN_ENDS = tuple(",([{\"'=\\")
 
@@ -217,60 +147,19 @@ def gives_missing(around: str, names: frozenset[str], present: Iterable[str]) ->
     """
     if "<" in around and not names.isdisjoint(_TAGGED(around)):
         return True
-    absent = names.difference(present)
+    absent = {name.lower() for name in names.difference(present)}
     if not absent:
         return False
-    plain = strip_markup(around)[0]
-    return not absent.isdisjoint((*_GIVEN(plain), *_SETTING(plain), *chain(*_OPTION(plain))))
+    plain = strip_markup(around)[0].lower()
+    for name in absent:
+        if "_" in name:  # a sentence has spaces there
+            plain = plain.replace(name.replace("_", " "), name)
+    return not absent.isdisjoint((*_GIVEN(plain), *chain(*_SETTING(plain), *_OPTION(plain))))
 
 
 def _quotes_balance(text: str, start: int, brace: int) -> bool:
     """Return whether the text before the brace could be a sentence that begins with a quoted word."""
     return brace > 0 and text.count('"', start, brace) % 2 == 0 and "\\" not in text[start:brace]
-
-
-def is_disowned(before: str, after: str, *, followed: bool) -> bool:
-    """Return whether the words around a call say that it is not to be made.
-
-    Args:
-        before: what stands between the call before it and this one.
-        after: what stands behind it, up to the next one.
-        followed: True if there is a next one; then a sentence that does not end before that is about that.
-    """
-    if _is_set_off(before, after):
-        return True
-    lead = _SENTENCE.split(strip_markup(before[-_NEAR:])[0])[-1]
-    behind, *more = _SENTENCE.split(strip_markup(after[:_NEAR])[0].lstrip(" \t.,;(-–—"), maxsplit=1)
-    ended = lead.endswith((".", "!", "?"))
-    leads_on = followed and not more
-    return bool(
-        (_DENIES(lead) if ended else (_DISOWNS(lead) and not _leads_elsewhere(lead)) or _AWAITS(lead))
-        or _TOLD(lead)
-        or _HEADS(lead)
-        or (not leads_on and _DISOWNS(behind) and _DISOWNS(_TELLS("", behind)))
-        or _TAKES_BACK(behind)
-    )
-
-
-def _leads_elsewhere(lead: str) -> bool:
-    """Return whether a sentence denies one thing, without a condition, and goes on to the call it makes."""
-    ahead = _GOES_AHEAD(lead)
-    return ahead is not None and _DISOWNS(lead[ahead.start() :]) is None and _ONLY_SAID(lead) is None
-
-
-def _is_set_off(before: str, after: str) -> bool:
-    """Return whether signs around a call make it something that is only shown: struck out, quoted or commented out."""
-    if before.endswith("~~") and after.startswith("~~"):
-        return True
-    if before.rfind("/*") > before.rfind("*/") and "*/" in after:
-        return True
-    opened, closed = _FENCE_BEFORE(before[-_NEAR:]), _FENCE_BEHIND(after)
-    if opened and closed:  # the marks stand around the fence
-        before, after = before[: -len(opened[0])], after[closed.end() :]
-    line, rest = before.rpartition("\n")[2], after.partition("\n")[0]
-    if rest and rest[0] == _QUOTE_MARKS.get(line[-1:]) and any(map(str.isalpha, line + rest)):
-        return True
-    return _QUOTED_LINE(line) is not None
 
 
 def strip_markup(around: str) -> tuple[str, tuple[str, ...]]:

@@ -1,0 +1,210 @@
+"""Words and signs around a call, or around arguments, that say that it is not to be made.
+
+A sentence that leads to a call and tells of it as possible, past, somebody else's or an example makes it none,
+and so does one behind it that takes it back or asks for leave. What is refused here costs a turn; what is
+missed would run.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pokayoke.core.intake.wrapping import DENIED, IS_WRONG, strip_markup
+
+_FAILED = (
+    r"(?:can ?not|can['’]t|(?:could|would|did|have|has)(?: not|n['’]t)|not (?:going|allowed|supposed) to|not yet"
+    r"|unable to|refuse to|decline to)"
+)
+# In a message there are words about much else than its calls, so these are narrower than those around arguments.
+_MAKING = r"(?:call|send|run|use|execute|invoke|make|submit|do|issue|perform|try)(?:ing)?\b"
+_MADE = r"(?:called|sent|ran|run|used|executed|invoked|made|submitted|done|issued|performed|tried)\b"
+_ELSE = (
+    r"(?!\s+(?:me|you|us|twice|again|(?:any|an)\s*(?:other|more|further|thing else)"
+    r"|another|(?:any )?(?:harm|damage))\b)"
+)
+"""What is made need not be the call: `I won't make you wait`, `I will not call any other tool`."""
+_DENIES_MAKING = rf"\b{DENIED}\s+(?:(?!another\b)\w+\s+){{0,2}}{_MAKING}{_ELSE}"
+_DISOWNS = re.compile(
+    rf"{_DENIES_MAKING}|\b(?:(?:instead of|rather than)\W*\Z"
+    rf"|{_FAILED}\s+(?:\w+\s+){{0,2}}(?:{_MAKING}|{_MADE})(?:\s+\w+){{0,2}}\W*\Z"
+    rf"|not (?:been |actually |yet )?{_MADE}\W*\Z|would have (?:\w+ )?{_MADE}"
+    r"|for (?:example|instance)(?!-)|(?<!not )an? (?:example|illustration)|hypothetical(?:ly)?)",
+    re.IGNORECASE,
+).search
+"""Words of a sentence that leads to a call, or goes on behind it, by which the call is not to be made."""
+_TELLS = re.compile(
+    r"\b(?:returns|retrieves|fetches|includes|contains|provides|output|results?)\b[^.!?]*\bfor (?:example|instance)\b"
+    r"|for (?:example|instance),? (?:it|this) (?:returns|gives|includes)\b",
+    re.IGNORECASE,
+).sub
+"""Words behind a call by which its answer is what the example is of."""
+_GOES_AHEAD = re.compile(
+    rf"[,;]\W*(?:(?:so|but|and|instead|now)\b\W*){{0,2}}"
+    r"(?:so\W*\Z|(?:I(?:['’]ll| will|['’]m| am)?|let me)\s+(?:now |just )?"
+    rf"(?:{_MAKING}|(?:check|look|search|fetch|get|ask|query|retry)(?:ing)?\b)"
+    r"(?!.*\b(?:later|once|when|after|if|until|unless|then|as)\b).*\Z)",
+    re.IGNORECASE,
+).search
+"""The last part of a sentence that denies something else, and leads to the call that is made instead."""
+_ONLY_SAID = re.compile(
+    r"\b(?:if|unless|until|before|when|once|would|example|illustration|instance|hypothetical(?:ly)?)\b"
+    rf"|\b{DENIED}\s+(?:\w+\s+){{0,2}}{_MAKING} (?:this|it|that|these|them)\b",
+    re.IGNORECASE,
+).search
+"""Words of a condition or an example, which all of a sentence is part of, or a denial of the call itself."""
+_TOLD = re.compile(
+    rf"\b(?:(?:earlier|previously|before|last time),? (?:I|we|you)(?: (?:have|had))?"
+    rf"|(?:I|we|you) (?:(?:have|had) )?(?:already|earlier|previously)) {_MADE}(?: \w+){{0,2}}\W*\Z"
+    r"|\b(?:the following|this)(?: \w+){0,2} (?:has )?(?:failed|(?:was|were) (?:rejected|refused|denied))\W*\Z"
+    rf"|(?:shall|should|may|can) i (?:go ahead|proceed|{_MAKING} (?:it|this|that"
+    rf"|the following))\b[^?]{{0,40}}\?\W*\Z",
+    re.IGNORECASE,
+).search
+"""A sentence before a call that tells of it as something past, or asks whether it is wanted."""
+_AWAITS = re.compile(r"\b(?:if|once|when|as soon as) you (?:confirm|agree|approve|say so)\b", re.IGNORECASE).search
+"""Words of a sentence that leads to a call, by which it is only to be made later."""
+_DENIES = re.compile(
+    rf"\b(?:{DENIED}|{_FAILED})\s+(?:\w+\s+){{0,2}}{_MAKING} this(?: call)?\W*\Z", re.IGNORECASE
+).search
+"""A sentence of its own before a call that is about what follows."""
+_TAKES_BACK = re.compile(
+    r"(?:no|wait|oops|sorry(?!, (?:this|it) (?:may|might|can|will) take)|actually)"
+    r"(?=[,.:;!–—…]| [-–—] )|actually (?:make|use|do|set|change|let|it|that)\b"
+    r"|correction\b|scratch that|never ?mind|i meant?\b|disregard|on second thoughts?\b"
+    r"|(?:ignore|cancel) (?:that|this|the)\b|make (?:it|that) [^.\n]{1,60} instead\b"
+    rf"|(?:that|this|it){IS_WRONG}\b|(?:that|this)(?: call)? (?:has )?failed\b"
+    rf"|(?:shall|should|may) i (?:go ahead|proceed|{_MAKING} (?:it|this|that))\b(?!.*\b(?:too|as well|also)\b)",
+    re.IGNORECASE,
+).match
+"""Words that begin what is said behind a call if they change it, take it back, or ask whether it is wanted."""
+_PAST = r"(?:called|sent|ran|used|executed|invoked|made|submitted|done|issued|performed|tried|wrote|considered)"
+_IT = r"(?:this|that|it|these|them|the (?:following|call))"
+_NEEDED = r"(?:allowed|necessary|needed|permitted|possible|real|final|meant)"
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+_LEADS = _any(
+    # Possible, or under a condition
+    rf"\b(?:would|could|might)(?: (?:then|also|now|just|first|have to|need to))? (?:{_MAKING}|write\b)",
+    rf"\b(?:I|we)['’]d {_MAKING}",
+    rf"\b(?:you|one|they|users?|developers?) (?:can|may|should|must|have to|need to) {_MAKING}",
+    r"\b(?:suppose|imagine|pretend|let['’]?s say|let us say|what if|in theory)\b",
+    r"\A\W*if(?! (?:I|we) (?:understand|remember|recall)\b)\b|\A\W*once(?! (?:again|more)\b)\b",
+    r"\A\W*(?:unless|until|as soon as|either|later|next time|in (?:the )?future|tomorrow|eventually)\b",
+    r"\A\W*(?:when|after)\b.*(?:\b(?:will|shall)|['’]ll)\b",
+    r"\A\W*(?:when|after|before)\b.*\b(?:confirm|approve|agree)\b",
+    r"\b(?:one|another|an|the other) (?:option|possibility|alternative|idea)\b",
+    # Past, or somebody else's
+    rf"(?<!to be )\b{_PAST}(?: (?:{_IT}|before|earlier|yesterday|already|last time|previously)){{0,2}}\W*\Z",
+    r"\b(?:says?|said|shows?|showed|writes|contains?|reads|posted|returned|answered|replied|suggests?|recommends?"
+    rf"|came from|was|were|got|received|checks)(?: (?:that|me|us|{_IT}))?\W*\Z",
+    rf"\b(?:asks?|asked|tells?|told|wants?|wanted|begged) (?:me|us) to {_MAKING}(?: {_IT})?\W*\Z",
+    r"\b(?:that|which) (?:has )?(?:failed|(?:was|were) \w+)(?: \w+)?\W*\Z",
+    r"\byour(?:self| (?:terminal|shell|console))\b",
+    # An example of its form
+    rf"\b(?:such as|e\.g\.?|for (?:illustration|demonstration)|how to {_MAKING}(?: {_IT})?)\W*\Z",
+    r"\b(?:looks?|looked|written|works?) like(?: (?:this|that|so))?\W*\Z|\bto (?:illustrate|demonstrate)\b",
+    r"\b(?:format|syntax|signature|form|shape)\b[^.]*\b(?:is|are)\W*\Z",
+    r"\b(?:simulat\w+|dry[- ]run|mock(?:ed)?|pseudo-?code|injection|attacker|malicious|phishing)\b",
+    # Denied
+    r"\b(?:no need|(?:not|un) ?(?:necessary|needed|allowed|permitted)|forbidden|prohibited|illegal|wrong|dangerous"
+    r"|unsafe|lack(?: \w+){1,2}|decided against|thought about|considered|considering|refrain(?:ed)? from|avoid"
+    rf"|\A\W*without)(?: (?:to|of|for))? {_MAKING}(?: {_IT})?\W*\Z",
+    r"\A\W*(?:please )?(?:ignore|disregard|explain|forget|skip)\b",
+    r"(?:\b(?:instead of|rather than)|\A\W*without(?! further\b))(?: \w+){1,2}\W*\Z",
+    # Leave is asked for
+    r"\bplease confirm\b|(?<!not )\b(?:needs?|pending|awaiting|requires?) (?:your )?(?:approval|confirmation)\b",
+    r"\b(?:do you want|would you like)(?: me)? to\b|\b(?:I['’]m|I am) (?:not sure|unsure)\b",
+).search
+"""Words of a sentence that leads to a call by which it is possible, past, somebody else's, an example, or denied."""
+_ASKS = _any(
+    rf"\b(?:do you want|would you like)(?: me)? to {_MAKING}[^?]*\?\W*\Z|\bplease confirm\b",
+    r"\A\W*(?:q|question|what (?:does|would|if|happens))\b[^?]*\?\W*\Z",
+).search
+"""A sentence before a call that asks for leave, or about the call."""
+_FOLLOWS = _any(
+    r"(?-i:is|was|were|would|has|had)\b",  # goes on about the call
+    rf"(?:(?:but|however|although|hm+|well)\b\W*)?(?:(?:no|stop)(?=[,.:;!]|\W*\Z)|no need to {_MAKING})",
+    rf"(?:(?:but|however|although)\b\W*)?(?:that|this|it)(?:(?: is|['’]s| was) not|(?: is| was)n['’]t) {_NEEDED}\b",
+    r"(?:forget|cancel) (?:it|that|this)\b|edit:|(?:except|on reflection|rather)\b|make (?:that|it)\b",
+    r"(?:please )?(?:replace|fill in|fill out|change)\b|but with [^.]* (?:as|for|instead)\b|[^.]*\bis better\b",
+    r"(?:please )?(?:confirm|approve)\b(?! (?:your|the|whether|if)\b)",
+    r"(?:I(?:['’]ll| will| am|['’]m) )?(?:a?wait(?:ing)?)(?: for)? your (?:confirmation|approval|consent|ok|go)\b",
+    rf"let me know (?:if|whether|when|before)\b[^.]*\b{_MAKING} (?:it|this|that)\b",
+    r"is (?:this|that|it) (?:ok|okay|right|correct|what you)\b|do(?:es)? (?:this|that|it) look\b",
+    rf"(?:do you want|would you like)(?: me)? to {_MAKING} (?:it|this|that)\b(?!.*\b(?:too|also|as well|next)\b)",
+    r"should I (?:go on|proceed|continue|go ahead)\b",
+    rf"[^.]*\b(?:simulated|dry[- ]run|not run|what not to do|before I {_MAKING} (?:it|this|that))\b",
+    r"[^.]*\b(?:is|are)(?:(?! not\b) \w+){0,2} (?:an? |the )?"
+    r"(?:examples?|placeholders?|dumm(?:y|ies)|template|illustrative|made[- ]up|guess(?:es)?|not final)\b",
+).match
+"""Words that begin what is said behind a call if they are about a call that is not made, or not yet."""
+_SHOWN = r"(?:call|usage|use|way|one|this|like this|message|request|arguments?|values?|attempt|case|approval|example)"
+_HEADS = _any(
+    r"[^\w~]*(?:(?:an?|the|some|my|your|our|its|\w+['’]s)\s+)?(?:"
+    r"(?:examples?|samples?|usage|syntax|template|anti-?patterns?)(?:\s+\w+){0,2}"
+    r"|(?:wrong|bad|incorrect|invalid|not|avoid|never|old|previous|last|earlier|former|failed|rejected|proposed"
+    rf"|possible|alternative|expected|planned|test|pending)(?:\s+{_SHOWN})?(?:\s+(?:is|was|are|were|would be))?"
+    r"(?:\W+\([^()]*\))?"
+    r"|what not to (?:do|call|send)|e\.g|user|human|observation|tool (?:result|response|output)|output|error(?: in)?"
+    r"|logs?|history|drafts?|to-?do|before|not yet|option(?: \w)?|alternatively|docs?|documentation|schema"
+    r"|step \d+ \(later\))[^\w~]*"
+).fullmatch
+"""A heading, or a label, of what is no call of the model's own."""
+_SENTENCE = re.compile(r"[.!?](?=\s)|\n")
+_QUOTED_LINE = re.compile(r"[ \t]*+(?:>|//|#(?!#)|[-*] \[ \])").match
+"""The beginning of the line of a call that is a quotation, a comment, or a task that is still open."""
+_FENCE_BEFORE = re.compile(r"`{3}\w{0,20}[ \t]*\n[ \t]*\Z").search
+_FENCE_BEHIND = re.compile(r"[ \t]*+\n?[ \t]*+`{3}").match
+_QUOTE_MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“"}
+_NEAR = 200
+
+
+def is_disowned(before: str, after: str, *, followed: bool) -> bool:
+    """Return whether the words around a call say that it is not to be made.
+
+    Args:
+        before: what stands between the call before it and this one.
+        after: what stands behind it, up to the next one.
+        followed: True if there is a next one; then a sentence that does not end before that is about that.
+    """
+    if _is_set_off(before, after):
+        return True
+    lead = _SENTENCE.split(strip_markup(before[-_NEAR:])[0])[-1]
+    behind, *more = _SENTENCE.split(strip_markup(after[:_NEAR])[0].lstrip(" \t.,;(-–—"), maxsplit=1)
+    ended = lead.endswith((".", "!", "?"))
+    leads_on = followed and not more
+    return bool(
+        (_DENIES(lead) if ended else (_DISOWNS(lead) and not _leads_elsewhere(lead)) or _AWAITS(lead))
+        or (not ended and _LEADS(lead))
+        or _ASKS(lead)
+        or _TOLD(lead)
+        or _HEADS(lead)
+        or (not leads_on and _DISOWNS(behind) and _DISOWNS(_TELLS("", behind)))
+        or _TAKES_BACK(behind)
+        or _FOLLOWS(behind)
+    )
+
+
+def _leads_elsewhere(lead: str) -> bool:
+    """Return whether a sentence denies one thing, without a condition, and goes on to the call it makes."""
+    ahead = _GOES_AHEAD(lead)
+    return ahead is not None and _DISOWNS(lead[ahead.start() :]) is None and _ONLY_SAID(lead) is None
+
+
+def _is_set_off(before: str, after: str) -> bool:
+    """Return whether signs around a call make it something that is only shown: struck out, quoted or commented out."""
+    if before.endswith("~~") and after.startswith("~~"):
+        return True
+    if before.rfind("/*") > before.rfind("*/") and "*/" in after:
+        return True
+    opened, closed = _FENCE_BEFORE(before[-_NEAR:]), _FENCE_BEHIND(after)
+    if opened and closed:  # the marks stand around the fence
+        before, after = before[: -len(opened[0])], after[closed.end() :]
+    line, rest = before.rpartition("\n")[2], after.partition("\n")[0]
+    if rest and rest[0] == _QUOTE_MARKS.get(line[-1:]) and any(map(str.isalpha, line + rest)):
+        return True
+    return _QUOTED_LINE(line) is not None
