@@ -594,3 +594,13 @@ def test_the_status_of_a_list_is_that_of_its_calls(status, made):
 def test_what_stands_in_an_example_is_no_call():
     """A tag says so, as it does for thoughts and lists of tools."""
     assert read_calls('<example>{"name": "f", "arguments": {"a": 1}}</example>').calls == ()
+
+
+def test_a_text_of_nothing_but_calls_is_refused_as_a_whole_and_soon():
+    """A model that repeats itself means none of it: one refusal, without a look at all the rest."""
+    begun = time.perf_counter()
+    for text in ("<function=f>" * 80_000, "\nf(a=1)" * 100_000, json.dumps([{"name": "f", "arguments": {}}] * 1_001)):
+        (call,) = read_calls(text, max_chars=1_000_000).calls
+        assert (call.name, call.reading.reason, call.span) == ("", "too_many_calls", (0, len(text)))
+    assert time.perf_counter() - begun < 2.0
+    assert len(read_calls("<function=f>{}" * 1_000).calls) == 1_000

@@ -32,7 +32,8 @@ def read_calls(
         max_depth: deepest nesting.
 
     Returns:
-        The calls in order, each with its graded reading, and what stood around them.
+        The calls in order, each with its graded reading, and what stood around them. A text with more than 1,000
+        of them is refused as a whole (`too_many_calls`).
 
     Raises:
         ContractError: a schema in `tools` is not usable.

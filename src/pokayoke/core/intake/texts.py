@@ -71,6 +71,8 @@ _BLOCK = re.compile(
 ).search
 """What stands before a call in the body of a statement: whether it is meant, and how often, the text does not say."""
 _NEAR, _BODY = 200, 1_000
+MAX_CALLS = 1_000
+"""Most calls of one message: what repeats more often is no message any more, and nothing of it is meant."""
 _BETWEEN = " \t\r\n,;"
 """What separates calls."""
 
@@ -79,6 +81,8 @@ def find_calls(text: str, tools: Tools, *, max_depth: int) -> Calls:
     """Find the calls in a text; see `read_calls`."""
     finder = _Finder(text, tools, max_depth=max_depth)
     finder.run()
+    if len(finder.calls) > MAX_CALLS:
+        return Calls(calls=(ReadCall(name="", reading=refused("too_many_calls"), span=(0, len(text))),))
     calls = _meant(text, finder.calls)
     return Calls(calls=calls, rest=_rest(text, [call.span for call in calls]))
 
@@ -131,7 +135,7 @@ class _Finder:
     def run(self) -> None:
         """Walk from one possible beginning to the next."""
         position = 0
-        while found := _START.search(self.text, position):
+        while len(self.calls) <= MAX_CALLS and (found := _START.search(self.text, position)):
             kind = cast(str, found.lastgroup)
             start = found.start(kind)
             if kind == "header":
