@@ -15,7 +15,10 @@ proposal of the same class is accepted too. What a rule leaves alone is as much 
 ``"٢"``, ``"２"``      refused: only ASCII digits are JSON's
 ``"yes"``, ``"1"``     refused for a boolean: only true and false, in any case, are its spellings
 ``1`` for boolean      refused; ``true`` for a number likewise
-``"null"``             null where null is allowed
+``"null"``, ``"None"``  null where null is allowed
+``'"5"'``              5: one pair of quotes around the text is one too many
+``"in progress"``      in_progress where that is the only choice but for case and what separates words
+``"['a', 1]"``         the list: JSON text, also in Python's spelling of strings and words
 ``"a, b"`` for a list  refused: one item or two. Text with a blank ("New York") is *likely* one item
 ``{…}`` for a list     one item only if the items' fields are declared and these are they
 ``12`` for a string    *likely* "12": the digits are right, leading zeros may have been lost
@@ -36,12 +39,14 @@ import msgspec
 
 from pokayoke.core import strict
 from pokayoke.core.call import CorrectionKind
-from pokayoke.core.places import FOLDED, Facts, item_facts, json_types
+from pokayoke.core.places import FOLDED, Facts, item_facts, json_types, unseparated
 from pokayoke.core.schema import Schema
 
 MAX_TEXT = 20_000
 """Longest text that is looked at as JSON or compared with choices, in characters."""
-_MAX_NUMBER = 60
+_MAX_NUMBER, _MAX_DEPTH = 60, 64
+_QUOTED = re.compile(r"\"([^\"'\\]+)\"|'([^\"'\\]+)'")
+_PYTHON = frozenset({"python_word", "single_quotes"})
 
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?P<decimals>\.[0-9]+)?(?P<power>[eE][+-]?[0-9]+)?", re.ASCII)
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{2}0", re.ASCII)
@@ -115,7 +120,7 @@ def _from_text(text: str, facts: Facts) -> Iterator[Proposal]:
             yield Proposal("number_from_text", "equivalent", number)
     if "boolean" in facts.types and plain.lower() in ("true", "false"):
         yield Proposal("boolean_from_text", "equivalent", plain.lower() == "true")
-    if "null" in facts.types and plain == "null":
+    if "null" in facts.types and plain in ("null", "None"):
         yield Proposal("null_from_text", "equivalent", None)
     if (plain[0] == "{" and "object" in facts.types) or (plain[0] == "[" and "array" in facts.types):
         parsed = _json_text(plain)
@@ -123,12 +128,15 @@ def _from_text(text: str, facts: Facts) -> Iterator[Proposal]:
             yield Proposal("value_from_json_text", "equivalent", parsed[0])
     if facts.formats:
         yield from _format(plain, text, facts)
+    if found := _QUOTED.fullmatch(plain):
+        yield from _from_text(found[1] or found[2], facts)
 
 
 def _choice(plain: str, facts: Facts) -> Iterator[Proposal]:
-    """Match by spaces, else by case and spaces; the caller refuses if more than one choice fits."""
-    spaced = " ".join(plain.split())
-    for choice in facts.spellings.get(spaced) or facts.spellings.get(FOLDED + spaced.casefold(), []):
+    """Match by spaces, else by case, else by what separates words; the caller refuses if more than one choice fits."""
+    spaced, known = " ".join(plain.split()), facts.spellings
+    found = known.get(spaced) or known.get(FOLDED + spaced.casefold()) or known.get(FOLDED + unseparated(spaced), [])
+    for choice in found:
         yield Proposal("choice_spelling", "equivalent", choice)
 
 
@@ -149,7 +157,20 @@ def _json_text(text: str) -> tuple[Any] | None:
     try:
         return (strict.parse(text.encode())[0],)
     except ValueError:
+        return _python_text(text) if text[:1] in ("[", "{") else None
+
+
+def _python_text(text: str) -> tuple[Any] | None:
+    """Read a list or an object in Python's spelling, if it is whole and nothing else is odd about it."""
+    from pokayoke.core.intake.patterns import Refusal  # noqa: PLC0415 - for texts that are no JSON
+    from pokayoke.core.intake.reader import Reader  # noqa: PLC0415 - as above
+
+    reader = Reader(text, max_depth=_MAX_DEPTH)
+    try:
+        value, end = reader.read_value(0)
+    except Refusal:
         return None
+    return (value,) if end == len(text) and not reader.unclosed and reader.repairs.keys() <= _PYTHON else None
 
 
 def _format(plain: str, text: str, facts: Facts) -> Iterator[Proposal]:

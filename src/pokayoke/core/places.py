@@ -54,14 +54,24 @@ class Facts(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def spellings(self) -> dict[str, list[str]]:
-        """The choices that are texts, by their text without odd spaces, and by `FOLDED` and that text without case."""
+        """The choices that are texts: by their text without odd spaces; by `FOLDED` and that without case, or `unseparated`."""
         found: dict[str, list[str]] = {}
         for choice in self.choices:
             if isinstance(choice, str):
                 spaced = " ".join(choice.split())
-                for spelling in (spaced, FOLDED + spaced.casefold()):
+                for spelling in dict.fromkeys((spaced, FOLDED + spaced.casefold(), FOLDED + unseparated(spaced))):
                     found.setdefault(spelling, []).append(choice)
         return found
+
+
+def unseparated(text: str) -> str:
+    """Return a text without case in which `_`, `-` and spaces between words are all the same.
+
+    At an end such a sign may be more than a separator (`-1`, `A-`): then only the case goes.
+    """
+    folded = text.casefold()
+    words = " ".join(folded.replace("_", " ").replace("-", " ").split())
+    return words if folded[:1] == words[:1] and folded[-1:] == words[-1:] else folded
 
 
 def split(pointer: str) -> Path:
