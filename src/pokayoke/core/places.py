@@ -54,7 +54,7 @@ class Facts(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def spellings(self) -> dict[str, list[str]]:
-        """The choices that are texts: by their text without odd spaces; by `FOLDED` and that without case, or `unseparated`."""
+        """The choices that are texts: by it without odd spaces; by `FOLDED` and that without case, or `unseparated`."""
         found: dict[str, list[str]] = {}
         for choice in self.choices:
             if isinstance(choice, str):

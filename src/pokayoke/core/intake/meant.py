@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from pokayoke.core.intake.reading import ReadCall, refused
 from pokayoke.core.intake.wrapping import DENIED, IS_WRONG, strip_markup
 
 _FAILED = (
@@ -161,6 +162,24 @@ _FENCE_BEFORE = re.compile(r"`{3}\w{0,20}[ \t]*\n[ \t]*\Z").search
 _FENCE_BEHIND = re.compile(r"[ \t]*+\n?[ \t]*+`{3}").match
 _QUOTE_MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“"}
 _NEAR = 200
+
+
+def disown(text: str, calls: list[ReadCall]) -> tuple[ReadCall, ...]:
+    """Return the calls of a text, those refused that the words around them disown."""
+    spans = sorted({call.span for call in calls})
+    ends = [0, *(end for _, end in spans)]
+    starts = [*(start for start, _ in spans[1:]), len(text)]
+    disowned = {
+        span
+        for last, span, following in zip(ends, spans, starts, strict=False)
+        if is_disowned(text[last : span[0]], text[span[1] : following], followed=following < len(text))
+    }
+    return tuple(
+        ReadCall(name=call.name, reading=refused("disowned", call.span[0]), span=call.span)
+        if call.span in disowned and call.reading.value is not None
+        else call
+        for call in calls
+    )
 
 
 def is_disowned(before: str, after: str, *, followed: bool) -> bool:

@@ -15,7 +15,7 @@ from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes, read_keywords, unopened
 from pokayoke.core.intake.evidence import declared_by
 from pokayoke.core.intake.grading import Grading, flaw_of
-from pokayoke.core.intake.meant import is_disowned
+from pokayoke.core.intake.meant import disown
 from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused
@@ -43,6 +43,7 @@ _HEADER_END = re.compile(
 )
 _CALL = re.compile(rf"({_NAME})\(")
 _CALL_END = re.compile(r"[,` \t]*+(?:\n|\Z|[<\[;])").match
+_LINE_END = re.compile(r"[;` \t]*+(?:\n|\Z)").match
 _NEXT_CALL = re.compile(rf"\s*+({_NAME})\(").match
 _START = re.compile(
     rf"(?P<header>{_HEADER.pattern.replace('(' + _NAME + ')', _NAME)})"
@@ -51,7 +52,8 @@ _START = re.compile(
     rf"|(?P<behind></(?i:{ASIDE})>|\[/(?:TOOL_RESULTS|AVAILABLE_TOOLS)\])"
     rf"|(?P<mark>\[/?[A-Z][A-Z_]{{2,30}}\])"
     rf"|(?P<calls>\[\s*{_NAME}\()|(?P<open>\{{(?=\s*[\"'“‘\w/#])|\[(?=\s*[{{/#]))"
-    rf"|(?:(?:^|\n)[ \t]*(?:Action:[ \t]*)?|[>`\]]\s*)(?P<call>{_NAME}\()"
+    rf"|(?:(?:^|\n)[ \t]*(?:Action:[ \t]*)?|[>`\]]\s*)"
+    rf"(?P<code>(?:[A-Za-z_]\w{{0,40}}[ \t]*=[ \t]*)?(?:await[ \t]+)?(?:print\()?)(?P<call>{_NAME}\()"
 )
 _RESYNC = re.compile(r"</?(?:tool_call|function_call|function)\b|<\|(?:call|im_start|start|eom_id|eot_id)\|>")
 _HINT = re.compile(r"""["'](?:name|tool|tool_name|function|function_name|arguments|args|parameters)["']\s*:""")
@@ -83,26 +85,8 @@ def find_calls(text: str, tools: Tools, *, max_depth: int) -> Calls:
     finder.run()
     if len(finder.calls) > MAX_CALLS:
         return Calls(calls=(ReadCall(name="", reading=refused("too_many_calls"), span=(0, len(text))),))
-    calls = _meant(text, finder.calls)
+    calls = disown(text, finder.calls)
     return Calls(calls=calls, rest=_rest(text, [call.span for call in calls]))
-
-
-def _meant(text: str, calls: list[ReadCall]) -> tuple[ReadCall, ...]:
-    """Refuse calls that the words around them disown."""
-    spans = sorted({call.span for call in calls})
-    ends = [0, *(end for _, end in spans)]
-    starts = [*(start for start, _ in spans[1:]), len(text)]
-    disowned = {
-        span
-        for last, span, following in zip(ends, spans, starts, strict=False)
-        if is_disowned(text[last : span[0]], text[span[1] : following], followed=following < len(text))
-    }
-    return tuple(
-        ReadCall(name=call.name, reading=refused("disowned", call.span[0]), span=call.span)
-        if call.span in disowned and call.reading.value is not None
-        else call
-        for call in calls
-    )
 
 
 def _rest(text: str, spans: list[tuple[int, int]]) -> str:
@@ -149,7 +133,7 @@ class _Finder:
             elif kind == "open":
                 position = self._enveloped(start)
             else:
-                position = self._called(start, found.end(), listed=kind == "calls")
+                position = self._called(start, found.end(), found["code"] or "", listed=kind == "calls")
 
     def _aside(self, position: int, opener: str) -> int:
         """Pass over thoughts and quotations; if they have no end, nobody knows what is meant as a call."""
@@ -240,15 +224,25 @@ class _Finder:
         return end
 
     def _titled(self, value: Any, start: int, end: int) -> list[Envelope] | None:
-        """Return the call of a message that is a tool's name, alone on its line, and an object of its arguments."""
+        """Return the call of a message that is a tool's name and an object of its arguments, and nothing else.
+
+        The name is alone on its line before the object, or the only key of an object around it.
+        """
         text = self.text
         if not self.known or max(start, len(text) - end) > _NEAR or not isinstance(value, dict):
             return None
         title, members = strip_markup(text[:start])[0], cast(dict[str, Any], value)
-        if title not in self.known or not text[:start].rstrip(" \t").endswith("\n") or strip_markup(text[end:])[0]:
+        alone = not title and len(members) == 1
+        if alone:
+            ((title, inner),) = members.items()
+            members = cast(dict[str, Any], inner) if isinstance(inner, dict) else {}
+        elif not text[:start].rstrip(" \t").endswith("\n"):
             return None
-        declared = declared_by(self.schemas.get(title))["properties"]
-        return [Envelope(title, value, ())] if members and members.keys() <= declared.keys() else None
+        if title not in self.known or strip_markup(text[end:])[0]:
+            return None
+        declared = declared_by(self.schemas.get(title))
+        fits = members.keys() <= declared["properties"].keys() and not (alone and declared["required"] - members.keys())
+        return [Envelope(title, members, ())] if members and fits else None
 
     def _rival(self, value: Any, start: int) -> None:
         """Refuse the call right before an object that holds arguments of its tool and nothing else: which are meant?"""
@@ -321,18 +315,22 @@ class _Finder:
             known = self.ahead[pattern] = found.start() if found else len(self.text)
         return known
 
-    def _called(self, start: int, opened: int, *, listed: bool) -> int:
+    def _called(self, start: int, opened: int, code: str, *, listed: bool) -> int:
         """Read `name(key=value)`, or a list of such calls; return where to go on.
 
         In the middle of a text only names of tools are calls; without a list of tools, only what
-        the text begins with. A call that a sentence mentions is none.
+        the text begins with, and no code. A call that a sentence mentions is none.
         """
+        if code and (self.known is None or self.text[start : opened - 1] not in self.known):
+            return opened
+        called, start = start, start - len(code)
         if not listed and _QUOTED_IN_LINE(self.text[max(0, start - _NEAR) : start]):
             return opened
         self.leading = self.leading and not strip_markup(self.text[:start])[0]
         leading = listed or self.leading
-        found, end, name, refusal = self._python_calls(start, listed=listed)
-        if refusal is None and _BLOCK(self.text[max(0, start - _BODY) : start]):
+        found, end, name, refusal = self._python_calls(called, listed=listed, printed=code.endswith("("))
+        told = code and not _LINE_END(self.text, end)
+        if refusal is None and (told or _BLOCK(self.text[max(0, start - _BODY) : start])):
             refusal = Refusal("not_read", start)
         if refusal is not None:
             names = [*found, (name, None)] if name else found
@@ -349,7 +347,9 @@ class _Finder:
             self._add(call, reading, start, end)
         return end
 
-    def _python_calls(self, start: int, *, listed: bool) -> tuple[list[tuple[str, Reading]], int, str, Refusal | None]:
+    def _python_calls(
+        self, start: int, *, listed: bool, printed: bool
+    ) -> tuple[list[tuple[str, Reading]], int, str, Refusal | None]:
         """Read calls from `start` on: those that are whole, where they end, the broken one, what stopped it."""
         text, reader = self.text, Reader(self.text, max_depth=self.max_depth)
         found: list[tuple[str, Reading]] = []
@@ -362,6 +362,10 @@ class _Finder:
                     return found, position, name, Refusal("not_read", position)
                 name = call[1]
                 value, end = read_keywords(reader, call.end())
+                if printed:
+                    if text[end : end + 1] != ")":
+                        return found, end, name, Refusal("not_read", end)
+                    end += 1
                 found.append((name, _call_reading(reader, value)))
                 name, position = "", reader.space(end)
                 sign = text[position : position + 1]
