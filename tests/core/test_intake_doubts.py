@@ -2,7 +2,7 @@
 
 import pytest
 
-from pokayoke.core.intake import read_arguments
+from pokayoke.core.intake import read_arguments, read_calls
 
 SCHEMA = {
     "type": "object",
@@ -41,7 +41,9 @@ def test_a_comment_that_names_another_value_or_calls_it_none_refuses(comment, re
 def test_a_comment_that_gives_an_absent_argument_refuses(comment):
     """The member was commented out, and nobody knows whether it is meant; one that is there is only explained."""
     text = f'{{\n{comment}\n"city": "Rome"\n}}'
-    assert read_arguments(text, schema=SCHEMA).reason == "trailing_text"
+    assert read_arguments(text, schema=SCHEMA).reason == "comment_holds_data"
+    (call,) = read_calls(f'{{"name": "f", "arguments": {text}}}', tools={"f": SCHEMA}).calls
+    assert call.reading.reason == "comment_holds_data"
     assert read_arguments(text.replace('"city"', '"unit": "km", "max_days": 3, "city"'), schema=SCHEMA).value
 
 

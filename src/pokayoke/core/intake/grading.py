@@ -133,13 +133,10 @@ class Grading:
         return reading
 
     def doubt_around(self, reader: Reader, before: str, behind: str, value: dict[str, Any]) -> None:
-        """Refuse an object that the words around or inside it complete, change or disown."""
+        """Refuse an object that the words around it complete, change or disown."""
         names = frozenset[str](self.declared["properties"])
-        commented = "\n".join(reader.comments)
         # What is said behind the object may change it, too.
-        if any(
-            gives_missing(*said) for said in ((commented, names, value), (before, names, value), (behind, names, ()))
-        ):
+        if gives_missing(before, names, value) or gives_missing(behind, names, ()):
             raise Refusal("trailing_text", len(before))
         if "prose" in reader.repairs and is_disowned(before, behind, followed=False):
             raise Refusal("disowned", len(before))
@@ -163,6 +160,8 @@ class Grading:
             return refused("lost_member", end, (value,))
         if "python_word" in reader.repairs and (schema := self.schema()) and mistaken_word(schema, value):
             return refused("bare_reference", end, (value,))
+        if gives_missing("\n".join(reader.comments), frozenset(self.declared["properties"]), value):
+            return refused("comment_holds_data", end, (value,))
         if "odd_whitespace" in reader.repairs and (found := ODD_SPACE(dump_compact(value).decode())):
             return refused("odd_whitespace", reader.text.find(found[0]), (value,))
         if reader.uneven and may_lack_member(self.declared, value, reader.uneven):
@@ -244,7 +243,7 @@ def _is_wrapped(text: str) -> bool:
         return True
     if {line[:2] for line in lines[1:]} in ({"| "}, {"> "}) or {line[-1:] for line in full} in ({"…"}, {"="}):
         return True
-    flows = any(one.endswith(",") and other.startswith('"') for one, other in pairwise(lines))
+    flows = any(one.rstrip().endswith(",") and other.startswith('"') for one, other in pairwise(lines))
     return flows and not lines[0].rstrip().endswith("{") and any(map(_BESIDE, lines))
 
 
