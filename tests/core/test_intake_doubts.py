@@ -25,10 +25,17 @@ ONE = '{"city": "Rome"}'
         ("a guess", "bare_reference"),
         ("ask the user", "bare_reference"),
         ("do not use", "bare_reference"),
+        ("* 3", "expression"),
+        ("times 3", "expression"),
+        ("in thousands", "expression"),
+        ("dozens", "expression"),
+        ("+ extra", "expression"),
         ("use 2", None),
         ("the user wants 2", None),
         ("days, from the user", None),
         ("max is 100", None),
+        ("in EUR", None),
+        ("* of days", None),
     ],
 )
 def test_a_comment_that_names_another_value_or_calls_it_none_refuses(comment, reason):
@@ -65,6 +72,12 @@ def test_a_comment_that_gives_an_absent_argument_refuses(comment):
 def test_words_that_complete_an_object_or_change_it_from_behind_refuse(words):
     """Behind it also an argument that it has: it may have another value now."""
     assert read_arguments(words.format(ONE), schema=SCHEMA).reason in ("trailing_text", "disowned")
+
+
+@pytest.mark.parametrize("words", ["> {}", ">>> {}", "Based on what you said:\n{}", "As you said:\n{}"])
+def test_words_that_lead_to_arguments_leave_them_alone(words):
+    """A sign of quotation is not a quotation, and what the user said is why they are sent."""
+    assert read_arguments(words.format(ONE), schema=SCHEMA).value == {"city": "Rome"}
 
 
 @pytest.mark.parametrize("words", ["The city is known.\n{}", "{}\nThe unit is optional.", "With city Rome:\n{}"])

@@ -138,7 +138,7 @@ class Grading:
         # What is said behind the object may change it, too.
         if gives_missing(before, names, value) or gives_missing(behind, names, ()):
             raise Refusal("trailing_text", len(before))
-        if "prose" in reader.repairs and is_disowned(before, behind, followed=False):
+        if "prose" in reader.repairs and is_disowned(before.lstrip("> \t"), behind, followed=False):
             raise Refusal("disowned", len(before))
 
     def repeats(self, behind: str, value: dict[str, Any]) -> bool:

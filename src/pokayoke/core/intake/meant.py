@@ -100,7 +100,8 @@ _LEADS = _any(
     r"\b(?:one|another|an|the other) (?:option|possibility|alternative|idea)\b",
     # Past, or somebody else's
     rf"(?<!to be )\b{_PAST}(?: (?:{_IT}|before|earlier|yesterday|already|last time|previously)){{0,2}}\W*\Z",
-    r"\b(?:says?|said|shows?|showed|writes|contains?|reads|posted|returned|answered|replied|suggests?|recommends?"
+    r"(?<!what you )(?<!as you )\b(?:says?|said|shows?|showed|writes|contains?|reads|posted|returned|answered|replied"
+    r"|suggests?|recommends?"
     rf"|came from|was|were|got|received|checks)(?: (?:that|me|us|{_IT}))?\W*\Z",
     rf"\b(?:asks?|asked|tells?|told|wants?|wanted|begged) (?:me|us) to {_MAKING}(?: {_IT})?\W*\Z",
     r"\b(?:that|which) (?:has )?(?:failed|(?:was|were) \w+)(?: \w+)?\W*\Z",

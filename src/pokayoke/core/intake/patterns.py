@@ -93,10 +93,18 @@ RIVAL = re.compile(
     r"(?:\b(?:use|really|wants?|corrected:|also|plus|(?:should|must|needs? to|ought to) be|it is|it['’]s"
     r"|(?:changed?|corrected|set|updated?|replaced?|fix(?:ed)?)(?: it)? (?:to|with|by))"
     r"|->|=>|→|\A\W*=|\A\W*(?:fix|no|not this)\W)[:\s]*+"
-    r"(\"[^\"]*+\"|'[^']*+'|-?[0-9][0-9.]*+|(?:true|false|null|True|False|None)\b)\W*+(?:(?:instead|please)\b\W*+)?\Z",
+    r"(\"[^\"]*+\"|'[^']*+'|-?[0-9][0-9.]*+|(?:true|false|null|True|False|None)\b)\W*+(?:(?:instead"
+    r"|please)\b\W*+)?\Z",
     re.IGNORECASE,
 ).search
 """A comment that ends with the value that is meant."""
+GOES_ON = re.compile(
+    r"\A\s*+(?:[+%]\s*+[\w\"']|(?:[*x×]|times)\s*+[0-9]|\.\w++\()"
+    r"|\A\W*+(?:dozens?|hundreds?|thousands?|millions?|billions?)\W*+\Z|\bin (?:dozens|hundreds|thousands|millions"
+    r"|billions)\b",
+    re.IGNORECASE,
+).search
+"""A comment that goes on with the value: an operation, or what the number is to be multiplied by."""
 LAST_SCALAR = re.compile(r"(?:\"[^\"]*+\"|[^\s\",:\[{]*+)(?=,?\Z)").search
 """What stands right before a comment, without the comma."""
 SWALLOWED = re.compile(

@@ -183,7 +183,8 @@ class Scanner:
             raise Refusal("bare_reference", position)
         said = self.text[max(0, position - _NEAR) : position].rstrip()
         before = said[-1:]
-        if not block and comment.lstrip()[:1] in _OPERAND_STARTS and before.isdigit():  # 5 // 2 is a division
+        divides = not block and comment.lstrip()[:1] in _OPERAND_STARTS and before.isdigit()  # 5 // 2 is a division
+        if divides or p.GOES_ON(comment):
             raise Refusal("expression", position)
         if block and before in ("[", ",", ":") and p.LITERAL(comment):  # where a value would stand
             raise Refusal("comment_holds_data", position)
