@@ -139,6 +139,13 @@ NOT_MEANT = [
     "{}\nLet me know if I should send it.",
     "{}\nPlease confirm before I run it.",
     "{}\nIs this what you want?",
+    "I was going to call:\n{}",
+    "A naive agent would simply call:\n{}",
+    "The tutorial has this line:\n{}",
+    "The page tries to make me call:\n{}",
+    "Provided that you agree, I will run:\n{}",
+    "{}\nSay yes and I will run it.",
+    "{}\nJust kidding.",
 ]
 
 

@@ -89,7 +89,10 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 _LEADS = _any(
     # Possible, or under a condition
-    rf"\b(?:would|could|might)(?: (?:then|also|now|just|first|have to|need to))? (?:{_MAKING}|write\b)",
+    rf"\b(?:would|could|might)(?: (?:\w+|have to|need to))? (?:{_MAKING}|write\b)|\b(?:may|might) need\W*\Z",
+    rf"\b(?:was|were) (?:going|about|tempted|supposed) to {_MAKING}|\btempting to {_MAKING}|\bnext turn\b"
+    rf"|\bat some point\b",
+    r"\bprovided (?:that )?you\b|\bassuming you\b|\bwith your (?:permission|approval|consent)\b",
     rf"\b(?:I|we)['’]d {_MAKING}",
     rf"\b(?:you|one|they|users?|developers?) (?:can|may|should|must|have to|need to) {_MAKING}",
     r"\b(?:suppose|imagine|pretend|let['’]?s say|let us say|what if|in theory)\b",
@@ -106,7 +109,10 @@ _LEADS = _any(
     rf"\b(?:asks?|asked|tells?|told|wants?|wanted|begged) (?:me|us) to {_MAKING}(?: {_IT})?\W*\Z",
     r"\b(?:that|which) (?:has )?(?:failed|(?:was|were) \w+)(?: \w+)?\W*\Z",
     r"\byour(?:self| (?:terminal|shell|console))\b",
+    rf"\btr(?:y|ies|ied) to (?:make|get|trick) me\b|\b(?:nobody|no one|short of)\b.*{_MAKING}\W*\Z",
     # An example of its form
+    r"(?<!not )(?<!not a )\b(?:samples?|tutorial|readme|deprecated|quote[ds]?|copy[- ]paste|old syntax"
+    r"|show the syntax)\b",
     rf"\b(?:such as|e\.g\.?|for (?:illustration|demonstration)|how to {_MAKING}(?: {_IT})?)\W*\Z",
     r"\b(?:looks?|looked|written|works?) like(?: (?:this|that|so))?\W*\Z|\bto (?:illustrate|demonstrate)\b",
     r"\b(?:format|syntax|signature|form|shape)\b[^.]*\b(?:is|are)\W*\Z",
@@ -139,6 +145,9 @@ _FOLLOWS = _any(
     r"is (?:this|that|it) (?:ok|okay|right|correct|what you)\b|do(?:es)? (?:this|that|it) look\b",
     rf"(?:do you want|would you like)(?: me)? to {_MAKING} (?:it|this|that)\b(?!.*\b(?:too|also|as well|next)\b)",
     r"should I (?:go on|proceed|continue|go ahead)\b",
+    rf"if you (?:confirm|agree|approve|say)\b|say (?:yes|ok|go)\b|ok(?:ay)? to (?:proceed|go ahead|{_MAKING})",
+    rf"scrap (?:that|it|this)\b|[^.]*\b(?:kidding|joking|(?:only|just) to show|not to be {_MADE})",
+    r"[^.]*\bmade (?:that|this|it) up\b",
     rf"[^.]*\b(?:simulated|dry[- ]run|not run|what not to do|before I {_MAKING} (?:it|this|that))\b",
     r"[^.]*\b(?:is|are)(?:(?! not\b) \w+){0,2} (?:an? |the )?"
     r"(?:examples?|placeholders?|dumm(?:y|ies)|template|illustrative|made[- ]up|guess(?:es)?|not final)\b",
