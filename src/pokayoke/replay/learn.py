@@ -19,7 +19,7 @@ from pokayoke.core.markup import is_page
 from pokayoke.core.shapes import is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.replay.effects import guess_effect
-from pokayoke.replay.evidence import Evidence, Tally
+from pokayoke.replay.evidence import Evidence, Sightings
 from pokayoke.replay.failures import stated_failure
 from pokayoke.replay.infer import Drawn, Place, counted, infer
 from pokayoke.replay.recording import Read, Recording, Unread
@@ -56,8 +56,8 @@ class Watched:
     """What is known about one tool."""
 
     def __init__(self) -> None:
-        self.calls = Tally()
-        self.good = Tally()
+        self.calls = Sightings()
+        self.good = Sightings()
         self.failed = 0
         self.refused = 0
         self.invalid = 0
@@ -65,7 +65,7 @@ class Watched:
         self.arguments = Evidence()
         self.data = Evidence()
         self.text = Evidence()
-        self.outputs = Tally()
+        self.outputs = Sightings()
         self.broken = 0
         self.cut = 0
         self.pages = 0
