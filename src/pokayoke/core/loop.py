@@ -108,7 +108,7 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
     detail: str = ""
 
 
-def kind_of(outcome: Outcome, kinds: Iterable[Kind], off: Container[str] = ()) -> Kind | None:
+def failure_of(outcome: Outcome, kinds: Iterable[Kind], off: Container[str] = ()) -> Kind | None:
     """Return the kind of failure an outcome is; None if it is none, nobody's fault here, or of a kind in `off`."""
     if outcome.ok or outcome.status == "pending" or not outcome.findings:
         return None
@@ -207,7 +207,7 @@ class Rounds:
         # A call that is not run again has not failed again.
         if first is not None and first.blame in ("model", "tool") and first.code != "repeated_failure":
             self.repeats.failed(tool, signature)
-        kind = kind_of(outcome, kinds, policy.off)
+        kind = failure_of(outcome, kinds, policy.off)
         if kind is not None:
             self._marks.append(Mark(tool, kind.name, detail=outcome.findings[0].code))
 

@@ -5,8 +5,7 @@ taken out of action is written as `\u003c`-style escapes: visible, reversible, a
 the very same value. Only the text shown is touched, never a structured value.
 
 A clean text costs one pass at memory speed over its bytes; only what the pass leaves over is looked
-at. Sources: Unicode UTS #39 (default ignorables), the chat templates of the large model families, and
-`reference` guards H12 and H14 (defang the delimiter, never trust "already wrapped").
+at. Sources: Unicode UTS #39 (default ignorables) and the chat templates of the large model families.
 """
 
 from __future__ import annotations
