@@ -302,10 +302,6 @@ class Guard:
     def _renewed(self, what: str, reason: str, *, ok: bool) -> None:
         self.trace.record({"ts": self.clock.now(), "event": what, "ok": ok, "reason": reason})
 
-    def question(self, approval: Approval) -> Any:
-        """Ask the callback."""
-        return self.on_ask(approval) if self.on_ask else None
-
     def announce(self, approval: Approval) -> None:
         """Tell the webhook of a question that waits; what it was told before is no news."""
         if self._announcer is not None:
