@@ -83,6 +83,14 @@ def painter() -> Callable[[str, str], str]:
     return lambda text, mark: f"\x1b[{_MARKS[mark]}m{text}\x1b[0m"
 
 
+def section(title: str, rows: Sequence[Sequence[object]]) -> None:
+    """Print rows as aligned lines below a title; nothing if there are none."""
+    if rows:
+        out(f"{title}:")
+        for line in table(rows):
+            out(f"  {line}")
+
+
 def table(rows: Iterable[Sequence[object]]) -> list[str]:
     """Return rows as aligned lines; every cell is escaped. The last column is not padded."""
     shown = [[show(cell) for cell in row] for row in rows]
