@@ -91,6 +91,13 @@ def section(title: str, rows: Sequence[Sequence[object]]) -> None:
             out(f"  {line}")
 
 
+def listing(heads: Sequence[str], rows: Sequence[Sequence[object]], marks: Sequence[str | None]) -> None:
+    """Print rows below their heads, each painted by its mark if it has one; nothing if there are no rows."""
+    paint = painter()
+    for line, mark in zip(table([heads, *rows]) if rows else (), ("dim", *marks), strict=False):
+        out(paint(line, mark) if mark else line)
+
+
 def table(rows: Iterable[Sequence[object]]) -> list[str]:
     """Return rows as aligned lines; every cell is escaped. The last column is not padded."""
     shown = [[show(cell) for cell in row] for row in rows]
