@@ -16,13 +16,10 @@ from typing import Any, Final
 
 import msgspec
 
+from pokayoke.core.neutral import UNSEEN
 from pokayoke.runtime.traceline import quiet
 
-# Controls (C0, DEL, C1), invisible and reordering marks, separators, lone surrogates, tags.
-_UNSAFE: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e0fff]"
-)
+_UNSAFE: Final = re.compile(f"[\t\n{UNSEEN}]")
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _MARKS: Final = {"ok": "32", "bad": "31", "dim": "2", "note": "33"}
 
