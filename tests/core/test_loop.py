@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.call import Finding, Outcome
-from pokayoke.core.loop import KINDS, Kind, Mark, Rounds, counted, exhausted, failure_of, instruction, kinds_for
+from pokayoke.core.loop import KINDS, Ending, Kind, Rounds, counted, exhausted, failure_of, instruction, kinds_for
 from pokayoke.core.policy import LoopPolicy
 from pokayoke.core.state import LoopCount, RunState, begin_turn
 from pokayoke.errors import PolicyError
@@ -81,7 +81,7 @@ def marks(*kinds):
     made = []
     for one in kinds:
         kind, _, tool = one.rpartition("/")
-        made.append(Mark(tool.lstrip("+"), kind, progress=tool.startswith("+")))
+        made.append(Ending(tool.lstrip("+"), kind, progress=tool.startswith("+")))
     return tuple(made)
 
 

@@ -124,10 +124,6 @@ class Rollout:
             known = dict(progress.state.versions)
         return self._shared(tuple((name, known[name]) for name in found.names if name in known))
 
-    def contract(self, ident: str) -> Contract | None:
-        """Return a version of a tool by its id, whoever uses it."""
-        return self.edition.contracts.get(ident)
-
     def _shared(self, pins: Pins) -> View:
         """One view for all runs with the same versions."""
         with self._lock:
