@@ -1,4 +1,4 @@
-"""The five guardrails: the shapes of seed 004 with none of its guesses."""
+"""The five guardrails: the usual shapes of such helpers, with none of their guesses."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Write docs/reference from the code: public API, configuration, finding codes, commands; and the schema for editors.
+"""Write docs/reference from the code: API, configuration, codes, repairs, commands; and the schema for editors.
 
 `python -m tools.reference` writes the pages; `--check` writes nothing and exits 1 if one is out of date.
 """
@@ -24,6 +24,7 @@ import msgspec
 
 import pokayoke
 from pokayoke.core import policy
+from pokayoke.core.intake import REFUSALS, REPAIRS
 from pokayoke.runtime.approvals import Approvals
 from pokayoke.runtime.config import SCHEMA_FILE
 
@@ -67,6 +68,24 @@ def findings_page() -> str:
             rows: list[tuple[str, ...]] = [(f"`{code}`", meaning) for code, meaning in sorted(codes.items())]
             text += f"\n## {room}\n\n{first}\n\n{table(('code', 'meaning'), rows)}"
     return text
+
+
+# ---------------------------------------------------------------- readings
+
+
+def readings_page() -> str:
+    """The page of what a reading may name: repairs, and reasons why a text was refused."""
+    repairs: list[tuple[str, ...]] = [(f"`{name}`", done) for name, done in sorted(REPAIRS.items())]
+    reasons: list[tuple[str, ...]] = [(f"`{name}`", grade, seen) for name, (grade, seen) in sorted(REFUSALS.items())]
+    return (
+        f"# Repairs and reasons of readings\n\n{NOTE}"
+        "A name is stable: programs may compare it.\n\n## Repairs\n\n"
+        "What stands in `reading.repairs`, `outcome.repairs` and the trace. "
+        "A repair never changes what a text says.\n\n"
+        f"{table(('repair', 'what was done'), repairs)}\n## Reasons\n\n"
+        "What stands in `reading.reason`, and as the code of the finding.\n\n"
+        f"{table(('reason', 'grade', 'what was seen'), reasons)}"
+    )
 
 
 # ---------------------------------------------------------------- configuration
@@ -278,6 +297,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "config.md": config_page,
     "findings.md": findings_page,
+    "readings.md": readings_page,
 }
 
 

@@ -15,13 +15,14 @@ from pokayoke.core.context import Compacted, Facts, History, OpenEffect, Refusal
 from pokayoke.core.contract import Contract
 from pokayoke.core.gate import Principal
 from pokayoke.core.intake import Calls, Reading, read_arguments, read_calls
+from pokayoke.core.ledger import Decision
 from pokayoke.core.loop import Kind
 from pokayoke.core.policy import Policy
 from pokayoke.core.reconcile import Compensation
 from pokayoke.core.resolve import NOT_FOUND, UNKNOWN, Found
 from pokayoke.core.terms import Compare, Envelope, Equal, Format, Range
 from pokayoke.errors import PokayokeError, ToolError
-from pokayoke.runtime.compaction import compact
+from pokayoke.runtime.compaction import RunHistory, compact
 from pokayoke.runtime.effect import Effect, this_effect
 from pokayoke.runtime.guard import Guard
 from pokayoke.runtime.run import Run
@@ -45,6 +46,7 @@ __all__ = [
     "ConfinedPath",
     "Contract",
     "Correction",
+    "Decision",
     "Effect",
     "Envelope",
     "Equal",
@@ -65,6 +67,7 @@ __all__ = [
     "Reading",
     "Refusal",
     "Run",
+    "RunHistory",
     "Ticket",
     "ToolCall",
     "ToolError",

@@ -73,7 +73,7 @@ class ToolFailed(OutcomeError):  # noqa: N818 - the name says what happened, as 
     """The tool ran and failed, or it cannot be known whether its effect happened."""
 
 
-class ToolOutputInvalid(OutcomeError):  # noqa: N818 - the name seed documents and traces use
+class ToolOutputInvalid(OutcomeError):  # noqa: N818 - the name that stands in traces
     """The tool's answer broke its contract and must not be used."""
 
 

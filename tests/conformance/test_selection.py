@@ -11,7 +11,7 @@ import random
 import pytest
 
 import pokayoke
-from pokayoke.core.names import wire_name
+from pokayoke.core.names import provider_name
 
 pytestmark = pytest.mark.conformance
 
@@ -32,7 +32,7 @@ def contracts(rows):
         contract = pokayoke.Contract.from_schema(
             row["tool"], row["schema"], description=row["description"], effect="read"
         )
-        found.setdefault(wire_name(row["tool"], "openai"), contract)
+        found.setdefault(provider_name(row["tool"], "openai"), contract)
     return {contract.name: contract for contract in found.values()}
 
 

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-import seed_recipes
+import recipes
 import value_damage
 
 from pokayoke.core.contract import Contract
@@ -47,8 +47,8 @@ def counted(shared, full):
             answers = {
                 "write": _guarded(case.damaged, contract, "write"),
                 "read": _guarded(case.damaged, contract, "read"),
-                "seed 003": seed_recipes.contract_driven(case.damaged, schema, contract.input.accepts),
-                "seed 004": seed_recipes.five_guardrails(case.damaged, schema, contract.input.accepts),
+                "contract-driven": recipes.contract_driven(case.damaged, schema, contract.input.accepts),
+                "five guardrails": recipes.five_guardrails(case.damaged, schema, contract.input.accepts),
             }
             for way, answer in answers.items():
                 verdict = "refused" if answer is None else "right" if same(answer, case.truth) else "wrong"
@@ -113,5 +113,5 @@ def test_the_provable_is_recovered(counted):
 def test_the_recipes_do_worse(counted):
     """Both published recipes run calls with wrong arguments on the very cases where none of ours does."""
     table = counted[0]
-    for way in ("seed 003", "seed 004"):
+    for way in ("contract-driven", "five guardrails"):
         assert sum(counts["wrong"] for counts in table[way].values()) > 0

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core import alert, switch
+from pokayoke.core import alert
 from pokayoke.core.alert import Watch, Window, output_of, spike
+from pokayoke.core.switch import Board, Seen, count
 
 
 def told(pattern, *, apart=1.0, watch=None, start=1000.0):
@@ -50,10 +51,17 @@ class TestRule:
         assert spike(outputs, least - 1, 0) is None
 
 
-def test_the_rule_is_that_of_the_kill_switch():
-    """A person is told by the same figures by which the switch trips."""
-    figures = (alert.LATEST, alert.SECONDS, alert.LEAST, alert.SHARE, alert.IN_A_ROW)
-    assert figures == (switch._WINDOW, switch._WINDOW_SECONDS, switch._LEAST, switch._SHARE, switch._STREAK)
+@given(st.lists(st.booleans(), max_size=60))
+def test_a_person_is_told_no_later_than_the_switch_trips(outputs):
+    """Whatever outputs trip a switch, there was an alert by then."""
+    watch, board, told = Watch(), Board(), False
+    for valid in outputs:
+        told = watch.told("get", 1000.0, valid=valid) is not None or told
+        after = count(board, [Seen("get", valid, 1000.0)], 1000.0)
+        board = Board({**board.rates, **after.rates}, {**board.switches, **after.switches})
+        if board.switches:
+            assert told
+            return
 
 
 class TestWatch:

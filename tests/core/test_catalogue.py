@@ -10,7 +10,7 @@ from pokayoke.core.call import Finding
 from pokayoke.core.catalogue import CODES, Catalogue
 from pokayoke.core.contract import Contract
 from pokayoke.core.definitions import definitions
-from pokayoke.core.names import key, wire_name
+from pokayoke.core.names import key, provider_name
 from pokayoke.errors import ContractError
 
 
@@ -183,15 +183,15 @@ def test_names_a_provider_cannot_tell_apart_are_refused():
         definitions([contract("a b"), contract("a_b")])
 
 
-@pytest.mark.parametrize("wire", ["openai", "anthropic", "mcp"])
+@pytest.mark.parametrize("written", ["openai", "anthropic", "mcp"])
 @pytest.mark.parametrize("name", ["get_user", "http.get", "a b/c", "查询天气", "x" * 100, "crm/" + "x" * 90, "é"])
-def test_provider_names_fit_and_lead_back(wire, name):
+def test_provider_names_fit_and_lead_back(written, name):
     """The mapped name has the provider's alphabet and length, is stable, and resolves to the tool."""
-    mapped = wire_name(name, wire)
-    allowed = set(string.ascii_letters + string.digits + "_-" + ("." if wire == "mcp" else ""))
+    mapped = provider_name(name, written)
+    allowed = set(string.ascii_letters + string.digits + "_-" + ("." if written == "mcp" else ""))
     assert set(mapped) <= allowed
-    assert 1 <= len(mapped) <= (128 if wire == "mcp" else 64)
-    assert mapped == wire_name(name, wire)
+    assert 1 <= len(mapped) <= (128 if written == "mcp" else 64)
+    assert mapped == provider_name(name, written)
     assert catalogue(name, "other").resolve(mapped).name == name
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.call import Finding, Outcome
-from pokayoke.core.loop import KINDS, Kind, Mark, Rounds, counted, exhausted, instruction, kind_of, kinds_for
+from pokayoke.core.loop import KINDS, Ending, Kind, Rounds, counted, exhausted, failure_of, instruction, kinds_for
 from pokayoke.core.policy import LoopPolicy
 from pokayoke.core.state import LoopCount, RunState, begin_turn
 from pokayoke.errors import PolicyError
@@ -51,7 +51,7 @@ def outcome(status="ok", code="", blame="model", tool="t", text="x", **more):
 )
 def test_which_kind_an_outcome_is(given, kind):
     """Each way to fail is one kind; what is not the model's or the tool's doing is none."""
-    found = kind_of(given, KINDS)
+    found = failure_of(given, KINDS)
     assert (found.name if found else None) == kind
 
 
@@ -62,9 +62,9 @@ def test_kinds_are_switched_off_by_name_and_added_by_a_declaration():
         kinds_for(LoopPolicy(off=("rate_limited",), instructions={"*": "x"}), [own]),
         outcome("failed", "tool_failed", "tool"),
     )
-    assert kind_of(failed, kinds) is own
-    assert kind_of(failed, kinds, off=("rate_limited",)) is None
-    assert kind_of(outcome("refused", "unknown_tool"), kinds, off=("unknown_tool",)) is None
+    assert failure_of(failed, kinds) is own
+    assert failure_of(failed, kinds, off=("rate_limited",)) is None
+    assert failure_of(outcome("refused", "unknown_tool"), kinds, off=("unknown_tool",)) is None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def marks(*kinds):
     made = []
     for one in kinds:
         kind, _, tool = one.rpartition("/")
-        made.append(Mark(tool.lstrip("+"), kind, progress=tool.startswith("+")))
+        made.append(Ending(tool.lstrip("+"), kind, progress=tool.startswith("+")))
     return tuple(made)
 
 

@@ -79,7 +79,7 @@ CHAT = [
 def test_chat_completions(reply, calls):
     """A chat completion's calls are read as they came, and its message can be sent again once each is answered."""
     said = spoken(reply)
-    assert (said.wire, asked(said)) == ("openai", calls)
+    assert (said.shape, asked(said)) == ("openai", calls)
     outcomes = [Outcome(status="ok", call_id=one.id, tool=one.name, text="x") for one in said.calls]
     if outcomes:
         assert chat_problems([*said.messages, *answers(outcomes)]) == []
@@ -102,7 +102,7 @@ RESPONSES = [
 def test_responses(reply, calls):
     """A response's calls are read as they came; each item stays, and every kind of call is answered by its own kind."""
     said = spoken(reply)
-    assert (said.wire, asked(said)) == ("responses", calls)
+    assert (said.shape, asked(said)) == ("responses", calls)
     outcomes = [Outcome(status="ok", call_id=one.id, tool=one.name, text="x") for one in said.calls]
     history = [*said.messages, *answers(outcomes, "responses", custom=said.custom)]
     assert item_problems(history) == []
@@ -132,7 +132,7 @@ ANTHROPIC = [
 def test_anthropic_messages(reply, calls):
     """An Anthropic message's calls are read as they came, and its blocks can be sent again."""
     said = spoken(reply)
-    assert (said.wire, asked(said)) == ("anthropic", calls)
+    assert (said.shape, asked(said)) == ("anthropic", calls)
     outcomes = [Outcome(status="refused", call_id=one.id, tool=one.name, text="x") for one in said.calls]
     history = [{"role": "user", "content": "go"}, *said.messages, *answers(outcomes, "anthropic")]
     assert anthropic_problems(history) == []
@@ -157,10 +157,10 @@ def test_a_name_no_provider_would_take_is_respelt_in_the_history_only(name, shap
     """The call keeps the name as it was written; the history gets one that does not break the next request."""
     said = spoken(shape(name))
     assert said.calls[0].name == name
-    problems = {"openai": chat_problems, "responses": item_problems, "anthropic": anthropic_problems}[said.wire]
+    problems = {"openai": chat_problems, "responses": item_problems, "anthropic": anthropic_problems}[said.shape]
     start = [{"role": "user", "content": "go"}]
     outcome = Outcome(status="refused", call_id=said.calls[0].id, tool="x", text="no")
-    assert problems([*start, *said.messages, *answers([outcome], said.wire)]) == []
+    assert problems([*start, *said.messages, *answers([outcome], said.shape)]) == []
 
 
 STOPS = [

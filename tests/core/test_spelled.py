@@ -33,7 +33,7 @@ def test_calls_in_a_text(text, calls, rest):
     assert [(one.name, one.arguments) for one in reply.calls] == calls
     assert [one.id for one in reply.calls] == [f"text_{number}" for number in range(1, len(calls) + 1)]
     assert reply.text == rest
-    assert reply.wire == ("text" if calls else "openai")
+    assert reply.shape == ("text" if calls else "openai")
     assert reply.messages[0]["content"] == text
 
 
@@ -124,7 +124,7 @@ def result(*idents):
 
 
 @pytest.mark.parametrize(
-    ("messages", "wire", "ids"),
+    ("messages", "shape", "ids"),
     [
         ([], None, []),
         ([USER], None, []),
@@ -148,10 +148,10 @@ def result(*idents):
         ([USER, use("a"), result("a")], None, []),
     ],
 )
-def test_what_a_history_leaves_unanswered(messages, wire, ids):
+def test_what_a_history_leaves_unanswered(messages, shape, ids):
     """The calls after which nobody spoke and which have no answer, in order and in their own shape."""
     found = unanswered(messages)
-    assert (found and found.wire, [one.id for one in found.calls] if found else []) == (wire, ids)
+    assert (found and found.shape, [one.id for one in found.calls] if found else []) == (shape, ids)
     if found:
         assert found.messages == ()
 

@@ -1,4 +1,4 @@
-"""Ledgers for the fault table: an empty one of each durable kind, with a folder for what lies outside of it."""
+"""Ledgers for the faults: an empty one of each durable kind, with a folder for what lies outside of it."""
 
 from contextlib import ExitStack
 

@@ -1,4 +1,4 @@
-"""Questions outlive their askers: restarts, expiry, edited calls, reviews, over real processes (and fault row 42)."""
+"""Questions outlive their askers: restarts, expiry, edited calls, reviews, over real processes."""
 
 import json
 import os
@@ -210,14 +210,14 @@ def test_waiting_holds_nothing(shell, agent, tmp_path, url):
             process.wait()
 
 
-# -- row 42 ------------------------------------------------------------------------------------------
+# -- what reaches a terminal -------------------------------------------------------------------------
 
 EVIL = "\x1b]52;c;cHduZWQ=\x07\x1b[2J\x1b]8;;http://evil\x07x\x9b31m\u202e\u2028\r\n"
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\u2028]")
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_row_42_no_terminal_escape_of_a_tool_reaches_the_terminal(shell, url, tmp_path):
+def test_no_terminal_escape_of_a_tool_reaches_the_terminal(shell, url, tmp_path):
     """Escapes in tools, runs, failures, references, reasons, rows and arguments: none raw on stdout or stderr."""
     store, at = open_store(url), time.time() - 9_999
     for letter, state in (("a", "completed"), ("b", "in_doubt"), ("c", "failed_final")):

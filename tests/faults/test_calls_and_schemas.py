@@ -1,4 +1,4 @@
-"""Rows 23, 25 to 37 of the fault table: what users' code, tools, texts and schemas can do to a guard."""
+"""What users' code, tools, texts and schemas can do to a guard."""
 
 import gzip
 import json
@@ -57,7 +57,7 @@ def raises(error):
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), SystemExit(2), GeneratorExit(), RecursionError()])
-def test_row_23_an_invariant_that_raises_makes_the_output_invalid(error):
+def test_an_invariant_that_raises_makes_the_output_invalid(error):
     """Whatever an invariant raises, the guard lives, the output is invalid, the effect is not repeated."""
     effects = []
     run = run_of(write(lambda: effects.append(1) or {"n": 1}, invariants=(raises(error),)))
@@ -68,7 +68,7 @@ def test_row_23_an_invariant_that_raises_makes_the_output_invalid(error):
     assert effects == [1]
 
 
-def test_row_23_an_invariant_that_hangs_is_cut_at_the_deadline():
+def test_an_invariant_that_hangs_is_cut_at_the_deadline():
     """With a declared deadline a hanging invariant costs that long, and the output is invalid."""
     gate = threading.Event()
     hanging = read(lambda: {"n": 1}, timeout=0.05, invariants=(lambda output, arguments: gate.wait(20) is None,))
@@ -78,7 +78,7 @@ def test_row_23_an_invariant_that_hangs_is_cut_at_the_deadline():
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), SystemExit(2)])
-def test_row_23_a_corrector_that_raises_refuses_the_call(error):
+def test_a_corrector_that_raises_refuses_the_call(error):
     """A corrector that raises starts nothing and takes nothing down."""
     effects = []
 
@@ -90,7 +90,7 @@ def test_row_23_a_corrector_that_raises_refuses_the_call(error):
     assert (outcome.status, effects) == ("refused", [])
 
 
-def test_row_23_a_corrector_that_hangs_is_cut_at_the_deadline():
+def test_a_corrector_that_hangs_is_cut_at_the_deadline():
     """With a declared deadline a hanging corrector refuses the call."""
     gate = threading.Event()
     contract = Contract.from_schema(
@@ -106,14 +106,14 @@ def test_row_23_a_corrector_that_hangs_is_cut_at_the_deadline():
     assert (outcome.status, outcome.findings[0].code) == ("refused", "correction_cut")
 
 
-def test_row_23_sys_exit_in_a_tool_does_not_end_the_host():
+def test_sys_exit_in_a_tool_does_not_end_the_host():
     """SystemExit is a failure of the tool: in doubt for a write, failed for a read."""
     run = run_of(write(raises(SystemExit(1))), read(raises(SystemExit(1))))
     assert run.call(ToolCall("c", "write", "{}")).status == "in_doubt"
     assert run.call(ToolCall("c", "read", "{}")).status == "failed"
 
 
-def test_row_25_invalid_output_after_a_successful_write():
+def test_invalid_output_after_a_successful_write():
     """Completed and invalid: the retry does not execute, and the run's writes are latched."""
     effects = []
     other = Contract.from_schema("other", ANY, output_schema=ANY, handler=dict)
@@ -136,7 +136,7 @@ def test_row_25_invalid_output_after_a_successful_write():
         Raw('{"n": 1}', None, 200),
     ],
 )
-def test_row_26_html_truncated_and_empty_bodies(answer):
+def test_html_truncated_and_empty_bodies(answer):
     """Each is ToolOutputInvalid with a stop reason, counted once."""
     run = run_of(read(lambda: answer))
     outcome = run.call(ToolCall("c", "read", "{}"))
@@ -146,7 +146,7 @@ def test_row_26_html_truncated_and_empty_bodies(answer):
 
 
 @pytest.mark.parametrize("body", ["x" * 60_000_000, b"x" * 60_000_000, '{"n": ' + "1" * 40_000_000 + "}"])
-def test_row_27_an_enormous_body_is_cut_before_it_is_parsed(body):
+def test_an_enormous_body_is_cut_before_it_is_parsed(body):
     """Judging a body far over the cap takes less memory than the body itself: it is never copied."""
     contract = read(lambda: Raw(body, "application/json", 200))
     run = run_of(contract)
@@ -158,7 +158,7 @@ def test_row_27_an_enormous_body_is_cut_before_it_is_parsed(body):
     assert peak < 3 * 800_000
 
 
-def test_row_27_a_compressed_bomb_stays_compressed():
+def test_a_compressed_bomb_stays_compressed():
     """Bytes that are not JSON text are not unpacked on the way in."""
     bomb = gzip.compress(b"0" * 50_000_000)
     outcome = run_of(read(lambda: Raw(bomb, "application/json", 200))).call(ToolCall("c", "read", "{}"))
@@ -166,14 +166,14 @@ def test_row_27_a_compressed_bomb_stays_compressed():
 
 
 @pytest.mark.parametrize("text", ["[" * 1_000_000, '{"a":' * 100_000, "[" * 100_000 + "]" * 100_000])
-def test_row_28_deep_texts_are_refused_without_recursion(text):
+def test_deep_texts_are_refused_without_recursion(text):
     """Depth 1,000,000 on a 256 KB stack: a refusal in arguments and in outputs, no crash."""
     assert in_small_thread(lambda: read_arguments(text, max_chars=10_000_000).value) is None
     run = run_of(read(lambda: Raw(text, "application/json", 200), max_chars=10_000_000))
     assert in_small_thread(lambda: run.call(ToolCall("c", "read", "{}")).status) == "degraded"
 
 
-def test_row_28_a_deep_python_value_is_refused():
+def test_a_deep_python_value_is_refused():
     """A tool that returns ten thousand nested lists is invalid, not a crash."""
     value = []
     for _ in range(10_000):
@@ -182,7 +182,7 @@ def test_row_28_a_deep_python_value_is_refused():
     assert in_small_thread(lambda: run.call(ToolCall("c", "read", "{}")).status) == "degraded"
 
 
-def test_row_29_schemas_that_explode_are_refused_at_registration():
+def test_schemas_that_explode_are_refused_at_registration():
     """A billion-laughs schema costs a bounded time and is an error that says why."""
     defs = {"a0": {"type": "string"}}
     for n in range(1, 40):
@@ -199,21 +199,21 @@ def test_row_29_schemas_that_explode_are_refused_at_registration():
         {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
     ],
 )
-def test_row_30_schemas_that_refer_to_themselves_for_ever_are_refused(schema):
+def test_schemas_that_refer_to_themselves_for_ever_are_refused(schema):
     """A reference that consumes nothing before it comes back is an error at registration."""
     with pytest.raises(ContractError):
         compile_schema(schema)
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*$", "(a|aa)+$", "(.*a){12}$", "^(([a-z])+.)+[A-Z]([a-z])+$"])
-def test_row_31_patterns_run_in_linear_time(pattern):
+def test_patterns_run_in_linear_time(pattern):
     """The classic catastrophic patterns answer at once for a hostile text (the timeout catches a hang)."""
     schema = compile_schema({"type": "string", "pattern": pattern})
     assert schema.is_valid("a" * 50_000 + "!") in (True, False)
 
 
 @pytest.mark.parametrize("scheme", ["http", "file"])
-def test_row_32_remote_references_open_no_socket(scheme, tmp_path):
+def test_remote_references_open_no_socket(scheme, tmp_path):
     """A remote or file reference is refused at registration; a listening server sees nothing."""
     hits = []
 
@@ -237,7 +237,7 @@ def test_row_32_remote_references_open_no_socket(scheme, tmp_path):
     assert hits == []
 
 
-def test_row_32_registration_never_touches_the_network(monkeypatch):
+def test_registration_never_touches_the_network(monkeypatch):
     """With sockets taken away, registering a remote reference fails with our error, not the network's."""
     monkeypatch.setattr(socket, "socket", raises(AssertionError("a socket was opened")))
     monkeypatch.setattr(socket, "create_connection", raises(AssertionError("a socket was opened")))
@@ -246,7 +246,7 @@ def test_row_32_registration_never_touches_the_network(monkeypatch):
 
 
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e400", "-1e999", "1e999999999"])
-def test_row_33_numbers_that_are_none_are_refused(literal):
+def test_numbers_that_are_none_are_refused(literal):
     """In arguments and in outputs, whatever the bounds of the schema say."""
     text = f'{{"n": {literal}}}'
     assert read_arguments(text).value is None
@@ -255,7 +255,7 @@ def test_row_33_numbers_that_are_none_are_refused(literal):
 
 
 @pytest.mark.parametrize("number", [2**53 + 1, 2**63, 2**64 + 1, -(2**70), 10**30])
-def test_row_34_large_integers_are_exact_or_refused(number):
+def test_large_integers_are_exact_or_refused(number):
     """Never rounded: in arguments, in outputs, and when answered from the ledger."""
     seen = []
     contract = Contract.from_schema("write", ANY, output_schema={}, handler=lambda n: seen.append(n) or {"n": n})
@@ -267,7 +267,7 @@ def test_row_34_large_integers_are_exact_or_refused(number):
     assert (second.status, seen) == ("replayed", [number, number + 1])
 
 
-def test_row_34_five_thousand_digits_are_refused():
+def test_five_thousand_digits_are_refused():
     """Python itself refuses to read them; that is a refusal, not an exception."""
     text = '{"n": ' + "9" * 5_000 + "}"
     assert read_arguments(text).value is None
@@ -277,7 +277,7 @@ def test_row_34_five_thousand_digits_are_refused():
 @pytest.mark.parametrize(
     "text", ['{"a": 1, "a": 2}', '{"x": {"a": 1, "\\u0061": 2}}', '{"a": {"b": 1}, "a": {"b": 2}}']
 )
-def test_row_35_duplicate_keys_are_refused(text):
+def test_duplicate_keys_are_refused(text):
     """Two values for one key have no right reading, however the key is spelt."""
     assert read_arguments(text).value is None
     assert (
@@ -287,7 +287,7 @@ def test_row_35_duplicate_keys_are_refused(text):
 
 
 @pytest.mark.parametrize("name", ["pаy", "pay\u200b", "\u202epay", "ｐａｙ", "pay\u00ad"])
-def test_row_36_confusable_names(name):
+def test_confusable_names(name):
     """A look-alike is an unknown tool, never corrected to the real one, and cannot be registered."""
     effects = []
     run = run_of(Contract.from_schema("pay", ANY, output_schema={}, handler=lambda: effects.append(1) or {}))
@@ -298,7 +298,7 @@ def test_row_36_confusable_names(name):
 
 
 @pytest.mark.parametrize("text", ['{"a": "\\ud800"}', '{"\\udfff": 1}', '{"a": "x\\ud800y"}'])
-def test_row_37_lone_surrogates_are_refused_before_the_claim(text):
+def test_lone_surrogates_are_refused_before_the_claim(text):
     """Nothing that cannot be written down reaches the ledger or the tool."""
     effects = []
     contract = Contract.from_schema("write", ANY, output_schema={}, handler=lambda **a: effects.append(a) or {})
@@ -307,7 +307,7 @@ def test_row_37_lone_surrogates_are_refused_before_the_claim(text):
     assert effects == []
 
 
-def test_row_37_an_escaped_nul_is_a_character_like_any_other():
+def test_an_escaped_nul_is_a_character_like_any_other():
     """NUL in a value survives arguments, ledger and replay unchanged."""
     contract = Contract.from_schema("write", ANY, output_schema={}, handler=lambda a: {"a": a})
     run = run_of(contract)
@@ -315,7 +315,7 @@ def test_row_37_an_escaped_nul_is_a_character_like_any_other():
     assert values == [{"a": "x\x00y"}] * 2
 
 
-def test_row_37_a_surrogate_in_a_result_is_an_invalid_output():
+def test_a_surrogate_in_a_result_is_an_invalid_output():
     """A tool's lone surrogate is a finding, not a failure at completion."""
     outcome = run_of(write(lambda: {"n": "\ud800"}, output_schema={})).call(ToolCall("c", "write", "{}"))
     assert (outcome.status, outcome.effect) == ("invalid_output", "done")

@@ -1,4 +1,4 @@
-"""Faults of the trace, the terminal and the configuration, provoked and counted (fault table, rows 40 to 43)."""
+"""Faults of the trace, the terminal and the configuration, provoked and counted."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def _secretive_calls(run):
     run.call(pokayoke.ToolCall("c8", "echo", {"user": f"Bearer {CANARY}", "password": CANARY}))
 
 
-def test_row_40_secrets_in_arguments_outputs_and_exceptions_reach_no_trace(tmp_path):
+def test_secrets_in_arguments_outputs_and_exceptions_reach_no_trace(tmp_path):
     """A canary in arguments, outputs, damaged texts and exception texts is 0 times in file and ring."""
     path = tmp_path / "t.jsonl"
     for payloads in ("redacted", "hash", "off"):
@@ -62,7 +62,7 @@ def test_row_40_secrets_in_arguments_outputs_and_exceptions_reach_no_trace(tmp_p
     assert "bob" in text
 
 
-def test_row_40_secrets_reach_no_command_output(tmp_path):
+def test_secrets_reach_no_command_output(tmp_path):
     """Reading the trace back shows the canary 0 times, as text, as JSON and as a report."""
     path = tmp_path / "t.jsonl"
     guard = pokayoke.Guard(_tools(), config={"trace": {"path": str(path)}})
@@ -75,7 +75,7 @@ def test_row_40_secrets_reach_no_command_output(tmp_path):
         assert CANARY.encode() not in done.stdout + done.stderr
 
 
-def test_row_41_one_record_is_one_line(tmp_path):
+def test_one_record_is_one_line(tmp_path):
     """Line feeds, carriage returns, U+0085, U+2028 and U+2029 in names, ids, arguments and results end no line."""
     path = tmp_path / "t.jsonl"
     ends = "a\nb\rc\x0bd\x0ce\x1cf\x85g\u2028h\u2029i"
@@ -93,7 +93,7 @@ def test_row_41_one_record_is_one_line(tmp_path):
     assert json.loads(text.splitlines()[0])["arguments"] == {ends: ends}
 
 
-def test_row_42_no_escape_reaches_a_terminal(tmp_path):
+def test_no_escape_reaches_a_terminal(tmp_path):
     """OSC 8, OSC 52, CSI and C1 bytes of tools, names and traces are 0 times on stdout and stderr, also when piped."""
     path = tmp_path / "t.jsonl"
     tool = pokayoke.Contract.from_schema(
@@ -141,7 +141,7 @@ def _pokayoke(*words):
     )
 
 
-def test_row_43_a_configuration_that_changes_during_calls_is_whole_or_old(tmp_path, monkeypatch):
+def test_a_configuration_that_changes_during_calls_is_whole_or_old(tmp_path, monkeypatch):
     """Under renames and partial writes each run has one whole version; a bad file leaves the old one and an event."""
     monkeypatch.setattr(config_module, "_QUIET", 0.02)
     path, trace = tmp_path / "pokayoke.yaml", tmp_path / "t.jsonl"

@@ -1,4 +1,4 @@
-"""Rows 1 to 6 of the fault table: a process is killed at every point of a write, and of resolving a doubt."""
+"""A process is killed at every point of a write, and of resolving a doubt."""
 
 import json
 
@@ -38,7 +38,7 @@ def asynchronous(request):
 
 
 @pytest.mark.parametrize("point", BEFORE_CLAIM)
-def test_row_1_killed_before_the_claim(spec, point, asynchronous):
+def test_killed_before_the_claim(spec, point, asynchronous):
     """There is no row and no effect; the next call executes."""
     killed(spec, point, asynchronous=asynchronous)
     assert (only_record(spec), receipts(spec)) == (None, [])
@@ -47,7 +47,7 @@ def test_row_1_killed_before_the_claim(spec, point, asynchronous):
 
 
 @pytest.mark.parametrize("point", BEFORE_EFFECT)
-def test_row_2_killed_between_claim_and_effect(spec, point, asynchronous):
+def test_killed_between_claim_and_effect(spec, point, asynchronous):
     """A person has to look; a lookup with proof of death brings the one effect."""
     killed(spec, point, asynchronous=asynchronous)
     assert (only_record(spec).state, receipts(spec)) == ("executing", [])
@@ -60,13 +60,13 @@ def test_row_2_killed_between_claim_and_effect(spec, point, asynchronous):
 
 
 @pytest.mark.parametrize("point", IN_TOOL_AFTER_EFFECT)
-def test_row_3_killed_in_the_tool_after_the_effect(spec, point, asynchronous):
+def test_killed_in_the_tool_after_the_effect(spec, point, asynchronous):
     """There is never a second effect; a lookup completes the record with what the target knows."""
     _after_the_effect(spec, point, asynchronous)
 
 
 @pytest.mark.parametrize("point", BEFORE_COMPLETE)
-def test_row_4_killed_between_effect_and_completion(spec, point, asynchronous):
+def test_killed_between_effect_and_completion(spec, point, asynchronous):
     """As in the tool itself: in doubt, and a lookup completes it."""
     _after_the_effect(spec, point, asynchronous)
 
@@ -84,7 +84,7 @@ def _after_the_effect(spec, point, asynchronous):
 
 
 @pytest.mark.parametrize("point", AFTER_COMPLETE)
-def test_row_5_killed_between_completion_and_answer(spec, point, asynchronous):
+def test_killed_between_completion_and_answer(spec, point, asynchronous):
     """The record is completed, and the next call gets the same bytes."""
     killed(spec, point, asynchronous=asynchronous)
     (done,) = receipts(spec)
@@ -96,7 +96,7 @@ def test_row_5_killed_between_completion_and_answer(spec, point, asynchronous):
 
 
 @pytest.mark.parametrize("point", RESOLVER)
-def test_row_6_the_resolver_is_killed_while_it_starts_anew(spec, point):
+def test_the_resolver_is_killed_while_it_starts_anew(spec, point):
     """Whoever resolves after it brings the effect exactly once, or finds it."""
     killed(spec, "before_effect")
     killed(spec, point, fields={**LOOKUP, "timeout": 0.2})
@@ -108,7 +108,7 @@ def test_row_6_the_resolver_is_killed_while_it_starts_anew(spec, point):
 
 
 @pytest.mark.parametrize("point", FOUND)
-def test_row_6_the_resolver_is_killed_while_it_records_what_it_found(spec, point):
+def test_the_resolver_is_killed_while_it_records_what_it_found(spec, point):
     """The effect that was there stays the only one, and becomes the answer."""
     killed(spec, "after_effect")
     (done,) = receipts(spec)

@@ -1,4 +1,4 @@
-"""Rows 13 to 17 of the fault table: the disk is full, the ledger's file is damaged, exchanged, gone or forbidden."""
+"""The disk is full, the ledger's file is damaged, exchanged, gone or forbidden."""
 
 import contextlib
 import os
@@ -77,11 +77,11 @@ def free(spec):
     (path_of(spec).parent / "filler").unlink()
 
 
-# -- rows 13 and 14 ------------------------------------------------------------------------------------------------
+# -- a full disk ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.privileged
-def test_row_13_a_disk_that_is_full_at_the_claim(small):
+def test_a_disk_that_is_full_at_the_claim(small):
     """Writes are refused and nothing is executed; as many effects as completed records; with space it goes on."""
     guard, _run = begun(small)
     said = [called(guard, numbered(small, n)) for n in range(3)]
@@ -106,7 +106,7 @@ def test_row_13_a_disk_that_is_full_at_the_claim(small):
 
 
 @pytest.mark.privileged
-def test_row_14_a_disk_that_is_full_at_the_completion(small):
+def test_a_disk_that_is_full_at_the_completion(small):
     """The tool fills the disk: its output is told with a doubt where it cannot be kept, and it never runs again."""
     ground = Ground(small.folder)
 
@@ -129,7 +129,7 @@ def test_row_14_a_disk_that_is_full_at_the_completion(small):
     assert (only_record(small).state, len(receipts(small))) == ("in_doubt", 1)
 
 
-# -- row 15 --------------------------------------------------------------------------------------------------------
+# -- a damaged file ------------------------------------------------------------------------------------------------
 
 
 def damaged(spec, *, header):
@@ -143,7 +143,7 @@ def damaged(spec, *, header):
 
 
 @pytest.mark.parametrize("header", [True, False], ids=["header", "pages"])
-def test_row_15_a_damaged_file_is_not_used_and_not_repaired(spec, header):
+def test_a_damaged_file_is_not_used_and_not_repaired(spec, header):
     """Writes are refused at the start and at the call; the file stays as it is, and nothing runs again."""
     for n in range(20):
         assert call(numbered(spec, n)).status == "ok"
@@ -158,7 +158,7 @@ def test_row_15_a_damaged_file_is_not_used_and_not_repaired(spec, header):
 
 
 @pytest.mark.parametrize("header", [True, False], ids=["header", "pages"])
-def test_row_15_a_file_that_is_damaged_while_it_is_open(spec, header):
+def test_a_file_that_is_damaged_while_it_is_open(spec, header):
     """What was done is answered as before or refused, never done again; another process refuses."""
     guard, _run = begun(spec)
     for n in range(20):
@@ -178,7 +178,7 @@ def test_row_15_a_file_that_is_damaged_while_it_is_open(spec, header):
         guard.close()
 
 
-# -- row 16 --------------------------------------------------------------------------------------------------------
+# -- another file, or none -----------------------------------------------------------------------------------------
 
 
 def emptied(path):
@@ -212,7 +212,7 @@ def cut(path):
 
 
 @pytest.mark.parametrize("change", [emptied, deleted, moved, exchanged, restored_elsewhere, cut])
-def test_row_16_a_file_that_is_not_the_one_that_was_opened(spec, change):
+def test_a_file_that_is_not_the_one_that_was_opened(spec, change):
     """A process that has it open refuses every write, known or new, and executes nothing."""
     guard, _run = begun(spec)
     assert called(guard, spec).status == "ok"
@@ -225,7 +225,7 @@ def test_row_16_a_file_that_is_not_the_one_that_was_opened(spec, change):
 
 
 @pytest.mark.parametrize("change", [emptied, deleted, moved, cut])
-def test_row_16_a_file_that_is_gone_is_not_made_anew(spec, change):
+def test_a_file_that_is_gone_is_not_made_anew(spec, change):
     """A process that starts after it is told what to do, and a forgotten ledger is no new one."""
     assert call(spec).status == "ok"
     change(path_of(spec))
@@ -235,7 +235,7 @@ def test_row_16_a_file_that_is_gone_is_not_made_anew(spec, change):
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
-def test_row_16_the_log_of_a_killed_process_is_deleted(spec, suffix):
+def test_the_log_of_a_killed_process_is_deleted(spec, suffix):
     """Without its log a file forgets what was in it alone: nothing is claimed that the ledger cannot keep."""
     assert call(spec).status == "ok"
     guard, _run = begun(spec)
@@ -254,7 +254,7 @@ def test_row_16_the_log_of_a_killed_process_is_deleted(spec, suffix):
         assert call(numbered(spec, 3)).status == "replayed"
 
 
-# -- row 17 --------------------------------------------------------------------------------------------------------
+# -- no right to read or write -------------------------------------------------------------------------------------
 
 AS_NOBODY = """
 import os, sys
@@ -312,7 +312,7 @@ def reachable():
     [(0o644, 0o755), (0o666, 0o755), (0o600, 0o755), (0o600, 0o777), (0o444, 0o777), (0o666, 0o700)],
     ids=["read-only", "folder read-only", "foreign", "foreign in open folder", "read-only in open folder", "folder closed"],
 )  # fmt: skip
-def test_row_17_a_ledger_that_may_not_be_written(reachable, need, mode, folder_mode):
+def test_a_ledger_that_may_not_be_written(reachable, need, mode, folder_mode):
     """Whoever lacks a right is told at the start or at the call, clearly, and nothing is executed."""
     path_of(reachable).chmod(mode)
     path_of(reachable).parent.chmod(folder_mode)
@@ -322,7 +322,7 @@ def test_row_17_a_ledger_that_may_not_be_written(reachable, need, mode, folder_m
     assert {receipt.partition("-")[0] for receipt in receipts(reachable)} == {"1"}
 
 
-def test_row_17_a_missing_folder_and_a_missing_file_are_told_apart(tmp_path):
+def test_a_missing_folder_and_a_missing_file_are_told_apart(tmp_path):
     """The error at the start names what is missing and the command that makes it."""
     with pytest.raises(StoreError, match=r"folder .* is missing"):
         open_store(f"sqlite:///{tmp_path}/no/such/ledger.db")
@@ -331,7 +331,7 @@ def test_row_17_a_missing_folder_and_a_missing_file_are_told_apart(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_row_17_a_folder_that_goes_away_at_the_call(spec):
+def test_a_folder_that_goes_away_at_the_call(spec):
     """A store that was open refuses what its file cannot keep."""
     guard, _run = begun(spec)
     assert called(guard, spec).status == "ok"
@@ -341,7 +341,7 @@ def test_row_17_a_folder_that_goes_away_at_the_call(spec):
     guard.close()
 
 
-# -- rows 13 and 14 for PostgreSQL ---------------------------------------------------------------------------------
+# -- a full disk below PostgreSQL ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -369,7 +369,7 @@ def cramped(tmp_path, need, monkeypatch):
 
 
 @pytest.mark.privileged
-def test_rows_13_and_14_the_server_has_no_space_left(cramped):
+def test_the_server_has_no_space_left(cramped):
     """Each write is done and told, done and doubted, or refused before its effect; with space it goes on."""
     spec, folder = cramped
     ground = Ground(spec.folder)

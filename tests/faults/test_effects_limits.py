@@ -1,4 +1,4 @@
-"""Rows 46 and 47 of the fault table: forks with an open store, threads in processes, and resources that run out."""
+"""Forks with an open store, threads in processes, and resources that run out."""
 
 import json
 import signal
@@ -47,7 +47,7 @@ def effects_of(spec):
     return counts
 
 
-# -- row 46 --------------------------------------------------------------------------------------------------------
+# -- forks ---------------------------------------------------------------------------------------------------------
 
 FORKED = """
 guard = guarded(spec)
@@ -83,7 +83,7 @@ print(json.dumps([first, said]))
 """
 
 
-def test_row_46_a_fork_after_the_store_was_opened(spec):
+def test_a_fork_after_the_store_was_opened(spec):
     """Parent and children, four threads each, share no connection: every key has one effect, and all get answers."""
     first, said = scripted(spec, FORKED)
     assert first == "ok"
@@ -121,13 +121,13 @@ print(json.dumps([said, child, told(called(guard, spec))]))
 """
 
 
-def test_row_46_a_fork_while_a_write_is_under_way(spec):
+def test_a_fork_while_a_write_is_under_way(spec):
     """The child's copy of the claim is not its own: it is told that the write runs, and the parent completes it."""
     assert scripted(spec, IN_FLIGHT) == [["ok"], "in_progress", "replayed"]
     assert effects_of(spec) == {1: 1}
 
 
-# -- row 47 --------------------------------------------------------------------------------------------------------
+# -- resources that run out ----------------------------------------------------------------------------------------
 
 NO_FILES = """
 guard = guarded(spec)
@@ -160,7 +160,7 @@ os._exit(0)
 """
 
 
-def test_row_47_no_file_descriptor_is_left(spec):
+def test_no_file_descriptor_is_left(spec):
     """A store that is open goes on or refuses; no new one opens; nothing hangs, and nothing happens twice."""
     first, opened, *said, quick, again, and_again = scripted(spec, NO_FILES, "open")
     assert (first, opened, quick) == ("ok", "not opened", True)
@@ -210,7 +210,7 @@ os._exit(0)
 """
 
 
-def test_row_47_no_memory_is_left(spec):
+def test_no_memory_is_left(spec):
     """A tool that runs out of memory is in doubt; a call that cannot even be claimed starts nothing; then it goes on.
 
     Where no kilobyte is left, a library in C may end the process; what the next one finds is the same.
@@ -238,7 +238,7 @@ os._exit(0)
 """
 
 
-def test_row_47_no_thread_is_left(spec):
+def test_no_thread_is_left(spec):
     """A write whose worker or writer cannot start is refused before its effect; later the same call succeeds."""
     said = scripted(spec, NO_THREADS)
     assert said[0] in ("store_unavailable", "failed")

@@ -1,4 +1,4 @@
-"""Rows 7, 8 and 19 of the fault table at a tenth of their size; POKAYOKE_FULL=1 runs them whole.
+"""Processes that race, are killed, suspended or restarted, at a tenth of the size; POKAYOKE_FULL=1 runs them whole.
 
 Every effect is a line in a file that no store touches. What is checked is said in `effects_verify`.
 """
@@ -30,7 +30,7 @@ def trial(need):
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_row_7_eight_processes_race_for_the_same_effects(trial, full, store):
+def test_eight_processes_race_for_the_same_effects(trial, full, store):
     """Every key has one effect, and all answers for it are equal."""
     keys = 10_000 if full else 1_000
     figures = trial(store=store, keys=keys, workers=8)
@@ -41,7 +41,7 @@ def test_row_7_eight_processes_race_for_the_same_effects(trial, full, store):
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 @pytest.mark.parametrize("store", STORES)
-def test_row_8_processes_are_killed_at_random_and_tools_hang(trial, full, store, configuration):
+def test_processes_are_killed_at_random_and_tools_hang(trial, full, store, configuration):
     """No double effect, no lost completion, and every doubt is told or resolved with evidence."""
     keys, kills = (2_000, 400) if full else (200, 40)
     figures = trial(store=store, configuration=configuration, keys=keys, kills=kills, workers=4, **DISTURBED)
@@ -55,7 +55,7 @@ def test_row_8_processes_are_killed_at_random_and_tools_hang(trial, full, store,
 
 @pytest.mark.privileged
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
-def test_row_9_the_server_is_restarted_at_once_and_again(trial, full, configuration):
+def test_the_server_is_restarted_at_once_and_again(trial, full, configuration):
     """Through immediate restarts of PostgreSQL, and kills beside them: no double effect, no lost completion."""
     if not full and configuration != "human":
         pytest.skip("POKAYOKE_FULL=1 runs the other configurations")
@@ -72,7 +72,7 @@ def test_row_9_the_server_is_restarted_at_once_and_again(trial, full, configurat
     ("store", "configuration"),
     [("sqlite", "human"), ("sqlite", "downstream_key"), ("postgres", "downstream_key"), ("postgres", "lookup_executor_dead")],
 )  # fmt: skip
-def test_row_19_processes_are_suspended_for_longer_than_their_leases(trial, full, store, configuration):
+def test_processes_are_suspended_for_longer_than_their_leases(trial, full, store, configuration):
     """What a suspended process does afterwards is no second effect: its late word is taken or kept as an event."""
     keys, stops = (1_000, 100) if full else (60, 6)
     short = {**DISTURBED, "timeout": 0.3, "margin": 0.1, "pace": 0.01}
@@ -82,7 +82,7 @@ def test_row_19_processes_are_suspended_for_longer_than_their_leases(trial, full
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_row_8_processes_that_await_are_killed_too(trial, full, store):
+def test_processes_that_await_are_killed_too(trial, full, store):
     """The asynchronous driver keeps the same promises."""
     keys, kills = (2_000, 400) if full else (100, 20)
     figures = trial(

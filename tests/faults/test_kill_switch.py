@@ -1,4 +1,4 @@
-"""The kill switch between processes: the incident, the flip under writers, a probe that dies (rows 48 and 49)."""
+"""The kill switch between processes: the incident, the flip under writers, a probe that dies."""
 
 import itertools
 import json
@@ -177,7 +177,7 @@ def wrongly_claimed(history, records):
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("url", STORES, indirect=True)
-def test_row_48_no_claim_comes_after_a_committed_flip(url, full, tmp_path):
+def test_no_claim_comes_after_a_committed_flip(url, full, tmp_path):
     """Eight processes claim while the switch is flipped: 0 claims in an epoch in which it was open, by record and by clock."""
     claims, history, records = flips_under_writers(url, 60 if full else 11, tmp_path)
     assert [epoch for epoch, *_ in history] == list(range(1, len(history) + 1))
@@ -192,7 +192,7 @@ def test_row_48_no_claim_comes_after_a_committed_flip(url, full, tmp_path):
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_row_48_looking_before_claiming_is_not_enough(url, tmp_path):
+def test_looking_before_claiming_is_not_enough(url, tmp_path):
     """The same writers, looking at the switch first and claiming afterwards, do claim after a committed flip."""
     _, history, records = flips_under_writers(url, 20, tmp_path, careless=True)
     assert wrongly_claimed(history, records)
@@ -212,7 +212,7 @@ guard.run("probe").call(ToolCall("c1", "crm", {}))
 
 
 @pytest.mark.parametrize("url", STORES, indirect=True)
-def test_row_49_a_probe_that_is_killed_leaves_the_way_open_for_the_next(url):
+def test_a_probe_that_is_killed_leaves_the_way_open_for_the_next(url):
     """Half open, three probing processes die by SIGKILL: nothing has to be handed back, five valid reads close the switch."""
     store = open_store(url)
     before = time.time() - 300

@@ -1,4 +1,4 @@
-"""Fault rows 38 and 39: links, swaps, and paths that mean something else somewhere."""
+"""Links, swaps, and paths that mean something else somewhere."""
 
 import contextlib
 import ctypes
@@ -126,8 +126,8 @@ def attempt(path, mode):
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("race", RACES)
-def test_row_38_swapping_never_leads_outside(method, race, places, full, capsys):
-    """Row 38: however fast entries are exchanged, `.open` reads and writes inside the root or not at all."""
+def test_swapping_never_leads_outside(method, race, places, full, capsys):
+    """However fast entries are exchanged, `.open` reads and writes inside the root or not at all."""
     root, outside = places
     one, two, relative = race(root, outside)
     path = ConfinedPath(str(root), relative)
@@ -149,7 +149,7 @@ def test_row_38_swapping_never_leads_outside(method, race, places, full, capsys)
 
 
 @pytest.mark.timeout(120)
-def test_row_38_the_swap_beats_resolve_then_open(places):
+def test_the_swap_beats_resolve_then_open(places):
     """The attack is real: checking with resolve() and opening after it is led outside."""
     root, outside = places
     one, two, relative = dir_and_link(root, outside)
@@ -164,8 +164,8 @@ def test_row_38_the_swap_beats_resolve_then_open(places):
     assert led_out
 
 
-def test_row_38_creating_and_removing_while_swapping(method, places, full):
-    """Row 38: files and folders are made and removed inside the root or not at all."""
+def test_creating_and_removing_while_swapping(method, places, full):
+    """Files and folders are made and removed inside the root or not at all."""
     root, outside = places
     one, two, _ = dir_and_link(root, outside)
     before = sorted(outside.rglob("*"))
@@ -188,8 +188,8 @@ def test_row_38_creating_and_removing_while_swapping(method, places, full):
     assert done["PathEscape"] > 0
 
 
-def test_row_38_symlinks(method, places):
-    """Row 38: a link that leaves is refused at the check and at the opening, wherever it stands."""
+def test_symlinks(method, places):
+    """A link that leaves is refused at the check and at the opening, wherever it stands."""
     root, outside = places
     for name, target in [("l1", outside), ("dir/l2", "../../outside"), ("l3", "dir/l2"), ("l4", "/"), ("l5", "..")]:
         (root / name).symlink_to(target)
@@ -251,8 +251,8 @@ def test_row_38_symlinks(method, places):
         "x/" * 5_000,
     ],
 )
-def test_row_39_forms(path, places):
-    """Row 39: forms that leave the workspace on some system are refused on this one."""
+def test_forms(path, places):
+    """Forms that leave the workspace on some system are refused on this one."""
     root, _ = places
     with pytest.raises(PathEscape) as caught:
         confine(path, prepare_roots(root))
@@ -260,8 +260,8 @@ def test_row_39_forms(path, places):
     assert str(root) not in caught.value.finding.hint
 
 
-def test_row_39_special_files(method, places):
-    """Row 39: FIFOs, sockets and files with a second name are refused, and nothing waits."""
+def test_special_files(method, places):
+    """FIFOs, sockets and files with a second name are refused, and nothing waits."""
     root, outside = places
     os.mkfifo(root / "fifo")
     os.link(outside / "f.txt", root / "hard")
@@ -280,8 +280,8 @@ def test_row_39_special_files(method, places):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc and /dev are those of Linux")
-def test_row_39_magic_links_and_devices(method):
-    """Row 39: magic links and devices are refused even when their folder is the workspace."""
+def test_magic_links_and_devices(method):
+    """Magic links and devices are refused even when their folder is the workspace."""
     for root, names in [
         ("/proc", ["self/root/etc/passwd", "self/cwd", "self/fd/0", "self/exe", "1/root"]),
         ("/dev", ["null", "zero", "tty", "fd/0", "stdin"]),

@@ -1,4 +1,4 @@
-"""The business and the ledger fall apart (fault table, row 50), and what is too much is undone at most once."""
+"""The business and the ledger fall apart, and what is too much is undone at most once."""
 
 import base64
 import json
@@ -130,7 +130,7 @@ def ordered(ledger, shop, count):
     return [outcome.key for outcome in outcomes]
 
 
-def test_row_50_reconciliation_names_exactly_the_keys_that_fell_apart(shell, ledger, shop):
+def test_reconciliation_names_exactly_the_keys_that_fell_apart(shell, ledger, shop):
     """Business rows removed, added, altered and doubled: each key in its class, no other key anywhere."""
     keys = ordered(ledger, shop, 40)
     assert reconciled(shell, shop)[:2] == (0, {})

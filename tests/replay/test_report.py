@@ -26,7 +26,7 @@ EVIL = [
     "'\"><svg/onload=document.title='executed'>",
     "</style><style>body{display:none}</style>",
     "<link rel=stylesheet href=//127.0.0.1:9/x>",
-    "\x1b]0;t\x07\u202egnp.exe\u2028\x00",
+    "\x1b]0;t\x07\u202egnp.exe\u2028\x00\U000e0041",
     "<meta http-equiv=refresh content='0;url=http://127.0.0.1:9/'>",
     "&lt;b&gt; & &amp;",
     "<!--",
@@ -95,7 +95,9 @@ def check(text):
     assert page.attributes <= ATTRIBUTES, page.attributes - ATTRIBUTES
     assert page.links == ["data:,"]
     assert page.open == []
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2028\u2066-\u2069\ud800-\udfff]", text)
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2028\u2066-\u2069\ud800-\udfff\U000e0000-\U000e0fff]", text
+    )
     return page
 
 

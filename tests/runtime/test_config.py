@@ -156,8 +156,8 @@ class TestLoad:
         """No configuration is the same as an empty one."""
         assert load_policy() == load_policy(None) == load_policy({}) == Policy()
 
-    def test_the_seeds_safe_default_is_the_default(self, path):
-        """The configuration of seed 001, word for word, is read and changes nothing."""
+    def test_the_safe_default_written_out_is_the_default(self, path):
+        """The safe default, written out in a file, changes nothing."""
         path.write_text(SAFE_DEFAULT)
         assert load_policy(path) == load_policy(str(path)) == Policy()
 

@@ -886,7 +886,7 @@ def consistent(place, store, effects):
 
 
 def test_ctrl_c_at_every_moment_of_a_synchronous_call(place):
-    """Row 24: from the first act to the last, the claim is there or was never taken, and the effect happens once in all."""
+    """From the first act to the last, the claim is there or was never taken, and the effect happens once in all."""
     number, states = 0, set()
     while True:
         number += 1
@@ -912,7 +912,7 @@ def test_ctrl_c_at_every_moment_of_a_synchronous_call(place):
 
 
 def test_a_cancelled_task_at_every_await(place):
-    """Row 24: cancelled at the n-th time the loop turns, in admission, tool, lookup or settlement; one effect in all."""
+    """Cancelled at the n-th time the loop turns, in admission, tool, lookup or settlement; one effect in all."""
 
     class Slow(MemoryStore):
         async def arun(self, act):

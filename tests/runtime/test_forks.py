@@ -115,8 +115,8 @@ def test_a_lock_held_while_forking_does_not_hang_the_child(tmp_path):
 def test_versions_of_tools_can_be_drawn_in_a_child(tmp_path):
     """The lock around the versions in force is free in a child, too."""
     rollout = Rollout(tmp_path / "contracts.lock", None, ())
-    with rollout._guard:
-        assert ended(forked(lambda: int(rollout._guard.locked()))) == 0
+    with rollout._lock:
+        assert ended(forked(lambda: int(rollout._lock.locked()))) == 0
 
 
 def test_a_pool_that_nobody_uses_any_more_is_not_kept():

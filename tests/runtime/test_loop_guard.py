@@ -1,4 +1,4 @@
-"""The loop guard over real runs, beside what seed 002 asks for: own kinds, rounds of single calls, what never counts."""
+"""The loop guard over real runs: kinds of the host's own, rounds of single calls, what never counts."""
 
 import pytest
 

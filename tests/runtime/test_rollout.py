@@ -305,7 +305,7 @@ def test_what_a_file_does_not_mention_stays(tmp_path):
     shop.step(lambda lock: locking.added(lock, coded, "shop:coded", NOTE, stable=True))
     shop.step(lambda lock: locking.added(lock, written.contract, "contracts.json", NOTE, stable=False))
     shop.canary()
-    found = shop.guard(coded).rollout.contract("get@2")
+    found = shop.guard(coded).rollout.edition.contracts["get@2"]
     assert (found.effect, found.approval, found.redact, found.scope) == ("write", True, ("key",), "global")
     assert (found.description, found.handler) == ("Look it up, as code says.", coded.handler)
     assert list(found.correctors) == ["key"]

@@ -82,7 +82,7 @@ def sql(url, text, *values):
         return cursor.fetchall() if cursor.description else []
 
 
-# -- row 10: the answer to COMMIT is lost ---------------------------------------------------------
+# -- the answer to COMMIT is lost -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -193,7 +193,7 @@ def test_cuts_anywhere_lose_and_double_nothing(near, proxy, url):
     assert near.store.audit() == ()
 
 
-# -- row 11: terminated backends, black holes -----------------------------------------------------
+# -- terminated backends, black holes -------------------------------------------------------------
 
 
 def test_a_terminated_backend_costs_a_connection_only(near, url):
@@ -273,7 +273,7 @@ def test_a_server_that_refuses_connections_is_told_at_once(near, proxy):
     assert time.monotonic() - began < BOUND
 
 
-# -- row 12: a slow server ------------------------------------------------------------------------
+# -- a slow server --------------------------------------------------------------------------------
 
 
 def test_a_slow_server_within_patience_answers(near, proxy):
@@ -368,7 +368,7 @@ def test_a_caller_that_stops_amid_an_act_frees_its_locks(url):
     store.close()
 
 
-# -- row 9: restarts ------------------------------------------------------------------------------
+# -- restarts -------------------------------------------------------------------------------------
 
 
 def test_restarts_lose_and_double_nothing(cluster, url):

@@ -18,7 +18,7 @@ from pokayoke.cli.operating import (
     seconds,
     when,
 )
-from pokayoke.cli.output import as_json, out, painter, say, show, table
+from pokayoke.cli.output import as_json, listing, out, say, show, table
 from pokayoke.core.admission import Approval
 from pokayoke.core.shapes import is_object
 from pokayoke.errors import ConfigurationError, StoreError
@@ -66,10 +66,9 @@ def listed(
     rows = [
         (a.id, a.status, a.tool, a.run_id, ago(a.asked_at, moment_now), _left(a, moment_now), _short(a)) for a in found
     ]
-    heads = [("id", "status", "tool", "run", "age", "expires", "arguments")] if rows else []
-    paint = painter()
-    for number, line in enumerate(table([*heads, *(tuple(show(c, limit=120) for c in row) for row in rows)])):
-        out(paint(line, _MARKS[found[number - 1].status] if number else "dim"))
+    heads = ("id", "status", "tool", "run", "age", "expires", "arguments")
+    cut = [[show(cell, limit=120) for cell in row] for row in rows]
+    listing(heads, cut, [_MARKS[approval.status] for approval in found])
     if not found:
         say("no question waits" if not every else "no question was asked")
 

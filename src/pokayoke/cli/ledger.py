@@ -26,7 +26,7 @@ from pokayoke.cli.operating import (
     seconds,
     when,
 )
-from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
+from pokayoke.cli.output import as_json, listing, out, plural, say, show, table
 from pokayoke.core.ledger import Decision, Record, RecordState, compensation_key
 from pokayoke.core.resolve import is_of
 from pokayoke.errors import ConfigurationError, StoreError
@@ -293,7 +293,7 @@ def _print_records(found: Iterable[Record], at: float, *, json: bool) -> int:
         for count, record in enumerate(found, 1):  # noqa: B007 - the last number is the count
             out(as_json(_shown_record(record, at)))
         return count
-    paint, records = painter(), list(found)
+    records = list(found)
     rows = [
         (
             record.key[:12],
@@ -305,10 +305,8 @@ def _print_records(found: Iterable[Record], at: float, *, json: bool) -> int:
         )
         for record in records
     ]
-    heads = [("key", "state", "tool", "age", "run", "what is known")] if rows else []
-    for number, line in enumerate(table([*heads, *rows])):
-        mark = _MARKS.get(records[number - 1].state) if number else "dim"
-        out(paint(line, mark) if mark else line)
+    heads = ("key", "state", "tool", "age", "run", "what is known")
+    listing(heads, rows, [_MARKS.get(record.state) for record in records])
     return len(records)
 
 

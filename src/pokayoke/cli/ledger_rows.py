@@ -14,13 +14,13 @@ from pokayoke.core.reconcile import Row, as_text
 from pokayoke.core.shapes import is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.errors import ConfigurationError, MissingExtraError
+from pokayoke.replay.readers.lines import LONGEST_LINE
 
 if TYPE_CHECKING:
     import psycopg
 
 COLUMNS: Final = ("key", "reference", "digest", "arguments", "amount", "tool")
 """What a row may tell; `--map` says under which name it does."""
-_LONGEST_LINE: Final = 16_000_000
 _AT_A_TIME: Final = 1_000
 Told = Callable[[int], None]
 
@@ -66,7 +66,7 @@ def from_file(name: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
 
 def _from_lines(file: BinaryIO, name: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
     number = 0
-    while line := file.readline(_LONGEST_LINE):
+    while line := file.readline(LONGEST_LINE):
         number += 1
         told(1)
         if not line.strip():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from pokayoke.cli.operating import now, when
 from pokayoke.cli.sources import ATTRIBUTE, from_module
 from pokayoke.core.contract import Contract
 from pokayoke.core.lock import Lock, Note, ToolLock, promise_digest
@@ -50,8 +50,7 @@ def note(by: str, reason: str) -> Note:
     for option, text in (("--by", by), ("--reason", reason)):
         if not text.strip():
             raise ConfigurationError(f"{option} is empty, and the lock keeps who did a step and why")
-    at = dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return Note(at, by.strip(), reason.strip())
+    return Note(when(now()), by.strip(), reason.strip())
 
 
 def tool_and_version(text: str) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 import re
 import sys
 import time
@@ -123,14 +122,13 @@ def moment(text: str | None, option: str, now: float) -> float | None:
     return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp()
 
 
-def when(second: float | None) -> str:
-    """Return a wall-clock second as people write it, in UTC."""
-    if second is None or not math.isfinite(second):
-        return "-"
+def when(second: Any, *, timespec: str = "seconds") -> str:
+    """Return a wall-clock second as people write it, in UTC; `-` for what is none."""
     try:
-        return dt.datetime.fromtimestamp(second, dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
+        moment = dt.datetime.fromtimestamp(second, dt.UTC)
+    except (TypeError, ValueError, OverflowError, OSError):
         return "-"
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def ago(second: float, now: float) -> str:

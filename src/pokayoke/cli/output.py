@@ -16,13 +16,10 @@ from typing import Any, Final
 
 import msgspec
 
+from pokayoke.core.neutral import UNSEEN
 from pokayoke.runtime.traceline import quiet
 
-# Controls (C0, DEL, C1), invisible and reordering marks, separators, lone surrogates, tags.
-_UNSAFE: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e0fff]"
-)
+_UNSAFE: Final = re.compile(f"[\t\n{UNSEEN}]")
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _MARKS: Final = {"ok": "32", "bad": "31", "dim": "2", "note": "33"}
 
@@ -81,6 +78,21 @@ def painter() -> Callable[[str, str], str]:
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return lambda text, mark: text  # noqa: ARG005 - the shape of a painter
     return lambda text, mark: f"\x1b[{_MARKS[mark]}m{text}\x1b[0m"
+
+
+def section(title: str, rows: Sequence[Sequence[object]]) -> None:
+    """Print rows as aligned lines below a title; nothing if there are none."""
+    if rows:
+        out(f"{title}:")
+        for line in table(rows):
+            out(f"  {line}")
+
+
+def listing(heads: Sequence[str], rows: Sequence[Sequence[object]], marks: Sequence[str | None]) -> None:
+    """Print rows below their heads, each painted by its mark if it has one; nothing if there are no rows."""
+    paint = painter()
+    for line, mark in zip(table([heads, *rows]) if rows else (), ("dim", *marks), strict=False):
+        out(paint(line, mark) if mark else line)
 
 
 def table(rows: Iterable[Sequence[object]]) -> list[str]:

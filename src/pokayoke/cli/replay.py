@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from pokayoke.cli.operating import share_of
-from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
+from pokayoke.cli.output import as_json, out, painter, plural, say, section, show, table
 from pokayoke.cli.progress import reading
 from pokayoke.cli.sources import Material, read_sources, refuse_to_overwrite
 from pokayoke.errors import ConfigurationError
@@ -155,15 +155,15 @@ def _print(shown: dict[str, Any]) -> None:
         for line in table(_rates(one)):
             out(f"  {line}")
         _print_coverage(one)
-        _section("tools:", _tools(one))
+        section("tools", _tools(one))
         for title, counts in (
             ("refused", one["refusals"]),
             ("invalid answers", one["faults"]),
             ("changed", one["changes"]),
         ):
-            _section(f"{title}:", [(f"{number:,}", code) for code, number in counts.items()])
-        _section("to look at:", _looks(one))
-    _section("differences:", [(f"{x['count']:,}", x["way"], ", ".join(x["tools"])[:_WIDTH]) for x in shown["changes"]])
+            section(title, [(f"{number:,}", code) for code, number in counts.items()])
+        section("to look at", _looks(one))
+    section("differences", [(f"{x['count']:,}", x["way"], ", ".join(x["tools"])[:_WIDTH]) for x in shown["changes"]])
     if len(shown["contracts"]) > 1 and not shown["changes"]:
         out(paint("no differences", "ok"))
     if shown["unread"]:
@@ -219,10 +219,3 @@ def _looks(one: dict[str, Any]) -> list[tuple[str, ...]]:
         for example in examples[:1]
     ]
     return rows[:_MOST_EXAMPLES]
-
-
-def _section(title: str, rows: list[tuple[Any, ...]]) -> None:
-    if rows:
-        out(title)
-        for line in table(rows):
-            out(f"  {line}")

@@ -17,7 +17,7 @@ from pokayoke.cli.operating import (
     plain,
     when,
 )
-from pokayoke.cli.output import as_json, out, painter, say, show, table
+from pokayoke.cli.output import as_json, listing, out, say, show
 from pokayoke.core.switch import EVERYTHING, PROBES, Rate, Switch, mode_at, probes_from
 from pokayoke.errors import ConfigurationError
 from pokayoke.stores.base import Store
@@ -148,9 +148,7 @@ def _print(shown: list[dict[str, Any]], at: float) -> None:
         )
         for line in shown
     ]  # fmt: skip
-    paint = painter()
-    for number, text in enumerate(table([heads, *rows]) if rows else ()):
-        out(paint(text, _MARKS[shown[number - 1]["mode"]] if number else "dim"))
+    listing(heads, rows, [_MARKS[line["mode"]] for line in shown])
     if not rows:
         say("no switch was ever flipped, and no tool's latest outputs were invalid")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import stat
 import sys
@@ -16,11 +15,11 @@ from typing import Annotated, Any, BinaryIO, Final
 import msgspec
 import typer
 
-from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
+from pokayoke.cli.operating import when
+from pokayoke.cli.output import as_json, out, painter, plural, say, section, show
 from pokayoke.core.shapes import is_array, is_object
-from pokayoke.replay.readers.lines import Input
+from pokayoke.replay.readers.lines import LONGEST_LINE, Input
 
-_LONGEST_LINE: Final = 16_000_000
 _TOO_LONG: Final = b"(too long)"
 _MOST_NAMES: Final = 1_000
 _MOST_RUNS: Final = 100_000
@@ -150,8 +149,8 @@ def _followed(name: str, file: BinaryIO) -> Iterator[bytes]:
         while True:
             # Asked before the file is read to its end: what was written before the move is not missed.
             moved = _moved(name, file)
-            while more := file.readline(_LONGEST_LINE):
-                part = part + more if len(part) < _LONGEST_LINE else _TOO_LONG
+            while more := file.readline(LONGEST_LINE):
+                part = part + more if len(part) < LONGEST_LINE else _TOO_LONG
                 if more.endswith(b"\n"):
                     yield part
                     part = b""
@@ -210,7 +209,7 @@ def _print_events(events: Iterator[Event], *, json: bool, endless: bool) -> int:
 
 def describe(event: Event) -> str:
     """Return one event as one line for people, escaped."""
-    words = [_clock(event.get("ts")), event.get("run_id", "-"), f"#{event.get('step', '-')}", event["event"]]
+    words = [_at(event.get("ts")), event.get("run_id", "-"), f"#{event.get('step', '-')}", event["event"]]
     words += [event[key] for key in ("tool", "decision", "status") if event.get(key)]
     if event["event"] == "shadow":
         words.append(f"{event.get('contract')} {'!=' if event.get('differs') else '='} {event.get('candidate')}")
@@ -223,18 +222,14 @@ def describe(event: Event) -> str:
     return " ".join(show(word, limit=400) for word in words)
 
 
+def _at(second: Any) -> str:
+    return when(second, timespec="milliseconds")
+
+
 def _names(values: Any) -> str:
     if not is_array(values):
         return str(values)
     return ", ".join(str(value.get("rule", "?") if is_object(value) else value) for value in values)
-
-
-def _clock(seconds: Any) -> str:
-    try:
-        moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
-    except (TypeError, ValueError, OverflowError, OSError):
-        return "-"
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 # -- counting --------------------------------------------------------------------------------------
@@ -361,25 +356,18 @@ def _print_report(report: Report, broken: Broken, *, json: bool) -> None:
         out(as_json({**report.as_dict(), "broken_lines": broken.count}))
         return
     runs = f"{_MOST_RUNS}+ runs" if len(report.runs) >= _MOST_RUNS else plural(len(report.runs), "run")
-    out(f"{plural(report.events, 'event')} of {runs}, {_clock(report.first)} to {_clock(report.last)}")
+    out(f"{plural(report.events, 'event')} of {runs}, {_at(report.first)} to {_at(report.last)}")
     out(f"calls: {report.calls.total()}   turns saved: {report.turns_saved}"
         f" ({report.fixed} repaired or corrected, {report.replayed} answered from the ledger)")  # fmt: skip
-    _section("failures", [(count, kind, tool) for (kind, tool), count in report.failures.most_common()])
-    _section("stops", [(count, reason) for reason, count in report.stops.most_common()])
-    _section("calls", [(count, tool) for tool, count in report.calls.most_common()])
+    section("failures", [(count, kind, tool) for (kind, tool), count in report.failures.most_common()])
+    section("stops", [(count, reason) for reason, count in report.stops.most_common()])
+    section("calls", [(count, tool) for tool, count in report.calls.most_common()])
     names = [contract.rpartition("@")[0] for contract in _nested(report.versions)]
     if len(names) > len(set(names)):
-        _section("versions", _rows(report.versions, ("calls", "refused", "valid", "invalid", "failed"), "tool"))
-    _section("shadows", _rows(report.shadows, ("judged", "differ", *_DIFFERENCES), "stable -> candidate"))
+        section("versions", _rows(report.versions, ("calls", "refused", "valid", "invalid", "failed"), "tool"))
+    section("shadows", _rows(report.shadows, ("judged", "differ", *_DIFFERENCES), "stable -> candidate"))
 
 
 def _rows(counted: Counter[tuple[str, str]], columns: tuple[str, ...], last: str) -> list[tuple[Any, ...]]:
     rows = [(*(found.get(column, 0) for column in columns), name) for name, found in _nested(counted).items()]
     return [(*columns, last), *rows] if rows else []
-
-
-def _section(title: str, rows: list[tuple[Any, ...]]) -> None:
-    if rows:
-        out(f"{title}:")
-        for line in table(rows):
-            out(f"  {line}")

@@ -1,7 +1,8 @@
 """When a tool's outputs go bad at once: the window over its latest outputs, and what counts as a spike.
 
 What enters is one output after another, valid or not, with the time of its call. What leaves is an
-alert, once per spike. The rule is that of the kill switch, so that a person is told when it would trip.
+alert, once per spike. The figures are the kill switch's, which wants a few more invalid outputs before a
+share of them trips it: so a person is told no later than that.
 """
 
 from __future__ import annotations
@@ -12,18 +13,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from pokayoke.core.switch import IN_A_ROW, LATEST, LEAST, SECONDS, SHARE
+
 Rule = Literal["share", "in_a_row"]
 
-LATEST: Final = 50
-"""Outputs of a tool that are looked at together."""
-SECONDS: Final = 900.0
-"""How long an output is looked at."""
-LEAST: Final = 10
-"""Outputs below which a share says nothing."""
-SHARE: Final = 0.3
-"""Share of invalid outputs that is a spike."""
-IN_A_ROW: Final = 3
-"""Invalid outputs one after the other that are a spike, however old the first is."""
 VALID_AGAIN: Final = 5
 """Valid outputs one after the other without which no spike is over."""
 

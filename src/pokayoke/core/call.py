@@ -41,6 +41,15 @@ StopReason = Literal[
 
 SUCCESSFUL: frozenset[Status] = frozenset(("ok", "replayed"))
 """What an outcome's status is if there is a valid, current result."""
+ERRORS: Mapping[Status, type[OutcomeError]] = {
+    "refused": CallRefused,
+    "pending": CallRefused,
+    "invalid_output": ToolOutputInvalid,
+    "degraded": ToolOutputInvalid,
+    "failed": ToolFailed,
+    "in_doubt": ToolFailed,
+}
+"""What an outcome of any other status is as an exception."""
 NO_DATA: Mapping[str, Any] = {}
 
 
@@ -236,10 +245,4 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.ok:
             return self.value
-        kinds: dict[str, type[OutcomeError]] = {
-            "refused": CallRefused,
-            "pending": CallRefused,
-            "invalid_output": ToolOutputInvalid,
-            "degraded": ToolOutputInvalid,
-        }
-        raise kinds.get(self.status, ToolFailed)(self.message or self.text, self)
+        raise ERRORS[self.status](self.message or self.text, self)

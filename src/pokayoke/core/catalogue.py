@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pokayoke.core.call import Finding
 from pokayoke.core.clip import clip
 from pokayoke.core.contract import Contract
-from pokayoke.core.names import WIRES, candidates, key, refused, wire_name
+from pokayoke.core.names import DEFINITION_FORMATS, candidates, key, provider_name, refused
 from pokayoke.errors import ContractError
 
 CODES: dict[str, str] = {
@@ -45,7 +45,7 @@ class Catalogue:
         self._exact = dict(self._by_name)
         self._keys: dict[str, list[Contract]] = {}
         for contract in self._by_name.values():
-            self._answer_to_wire_names(contract)
+            self._answer_to_provider_names(contract)
             self._keys.setdefault(key(contract.name), []).append(contract)
             self._exact.setdefault(contract.id, contract)
 
@@ -112,9 +112,9 @@ class Catalogue:
             "Guard(contracts=...) takes versions out of a lock file"
         )
 
-    def _answer_to_wire_names(self, contract: Contract) -> None:
-        for wire in WIRES:
-            mapped = wire_name(contract.name, wire)
+    def _answer_to_provider_names(self, contract: Contract) -> None:
+        for written in DEFINITION_FORMATS:
+            mapped = provider_name(contract.name, written)
             other = self._exact.setdefault(mapped, contract)
             if other is not contract:
                 raise ContractError(

@@ -23,17 +23,12 @@ from pokayoke.core.key_argument import refusing_argument, without_argument
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
 from pokayoke.core.schema import Schema, compile_schema
 from pokayoke.core.schema_text import admits_text
-from pokayoke.core.terms import Declared, Envelope
+from pokayoke.core.terms import Declared, Envelope, LookupSafe, OnAmbiguous, OnDuplicate, OutputChecks, Scope
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:
     from pokayoke.core.correctors import Correctors
 
-
-Scope = Literal["run", "session", "tenant", "global"]
-OnAmbiguous = Literal["human", "lookup", "downstream_key", "rerun_safe"]
-OnDuplicate = Literal["replay", "refuse", "ask"]
-LookupSafe = Literal["downstream_key", "executor_dead", "settled"]
 OutputSchema = dict[str, Any] | bool | Literal["text"] | None
 Invariant = Callable[[Any, dict[str, Any]], bool | str | None] | Declared
 InputModel = Callable[[dict[str, Any]], tuple[dict[str, Any], tuple[Finding, ...]]]
@@ -108,7 +103,7 @@ class Contract:
     """Argument name (or JSON pointer) to the corrector or correctors that may change it."""
     extract: Callable[[str], Any] | None = None
     """Turns free text into the structure that the output schema describes."""
-    output_checks: Literal["full", "size_only"] = "full"
+    output_checks: OutputChecks = "full"
     """`size_only` for a tool that is typed end to end: only the size is checked."""
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Argument name to the roots its path (or every path of its list) must stay in."""

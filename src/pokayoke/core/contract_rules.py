@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from pokayoke.core.call import Effect
 from pokayoke.core.limits import own_problems
 from pokayoke.core.names import refused
+from pokayoke.core.places import split
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
 from pokayoke.core.schema import Schema
 from pokayoke.core.shapes import is_object
-from pokayoke.core.terms import Compare, Comparison, Declared, Envelope, Equal, Format, Range
+from pokayoke.core.terms import CHOICES, Compare, Comparison, Declared, Envelope, Equal, Format, LookupSafe, Range
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:
@@ -27,14 +27,6 @@ _TUPLES = (
     *("identity", "sources", "volatile", "invariants", "roles", "quota", "redact"),
     *("no_effect_errors", "transient_errors"),
 )
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "effect": get_args(Effect),
-    "scope": ("run", "session", "tenant", "global"),
-    "on_ambiguous": ("human", "lookup", "downstream_key", "rerun_safe"),
-    "on_duplicate": ("replay", "refuse", "ask"),
-    "output_checks": ("full", "size_only"),
-}
-_LOOKUP_SAFE = ("downstream_key", "executor_dead", "settled")
 _TOO_WIDE = (Exception, RuntimeError, OSError, ValueError)
 _DECLARED = (Range, Format, Equal, Compare)
 
@@ -182,7 +174,7 @@ def _identity_of_the_tool(contract: Contract) -> Iterator[str]:
 
 def _kinds(contract: Contract) -> Iterator[str]:
     """Every field holds the kind of value it is for."""
-    for name, choices in _CHOICES.items():
+    for name, choices in CHOICES.items():
         if getattr(contract, name) not in choices:
             yield f"{name} is one of {', '.join(choices)}, not {getattr(contract, name)!r}"
     for name, (fits, wanted) in _SINGLE.items():
@@ -342,7 +334,7 @@ def _lookups(contract: Contract) -> Iterator[str]:
         return
     if contract.lookup is None:
         yield "on_ambiguous='lookup' needs lookup=, a callable (key, arguments) that asks the target"
-    if contract.lookup_safe not in _LOOKUP_SAFE:
+    if contract.lookup_safe not in get_args(LookupSafe):
         yield (
             "'not found' is no proof that nothing will happen: the first executor may still be alive. Declare "
             "lookup_safe='downstream_key' (the target drops repeats of our key), 'executor_dead' (it runs in a child "
@@ -375,7 +367,7 @@ def _rules(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> 
         if isinstance(rule, _DECLARED):
             yield from _declared(rule, contract.output)
             if isinstance(rule, Equal):
-                name = rule.argument.partition("/")[2].partition("/")[0].replace("~1", "/").replace("~0", "~")
+                name = next(iter(split(rule.argument)), "")
                 if complete and name not in arguments:
                     yield f"{rule!r}: the input schema has no property {name!r}"
         elif not callable(cast(object, rule)):

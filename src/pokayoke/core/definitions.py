@@ -8,12 +8,12 @@ from typing import Any, Literal
 import msgspec
 
 from pokayoke.core.contract import Contract
-from pokayoke.core.names import Wire, wire_name
+from pokayoke.core.names import DefinitionFormat, provider_name
 from pokayoke.core.shapes import is_object
 from pokayoke.errors import ContractError
 
 
-def definitions(contracts: Iterable[Contract], format: Wire = "openai") -> list[dict[str, Any]]:  # noqa: A002 - the published name
+def definitions(contracts: Iterable[Contract], format: DefinitionFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002 - the published name
     """Return tool definitions to put into a request.
 
     Args:
@@ -27,7 +27,7 @@ def definitions(contracts: Iterable[Contract], format: Wire = "openai") -> list[
         raise ContractError(f"unknown format {format!r}: use openai, anthropic or mcp")
     made: dict[str, dict[str, Any]] = {}
     for contract in contracts:
-        name = wire_name(contract.name, format)
+        name = provider_name(contract.name, format)
         if name in made:
             raise ContractError(f"two tools are called {name!r} in the format {format}. Rename one of them")
         made[name] = _SHAPES[format](name, contract)

@@ -16,7 +16,8 @@ import orjson
 
 from pokayoke.core.call import Finding
 from pokayoke.core.clip import clip
-from pokayoke.core.invariants import resolve, same
+from pokayoke.core.invariants import resolve
+from pokayoke.core.places import same
 from pokayoke.core.shapes import is_object, properties_of
 from pokayoke.core.terms import Envelope
 

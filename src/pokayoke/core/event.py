@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pokayoke.core.call import SUCCESSFUL, Decision, Finding, Outcome
+from pokayoke.core.call import ERRORS, SUCCESSFUL, Decision, Finding, Outcome
 from pokayoke.core.judge import Judged, Scene
 from pokayoke.core.ledger import Record
 from pokayoke.core.state import RunState
@@ -16,14 +16,6 @@ from pokayoke.core.state import RunState
 Event = dict[str, Any]
 
 _NOTHING: Event = {}
-_ERRORS = {
-    "refused": "CallRefused",
-    "pending": "CallRefused",
-    "invalid_output": "ToolOutputInvalid",
-    "degraded": "ToolOutputInvalid",
-    "failed": "ToolFailed",
-    "in_doubt": "ToolFailed",
-}
 
 
 def tool_call(judged: Judged, scene: Scene, decision: Decision, findings: tuple[Finding, ...], room: str) -> Event:
@@ -116,7 +108,7 @@ def tool_result(
 
 def _went_wrong(outcome: Outcome) -> Event:
     reason = reason_of(outcome.findings[0]) if outcome.findings else outcome.message
-    return {"error": _ERRORS[outcome.status], "reason": reason}
+    return {"error": ERRORS[outcome.status].__name__, "reason": reason}
 
 
 def late_effect(judged: Judged, scene: Scene, record: Record) -> Event:

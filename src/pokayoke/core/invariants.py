@@ -15,6 +15,8 @@ from functools import lru_cache
 from typing import Any, cast
 
 from pokayoke.core.call import Finding
+from pokayoke.core.places import same, split
+from pokayoke.core.schema_problems import escape
 from pokayoke.core.shapes import is_array, is_object, word_for
 from pokayoke.core.terms import Compare, Declared, Equal, Format, Range
 
@@ -25,7 +27,6 @@ CODES: dict[str, str] = {
 
 Rule = Callable[[Any, dict[str, Any]], Any] | Declared
 
-_ABSENT: Any = object()
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -138,17 +139,6 @@ def _ordered(left: Any, op: str, right: Any) -> bool | None:
     return None
 
 
-def same(left: Any, right: Any) -> bool:
-    """JSON equality: 1 equals 1.0, but true is not 1, at any depth."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if is_object(left) and is_object(right):
-        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
-    if is_array(left) and is_array(right):
-        return len(left) == len(right) and all(map(same, left, right))
-    return bool(left == right)
-
-
 def resolve(value: Any, pointer: str) -> list[tuple[str, Any]]:
     """Return every (pointer, value) that a pointer reaches; `*` is every item of an array.
 
@@ -156,21 +146,19 @@ def resolve(value: Any, pointer: str) -> list[tuple[str, Any]]:
     is left out.
     """
     found = [("", value)]
-    for raw in pointer.split("/")[1:]:
-        part = raw.replace("~1", "/").replace("~0", "~")
-        found = [(f"{at}/{key}", child) for at, item in found for key, child in _step(item, part, raw)]
+    for step in split(pointer):
+        found = [(at + escape(key), child) for at, item in found for key, child in _below(item, step)]
     return found
 
 
-def _step(item: Any, part: str, raw: str) -> list[tuple[str, Any]]:
+def _below(item: Any, step: str) -> list[tuple[str | int, Any]]:
     if is_object(item):
-        child = item.get(part, _ABSENT)
-        return [] if child is _ABSENT else [(raw, child)]
+        return [(step, item[step])] if step in item else []
     if is_array(item):
-        if part == "*":
-            return [(str(index), child) for index, child in enumerate(item)]
-        if part.isdecimal() and int(part) < len(item):
-            return [(raw, item[int(part)])]
+        if step == "*":
+            return list(enumerate(item))
+        if step.isdecimal() and int(step) < len(item):
+            return [(step, item[int(step)])]
     return []
 
 

@@ -149,7 +149,7 @@ def judging(call: ToolCall, scene: Scene, read: Reading | None = None) -> Genera
     if isinstance(plan, Finding):
         return Judged(call, refusal=plan, room="catalogue", args_hash=_signature(call))
     denied = denial(plan.access, plan.contract, scene.principal)
-    reading = read or _read(call, plan, scene)
+    reading = read or _read(call, plan)
     if denied is not None and not monitors:
         return _denied(call, plan, reading, denied)
     value = reading.value
@@ -204,8 +204,8 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
     return Judged(call, plan, value, args_hash, dumped, own=True)
 
 
-def _read(call: ToolCall, plan: Plan, scene: Scene) -> Reading:
-    limits = scene.snapshot.policy.validation.intake
+def _read(call: ToolCall, plan: Plan) -> Reading:
+    limits = plan.intake
     return read_arguments(
         call.arguments,
         schema=plan.contract.input,

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from pokayoke.core.contract_rules import takes
 from pokayoke.core.schema import Schema
+from pokayoke.core.schema_problems import escape
 from pokayoke.core.shapes import is_object
 from pokayoke.errors import ContractError
 
@@ -29,9 +30,8 @@ def without_argument(tool: str, whole: Schema, argument: str) -> dict[str, Any]:
         )
     if not takes(declared, "string"):
         raise ContractError(f"{tool}: key_argument {argument!r} must take a string, the guard fills it with one")
-    place = "/" + argument.replace("~", "~0").replace("/", "~1")
     for problem in whole.problems({argument: KEY_STAND_IN}):
-        if problem.at == place:
+        if problem.at == escape(argument):
             raise ContractError(
                 f"{tool}: key_argument {argument!r} takes no ledger key (64 hexadecimal digits): expected "
                 f"{problem.expected}. Make it a plain string, and shorten or convert it in the handler"

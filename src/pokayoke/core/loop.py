@@ -92,7 +92,7 @@ _UNKNOWN_BUCKET: Final = "*"
 _MOST_COMPARED: Final = 16_384  # bytes or characters of a result
 
 
-class Mark(msgspec.Struct, frozen=True, gc=False):
+class Ending(msgspec.Struct, frozen=True, gc=False):
     """How one call of a round ended.
 
     Args:
@@ -108,7 +108,7 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
     detail: str = ""
 
 
-def kind_of(outcome: Outcome, kinds: Iterable[Kind], off: Container[str] = ()) -> Kind | None:
+def failure_of(outcome: Outcome, kinds: Iterable[Kind], off: Container[str] = ()) -> Kind | None:
     """Return the kind of failure an outcome is; None if it is none, nobody's fault here, or of a kind in `off`."""
     if outcome.ok or outcome.status == "pending" or not outcome.findings:
         return None
@@ -163,7 +163,7 @@ class Rounds:
         """Begin with nothing seen."""
         self.repeats = Repeats(size)
         self._size = size
-        self._marks: deque[Mark] = deque(maxlen=size)
+        self._endings: deque[Ending] = deque(maxlen=size)
         self._writes = 0  # that took effect; each makes what was read before it old
         self._known: OrderedDict[tuple[str, str], tuple[int, str | bytes | int | None, int]] = OrderedDict()
 
@@ -192,37 +192,37 @@ class Rounds:
             if self.repeats.counts:
                 self.repeats.succeeded(tool)
             if effect != "read" and outcome.status == "ok":
-                self._marks.append(Mark(tool, progress=True))
+                self._endings.append(Ending(tool, progress=True))
                 self._writes += 1
                 self._remember(tool, signature, outcome, result)
                 return
             # A write may have changed what a read shows, so that the same answer after it is news.
             times = self._remember(tool, signature, outcome, result, self._writes if effect == "read" else 0)
             if times > policy.identical_results and _REPEATED not in policy.off:
-                self._marks.append(Mark(tool, _REPEATED, detail=f"{times} times the same"))
+                self._endings.append(Ending(tool, _REPEATED, detail=f"{times} times the same"))
             else:
-                self._marks.append(Mark(tool, progress=times == 1 and outcome.status == "ok"))
+                self._endings.append(Ending(tool, progress=times == 1 and outcome.status == "ok"))
             return
         first = outcome.findings[0] if outcome.findings else None
         # A call that is not run again has not failed again.
         if first is not None and first.blame in ("model", "tool") and first.code != "repeated_failure":
             self.repeats.failed(tool, signature)
-        kind = kind_of(outcome, kinds, policy.off)
+        kind = failure_of(outcome, kinds, policy.off)
         if kind is not None:
-            self._marks.append(Mark(tool, kind.name, detail=outcome.findings[0].code))
+            self._endings.append(Ending(tool, kind.name, detail=outcome.findings[0].code))
 
-    def close(self) -> tuple[Mark, ...]:
+    def close(self) -> tuple[Ending, ...]:
         """End the round: return how its calls ended, in the order in which they did."""
-        if not self._marks:
+        if not self._endings:
             return ()
-        marks, self._marks = self._marks, deque(maxlen=self._size)
-        return tuple(marks)
+        endings, self._endings = self._endings, deque(maxlen=self._size)
+        return tuple(endings)
 
     def clear(self) -> None:
         """Forget everything: a new turn began."""
         self.repeats.clear()
         self._known.clear()
-        self._marks.clear()
+        self._endings.clear()
 
     def _remember(self, tool: str, signature: str, outcome: Outcome, result: bytes | None, since: int = 0) -> int:
         """Count how often this call has brought this result in a row, since so many writes."""
@@ -245,28 +245,28 @@ class Rounds:
         return times
 
 
-def counted(count: LoopCount, marks: tuple[Mark, ...], kinds: Mapping[str, Kind]) -> LoopCount:
+def counted(count: LoopCount, endings: tuple[Ending, ...], kinds: Mapping[str, Kind]) -> LoopCount:
     """Return the count after a round.
 
     A round is bad if a call failed. It adds to the streak unless another call of it brought progress;
     a round with progress and without failure ends the streak. Progress of a tool ends that tool's own.
     """
-    bad = [mark for mark in marks if mark.kind]
+    bad = [ending for ending in endings if ending.kind]
     if not (bad or count.streak or count.failing or count.seen):
         return count  # nothing has gone wrong, so there is nothing to end
     failing = dict(count.failing)
-    for mark in marks:
-        if mark.progress:
-            failing.pop(mark.tool, None)
-    progress = any(mark.progress for mark in marks)
+    for ending in endings:
+        if ending.progress:
+            failing.pop(ending.tool, None)
+    progress = any(ending.progress for ending in endings)
     if not bad:
         if not progress:
             return count
         return msgspec.structs.replace(count, streak=0, failing=tuple(failing.items()), seen=())
-    in_streak = [mark for mark in bad if mark.kind not in kinds or kinds[mark.kind].streak]
-    for bucket in {_bucket(mark, kinds): None for mark in in_streak}:
+    in_streak = [ending for ending in bad if ending.kind not in kinds or kinds[ending.kind].streak]
+    for bucket in {_bucket(ending, kinds): None for ending in in_streak}:
         failing[bucket] = failing.get(bucket, 0) + 1
-    seen = (*count.seen, *((mark.kind, mark.tool, mark.detail) for mark in bad))[-_MOST_SEEN:]
+    seen = (*count.seen, *((ending.kind, ending.tool, ending.detail) for ending in bad))[-_MOST_SEEN:]
     streak = count.streak if progress or not in_streak else count.streak + 1
     return msgspec.structs.replace(
         count, streak=streak, bad=count.bad + 1, failing=tuple(failing.items())[-_MOST_FAILING:], seen=seen
@@ -277,9 +277,9 @@ _MOST_SEEN: Final = 12
 _MOST_FAILING: Final = 64
 
 
-def _bucket(mark: Mark, kinds: Mapping[str, Kind]) -> str:
-    kind = kinds.get(mark.kind)
-    return mark.tool if kind is None or kind.by_tool else f"{_UNKNOWN_BUCKET}{mark.kind}"
+def _bucket(ending: Ending, kinds: Mapping[str, Kind]) -> str:
+    kind = kinds.get(ending.kind)
+    return ending.tool if kind is None or kind.by_tool else f"{_UNKNOWN_BUCKET}{ending.kind}"
 
 
 def exhausted(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind]) -> StopReason | None:

@@ -28,25 +28,25 @@ class _Media(NamedTuple):
     name: str
 
 
-def carried(block: Any, wire: Literal["anthropic", "responses", "langchain"]) -> dict[str, Any] | None:
+def carried(block: Any, shape: Literal["anthropic", "responses", "langchain"]) -> dict[str, Any] | None:
     """Return the block that carries a picture or file to the model; None if this provider takes none such.
 
     Args:
         block: from `Outcome.content`.
-        wire: whose shape is wanted.
+        shape: which one is wanted.
     """
     own: dict[str, Any] = block
-    if isinstance(block, dict) and _is_own(block, wire):
+    if isinstance(block, dict) and _is_own(block, shape):
         return own
     media = _read(block)
     if media is None:
         return None
     pdf = media.kind == _PDF
-    if wire == "anthropic":
+    if shape == "anthropic":
         value = {"type": "base64", "media_type": media.kind, "data": media.data}
         source = value if media.data else {"type": "url", "url": media.url}
         return {"type": "document" if pdf else "image", "source": source}
-    if wire == "langchain":
+    if shape == "langchain":
         held = {"base64": media.data, "mime_type": media.kind} if media.data else {"url": media.url}
         return {"type": "file" if pdf else "image", **held}
     url = f"data:{media.kind};base64,{media.data}" if media.data else media.url
@@ -56,11 +56,11 @@ def carried(block: Any, wire: Literal["anthropic", "responses", "langchain"]) ->
     return {"type": "input_file", **(value if media.data else {"file_url": url})}
 
 
-def _is_own(block: Any, wire: str) -> bool:
+def _is_own(block: Any, shape: str) -> bool:
     """Whether a provider's own block says more than what is read here, such as the id of a file it keeps."""
-    if wire == "responses":
+    if shape == "responses":
         return field(block, "type") in ("input_image", "input_file")
-    return wire == "anthropic" and field(field(block, "source"), "type") in ("url", "file")
+    return shape == "anthropic" and field(field(block, "source"), "type") in ("url", "file")
 
 
 def _read(block: Any) -> _Media | None:

@@ -11,10 +11,11 @@ import re
 import unicodedata
 from typing import Literal, get_args
 
-Wire = Literal["openai", "anthropic", "mcp"]
-WIRES: tuple[Wire, ...] = get_args(Wire)
+DefinitionFormat = Literal["openai", "anthropic", "mcp"]
+"""Whose tool definitions; each has an alphabet and a length of its own for names."""
+DEFINITION_FORMATS: tuple[DefinitionFormat, ...] = get_args(DefinitionFormat)
 
-_ALPHABETS: dict[Wire, tuple[re.Pattern[str], int]] = {
+_ALPHABETS: dict[DefinitionFormat, tuple[re.Pattern[str], int]] = {
     "openai": (re.compile(r"[^A-Za-z0-9_-]"), 64),
     "anthropic": (re.compile(r"[^A-Za-z0-9_-]"), 64),
     "mcp": (re.compile(r"[^A-Za-z0-9_.-]"), 128),
@@ -66,12 +67,12 @@ def _imitation(name: str) -> str | None:
     return None
 
 
-def wire_name(name: str, wire: Wire) -> str:
+def provider_name(name: str, written: DefinitionFormat) -> str:
     """Return the name a provider accepts; the same one every time, so it can be mapped back.
 
     A name that loses letters (another script) or length keeps eight digits of its hash instead.
     """
-    alphabet, length = _ALPHABETS[wire]
+    alphabet, length = _ALPHABETS[written]
     mapped = alphabet.sub("_", name)
     if name.isascii() and len(mapped) <= length:
         return mapped
@@ -81,7 +82,7 @@ def wire_name(name: str, wire: Wire) -> str:
 
 def history_name(name: str) -> str:
     """Return the name a call gets in a history: a provider refuses to see one again that it would not have offered."""
-    return wire_name(name.strip() or "unnamed", "openai")
+    return provider_name(name.strip() or "unnamed", "openai")
 
 
 def key(name: str) -> str:

@@ -5,8 +5,7 @@ taken out of action is written as `\u003c`-style escapes: visible, reversible, a
 the very same value. Only the text shown is touched, never a structured value.
 
 A clean text costs one pass at memory speed over its bytes; only what the pass leaves over is looked
-at. Sources: Unicode UTS #39 (default ignorables), the chat templates of the large model families, and
-`reference` guards H12 and H14 (defang the delimiter, never trust "already wrapped").
+at. Sources: Unicode UTS #39 (default ignorables) and the chat templates of the large model families.
 """
 
 from __future__ import annotations
@@ -14,9 +13,17 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from typing import Final
 
 from pokayoke.core.matcher import matcher
 from pokayoke.core.rare import rare
+
+UNSEEN: Final = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e0fff"
+)
+"""What a person does not see, or reads in another order than it is, as the inside of a class: controls but tab and
+line feed, invisible and reordering marks, separators, lone surrogates, tags. A model is kept from more."""
 
 # --- the fast pass ------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from urllib.parse import unquote
 from pokayoke.core.call import Finding
 
 CODES: dict[str, str] = {
-    "path_escape": "A path would leave the workspace it is confined to.",
-    "bad_path": "A path is malformed, or means different things on different systems.",
+    "path_escape": "a path would leave the workspace it is confined to",
+    "bad_path": "a path is malformed, or means different things on different systems",
 }
 
 MAX_PATH_BYTES = 4095

@@ -16,6 +16,7 @@ import msgspec
 
 from pokayoke.core.clip import clip
 from pokayoke.core.schema import Schema
+from pokayoke.core.schema_problems import escape
 from pokayoke.core.shapes import kind_of
 
 T = TypeVar("T")
@@ -84,7 +85,7 @@ def split(pointer: str) -> Path:
 
 def join(path: Iterable[str]) -> str:
     """Return the JSON pointer of a path."""
-    return "".join(["/" + step.replace("~", "~0").replace("/", "~1") for step in path])
+    return "".join(map(escape, path))
 
 
 def spoken(path: Sequence[str], root: str) -> str:

@@ -22,8 +22,8 @@ from pokayoke.core.present import present
 from pokayoke.core.strict import dump_compact
 from pokayoke.errors import UsageError
 
-Wire = Literal["openai", "responses", "anthropic", "text"]
-"""Whose messages: OpenAI's chat completions or responses, Anthropic's, or a chat without tool calls."""
+ReplyShape = Literal["openai", "responses", "anthropic", "text"]
+"""How messages are written: for OpenAI's chat completions or responses, for Anthropic, or without tool calls."""
 
 _TEXTS = frozenset({"text", "output_text", "refusal"})
 _LABEL = "<tool_output "
@@ -34,7 +34,7 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
     """One reply of a model.
 
     Attributes:
-        wire: whose shape it has.
+        shape: how it is written.
         messages: what to append to the history, in that shape.
         text: what it says to the user; "" if nothing.
         calls: the tool calls it asks for, in order, each with the reply's stop reason.
@@ -46,7 +46,7 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
         refused: True if the model refused to answer.
     """
 
-    wire: Wire
+    shape: ReplyShape
     messages: tuple[dict[str, Any], ...] = ()
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -108,7 +108,7 @@ def plain(thing: Any) -> dict[str, Any]:
     return {}
 
 
-def answered(outcome: Outcome, wire: Wire = "openai", *, custom: bool = False) -> dict[str, Any]:
+def answered(outcome: Outcome, shape: ReplyShape = "openai", *, custom: bool = False) -> dict[str, Any]:
     """Return the message (or item) that answers a call with its outcome.
 
     For Anthropic that is a block: all blocks of one reply belong into one user message, see `answers`. Pictures and
@@ -116,18 +116,18 @@ def answered(outcome: Outcome, wire: Wire = "openai", *, custom: bool = False) -
 
     Args:
         outcome: what became of the call.
-        wire: whose shape is wanted.
+        shape: which one is wanted.
         custom: True if the call's input was free text; the responses API answers that with an item of its own.
     """
-    if wire == "openai":
+    if shape == "openai":
         return {"role": "tool", "tool_call_id": outcome.call_id, "content": outcome.text}
-    if wire == "text":
+    if shape == "text":
         return {"role": "user", "content": _labelled(outcome)}
-    if wire == "responses":
+    if shape == "responses":
         kind = "custom_tool_call_output" if custom else "function_call_output"
-        output = _with_media(outcome, wire, "input_text") if outcome.content else outcome.text
+        output = _with_media(outcome, shape, "input_text") if outcome.content else outcome.text
         return {"type": kind, "call_id": outcome.call_id, "output": output}
-    content = _with_media(outcome, wire, "text") if outcome.content else outcome.text
+    content = _with_media(outcome, shape, "text") if outcome.content else outcome.text
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.call_id, "content": content}
     return block if outcome.ok else {**block, "is_error": True}
 
@@ -142,27 +142,29 @@ def _labelled(outcome: Outcome) -> str:
     return f"{front}\n{label}{shown}" if label else front
 
 
-def _with_media(outcome: Outcome, wire: Literal["responses", "anthropic"], kind: str) -> str | list[dict[str, Any]]:
+def _with_media(outcome: Outcome, shape: Literal["responses", "anthropic"], kind: str) -> str | list[dict[str, Any]]:
     """The text, and behind it the pictures and files that the provider takes there."""
     from pokayoke.core.media import carried  # noqa: PLC0415 - for tools that return such a thing
 
-    media = [block for one in outcome.content if (block := carried(one, wire)) is not None]
+    media = [block for one in outcome.content if (block := carried(one, shape)) is not None]
     return [{"type": kind, "text": outcome.text}, *media] if media else outcome.text
 
 
-def answers(outcomes: Iterable[Outcome], wire: Wire = "openai", *, custom: Container[str] = ()) -> list[dict[str, Any]]:
+def answers(
+    outcomes: Iterable[Outcome], shape: ReplyShape = "openai", *, custom: Container[str] = ()
+) -> list[dict[str, Any]]:
     """Return what to append to the history after all calls of one reply were taken.
 
     Args:
         outcomes: what became of the calls, in order.
-        wire: whose shape is wanted.
+        shape: which one is wanted.
         custom: ids of the calls whose input was free text, as in `Spoken.custom`.
     """
-    made = [answered(outcome, wire, custom=outcome.call_id in custom) for outcome in outcomes]
-    if not made or wire in ("openai", "responses"):
+    made = [answered(outcome, shape, custom=outcome.call_id in custom) for outcome in outcomes]
+    if not made or shape in ("openai", "responses"):
         return made
     # The sides of such a chat take turns, so all answers are one message.
-    content = made if wire == "anthropic" else "\n".join(one["content"] for one in made)
+    content = made if shape == "anthropic" else "\n".join(one["content"] for one in made)
     return [{"role": "user", "content": content}]
 
 
@@ -216,7 +218,7 @@ def _chat(whole: dict[str, Any], ids: Ids) -> Spoken:
         kept["tool_calls"] = written
     refusal = _text(message.get("refusal"))
     return Spoken(
-        wire="openai",
+        shape="openai",
         messages=(kept,),
         text=_text(message.get("content")) or refusal,
         calls=tuple(calls),
@@ -249,7 +251,7 @@ def _response(whole: dict[str, Any], ids: Ids) -> Spoken:
             refused = refused or any(field(part, "type") == "refusal" for part in items(item.get("content")))
         kept.append(item)
     return Spoken(
-        wire="responses",
+        shape="responses",
         messages=tuple(kept),
         text="\n".join(text for text in texts if text),
         calls=tuple(calls),
@@ -294,7 +296,7 @@ def _anthropic(whole: dict[str, Any], ids: Ids) -> Spoken:
                 continue  # the API refuses to see it again
         kept.append(block)
     return Spoken(
-        wire="anthropic",
+        shape="anthropic",
         messages=({"role": "assistant", "content": kept},),
         text="\n".join(text for text in texts if text),
         calls=tuple(calls),

@@ -25,6 +25,7 @@ from pokayoke.core.schema_delta import (
     unsure,
 )
 from pokayoke.core.schema_map import Draft
+from pokayoke.core.schema_problems import escape
 from pokayoke.core.schema_safety import draft_of
 from pokayoke.core.shapes import is_array, is_object, properties_of
 
@@ -144,14 +145,14 @@ class _Pair:
 
     def _fields(self, old: dict[str, Any], new: dict[str, Any], place: _Place) -> Iterator[Delta]:
         for name in sorted(_named(old, "required") - _named(new, "required")):
-            yield Delta(f"{place.at}/{_step(name)}", "is not required any more", wider=True)
+            yield Delta(place.at + escape(name), "is not required any more", wider=True)
         for name in sorted(_named(new, "required") - _named(old, "required")):
-            yield Delta(f"{place.at}/{_step(name)}", "is required now", narrower=True)
+            yield Delta(place.at + escape(name), "is required now", narrower=True)
         before, after = properties_of(old), properties_of(new)
         rest = old.get("additionalProperties", True), new.get("additionalProperties", True)
         elsewhere = any(word in side for word in ("patternProperties", "unevaluatedProperties") for side in (old, new))
         for name in dict.fromkeys((*before, *after)):
-            inner = place.below(f"/{_step(name)}")
+            inner = place.below(escape(name))
             found = list(self.deltas(before.get(name, rest[0]), after.get(name, rest[1]), inner))
             # Of a map every field is known already: its readers see another value, not one more field.
             if (name in before) == (name in after) or (name in after and _is_map(rest[0]) and not elsewhere):
@@ -302,7 +303,3 @@ def _named(node: dict[str, Any], word: str) -> set[str]:
 
 def _listed(given: Any) -> list[Any]:
     return given if is_array(given) else []
-
-
-def _step(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")

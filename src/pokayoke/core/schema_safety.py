@@ -1,9 +1,9 @@
 """What a schema must fulfil before it is compiled: self-contained, bounded, ending.
 
-The fault table this answers to: exponential `$ref`/`allOf` schemas, loops of `$ref`, remote and
-`file:` references. The validator memoises recursive references, so a schema that recurses while it
-consumes input costs linear time; what it does not recurse over is evaluated path by path, and the
-number of such paths is bounded here.
+Refused are exponential `$ref`/`allOf` schemas, loops of `$ref`, remote and `file:` references. The
+validator memoises recursive references, so a schema that recurses while it consumes input costs
+linear time; what it does not recurse over is evaluated path by path, and the number of such paths
+is bounded here.
 """
 
 from __future__ import annotations

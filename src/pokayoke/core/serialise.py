@@ -19,6 +19,7 @@ import orjson
 
 from pokayoke.core.call import Finding
 from pokayoke.core.foreign import Unwritable, key_text, plain
+from pokayoke.core.schema_problems import escape
 from pokayoke.core.shapes import kind_of
 from pokayoke.core.strict import dump_compact
 from pokayoke.core.tight import dumps
@@ -257,8 +258,7 @@ class _Walk:
                 raise _Stop(_finding("not_serialisable", at, f"a key of type {type(key).__name__} has no JSON form"))
             if name in done:
                 raise _Stop(_finding("key_collision", at, f"two keys are written {name[:60]!r} in JSON"))
-            part = name[:100].replace("~", "~0").replace("/", "~1")
-            done[self._text(name, at)] = self.convert(item, f"{at}/{part}")
+            done[self._text(name, at)] = self.convert(item, at + escape(name[:100]))
         return done
 
     def _decimal(self, number: Decimal, at: str) -> Any:

@@ -32,7 +32,7 @@ def with_text_calls(said: Spoken, tools: Mapping[str, Any], ids: Ids) -> Spoken:
         ToolCall(ids.of(None, "text"), one.name, _arguments(one, said.text), stop_reason=said.stop_reason)
         for one in found.calls
     )
-    return msgspec.structs.replace(said, calls=calls, text=found.rest, wire="text")
+    return msgspec.structs.replace(said, calls=calls, text=found.rest, shape="text")
 
 
 def _arguments(call: ReadCall, text: str) -> str | dict[str, Any]:

@@ -21,11 +21,16 @@ CODES: dict[str, str] = {
 
 ITSELF = "pokayoke"
 """Who flips a switch that no person flips."""
-_WINDOW = 50
+LATEST = 50
 """Outputs a rate looks at."""
-_WINDOW_SECONDS = 900.0
-_LEAST, _SHARE, _STREAK = 10, 0.3, 3
-"""A tool's switch trips at this share of at least so many outputs, or after so many invalid ones in a row."""
+SECONDS = 900.0
+"""How long an output is looked at."""
+LEAST = 10
+"""Outputs below which a share says nothing."""
+SHARE = 0.3
+"""Share of invalid outputs at which a tool's switch trips."""
+IN_A_ROW = 3
+"""Invalid outputs one after the other at which it trips, however old the first is."""
 _LEAST_EVERYWHERE, _SHARE_EVERYWHERE = 20, 0.2
 _FEWEST, _FEWEST_EVERYWHERE = 6, 8
 """So many have to be invalid for a share to count: of the few outputs of a quiet hour, three may be chance."""
@@ -176,7 +181,7 @@ def mode_at(switch: Switch, at: float) -> SwitchMode:
 
 def _young(rate: Rate, now: float) -> Rate:
     """The rate without what is too old to count."""
-    young = tuple(entry for entry in rate.recent if entry[0] > now - _WINDOW_SECONDS)
+    young = tuple(entry for entry in rate.recent if entry[0] > now - SECONDS)
     return rate if len(young) == len(rate.recent) else Rate(rate.tool, young, rate.streak)
 
 
@@ -187,7 +192,7 @@ def _rate(rates: Mapping[str, Rate], board: Board, tool: str, now: float) -> Rat
 
 def _noted(rate: Rate, valid: bool, now: float, times: int = 1) -> Rate:
     """The rate with so many more outputs of a kind."""
-    recent = (*rate.recent, *((now, valid),) * min(times, _WINDOW))[-_WINDOW:]
+    recent = (*rate.recent, *((now, valid),) * min(times, LATEST))[-LATEST:]
     return Rate(rate.tool, recent, 0 if valid else rate.streak + times)
 
 
@@ -241,17 +246,17 @@ def _tripped(switch: Switch, why: str, now: float, epoch: int, *, manual: bool) 
 
 def _unusable(rate: Rate) -> str | None:
     bad, total = sum(not valid for _, valid in rate.recent), len(rate.recent)
-    if rate.streak >= _STREAK:
+    if rate.streak >= IN_A_ROW:
         return f"{rate.streak} invalid outputs in a row"
-    if total >= _LEAST and bad >= max(_FEWEST, _SHARE * total):
+    if total >= LEAST and bad >= max(_FEWEST, SHARE * total):
         return f"{bad} of the last {total} outputs invalid"
     return None
 
 
 def _everywhere(rates: Mapping[str, Rate], now: float) -> str | None:
-    start = now - _WINDOW_SECONDS
+    start = now - SECONDS
     entries = sorted((at, valid, rate.tool) for rate in rates.values() for at, valid in rate.recent if at > start)
-    latest = entries[-_WINDOW:]
+    latest = entries[-LATEST:]
     bad = [tool for _, valid, tool in latest if not valid]
     enough = len(bad) >= max(_FEWEST_EVERYWHERE, _SHARE_EVERYWHERE * len(latest))
     if len(latest) >= _LEAST_EVERYWHERE and enough and len(set(bad)) > 1:

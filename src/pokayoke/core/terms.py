@@ -1,4 +1,4 @@
-"""Small values a contract is made of: envelopes and declarative invariants.
+"""Small values a contract is made of: choices, envelopes and declarative invariants.
 
 They say what holds; the rooms that read them (`core/output.py` for all of these) say what follows.
 All pointers are JSON pointers (RFC 6901).
@@ -6,9 +6,25 @@ All pointers are JSON pointers (RFC 6901).
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
+
+from pokayoke.core.call import Effect
+
+Scope = Literal["run", "session", "tenant", "global"]
+OnAmbiguous = Literal["human", "lookup", "downstream_key", "rerun_safe"]
+OnDuplicate = Literal["replay", "refuse", "ask"]
+LookupSafe = Literal["downstream_key", "executor_dead", "settled"]
+OutputChecks = Literal["full", "size_only"]
+CHOICES: dict[str, tuple[str, ...]] = {
+    "effect": get_args(Effect),
+    "scope": get_args(Scope),
+    "on_ambiguous": get_args(OnAmbiguous),
+    "on_duplicate": get_args(OnDuplicate),
+    "output_checks": get_args(OutputChecks),
+}
+"""What some fields of a contract may say, by their names."""
 
 Comparison = Literal["<", "<=", "==", "!=", ">=", ">"]
 

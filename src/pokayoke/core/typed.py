@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origi
 
 from pokayoke.core.call import Finding
 from pokayoke.core.key_argument import KEY_STAND_IN
+from pokayoke.core.places import join
 from pokayoke.core.schema_map import subschemas
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.errors import ContractError
@@ -269,7 +270,7 @@ def _settled(sent: Any, as_python: Any, as_json: Any) -> Any:
 
 
 def _finding(error: ErrorDetails) -> Finding:
-    at = "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in error["loc"])
+    at = join(map(str, error["loc"]))
     name = at[1:].replace("/", ".") or "arguments"
     said = str(error["msg"])[:300]
     return Finding(

@@ -32,7 +32,7 @@ _KINDS: Final[dict[type[Any], str]] = {
 }
 
 
-class Tally:
+class Sightings:
     """How often something was seen, and in how many runs.
 
     The first few runs are kept apart by name; from then on runs that take turns may count more than once.
@@ -55,7 +55,7 @@ class Tally:
                 self._first = (*self._first, run)
         self._last = run
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: Sightings) -> None:
         """Add the counts of another one."""
         self.samples += other.samples
         self.runs += other.runs - len(set(self._first) & set(other._first))
@@ -76,7 +76,7 @@ class Texts:
     __slots__ = ("formats", "mixed", "shape", "untold", "values")
 
     def __init__(self) -> None:
-        self.values: dict[str, Tally] = {}
+        self.values: dict[str, Sightings] = {}
         self.untold: set[bytes] = set()
         self.formats: frozenset[str] | None = None
         self.shape: tuple[Run, ...] | None = None
@@ -94,7 +94,7 @@ class Texts:
         self.shape = fine if first else common(self.shape, fine)
         self.mixed = mixed if first else common(self.mixed, mixed)
         if len(self.values) < MOST_VALUES and len(text) <= _LONGEST_VALUE:
-            self.values[text] = Tally()
+            self.values[text] = Sightings()
             self.values[text].add(run)
         else:
             self._count(text)
@@ -110,7 +110,7 @@ class Texts:
         self.untold = set(sorted(self.untold | other.untold)[:MOST_VALUES])
         for text, tally in other.values.items():
             if text in self.values or len(self.values) < MOST_VALUES:
-                self.values.setdefault(text, Tally()).merge(tally)
+                self.values.setdefault(text, Sightings()).merge(tally)
             else:
                 self._count(text)
 
@@ -157,8 +157,8 @@ class Evidence:
 
     def __init__(self, budget: Budget | None = None) -> None:
         self._budget = budget or Budget()
-        self.all = Tally()
-        self.kinds: dict[str, Tally] = {}
+        self.all = Sightings()
+        self.kinds: dict[str, Sightings] = {}
         self.low: float | None = None
         self.high: float | None = None
         self.texts = Texts()
@@ -179,7 +179,7 @@ class Evidence:
         if value == HIDDEN:
             return  # it was there, and the recording does not say what it was
         kind = _KINDS.get(kind_of(value), "null")
-        self.kinds.setdefault(kind, Tally()).add(run)
+        self.kinds.setdefault(kind, Sightings()).add(run)
         if kind == "string":
             self.texts.add(value, run)
         elif kind in ("integer", "number"):
@@ -232,7 +232,7 @@ class Evidence:
         """Take in what another one saw."""
         self.all.merge(other.all)
         for kind, tally in other.kinds.items():
-            self.kinds.setdefault(kind, Tally()).merge(tally)
+            self.kinds.setdefault(kind, Sightings()).merge(tally)
         for bound in (other.low, other.high):
             if bound is not None:
                 self.low = bound if self.low is None else min(self.low, bound)

@@ -18,7 +18,7 @@ import msgspec
 
 from pokayoke.core.redact import Redactor
 from pokayoke.core.secret import NameRules
-from pokayoke.replay.evidence import MOST_VALUES, Evidence, Tally
+from pokayoke.replay.evidence import MOST_VALUES, Evidence, Sightings
 from pokayoke.replay.strings import DECIMALS, ID_LIKE, SMALL, pattern_of
 
 Place = tuple[str, ...]
@@ -67,7 +67,7 @@ def infer(evidence: Evidence, *, arguments: bool = False) -> Drawn:
     return drawn
 
 
-def counted(tally: Tally, what: str, whole: Tally | None = None) -> str:
+def counted(tally: Sightings, what: str, whole: Sightings | None = None) -> str:
     """Return a count in words, such as `517 of 520 calls in 61 runs`."""
     share = f"{tally.samples:,}" if whole is None else f"{tally.samples:,} of {whole.samples:,}"
     if tally.runs == tally.samples:

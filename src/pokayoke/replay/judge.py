@@ -21,9 +21,9 @@ from pokayoke.core.correct import confidence, prepare
 from pokayoke.core.gate import Asked, Rule, first_objection, rules_for
 from pokayoke.core.intake import Reading, finding_for, read_arguments
 from pokayoke.core.output import Checked, check_output
+from pokayoke.core.places import look_up, split
 from pokayoke.core.policy import Policy
 from pokayoke.core.secret import HIDDEN
-from pokayoke.core.shapes import is_array, is_object
 from pokayoke.replay.failures import begins_as_error, mentions_error, stated_failure
 from pokayoke.replay.recording import Recording
 
@@ -191,12 +191,7 @@ def _hides(call: Recording) -> bool:
 
 def _at(value: Any, pointer: str) -> Any:
     """What stands at a JSON pointer; None if nothing does."""
-    for step in pointer.split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if is_object(value):
-            value = value.get(key)
-        elif is_array(value) and key.isdecimal() and int(key) < len(value):
-            value = value[int(key)]
-        else:
-            return None
-    return value
+    try:
+        return look_up(value, split(pointer))
+    except LookupError:
+        return None

@@ -19,11 +19,13 @@ from pokayoke.core.markup import is_page
 from pokayoke.core.shapes import is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.replay.effects import guess_effect
-from pokayoke.replay.evidence import Evidence, Tally
+from pokayoke.replay.evidence import Evidence, Sightings
 from pokayoke.replay.failures import stated_failure
 from pokayoke.replay.infer import Drawn, Place, counted, infer
 from pokayoke.replay.recording import Read, Recording, Unread
 
+DEADLINE: Final = 30
+DEADLINE_NOTE: Final = "seconds; nothing was measured, this is the usual deadline"
 _MOST_TOOLS: Final = 2_000
 _SLACK: Final = 4
 _SMALLEST_CAP: Final = 1_000
@@ -56,8 +58,8 @@ class Watched:
     """What is known about one tool."""
 
     def __init__(self) -> None:
-        self.calls = Tally()
-        self.good = Tally()
+        self.calls = Sightings()
+        self.good = Sightings()
         self.failed = 0
         self.refused = 0
         self.invalid = 0
@@ -65,7 +67,7 @@ class Watched:
         self.arguments = Evidence()
         self.data = Evidence()
         self.text = Evidence()
-        self.outputs = Tally()
+        self.outputs = Sightings()
         self.broken = 0
         self.cut = 0
         self.pages = 0
@@ -219,11 +221,11 @@ def draft(name: str, watched: Watched, version: str = "1") -> Draft:
     """Return what is known about a tool as a contract."""
     effect, why = guess_effect(name)
     arguments = infer(watched.arguments, arguments=True)
-    mapping: dict[str, Any] = {"name": name, "version": version, "effect": effect, "timeout": 30}
+    mapping: dict[str, Any] = {"name": name, "version": version, "effect": effect, "timeout": DEADLINE}
     notes: dict[Place, str] = {
         ("name",): _calls(watched),
         ("effect",): f"{why}; check it",
-        ("timeout",): "seconds; nothing was measured, this is the usual deadline",
+        ("timeout",): DEADLINE_NOTE,
     }
     _put(mapping, notes, "input_schema", arguments)
     _output(watched, mapping, notes)

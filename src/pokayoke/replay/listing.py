@@ -25,7 +25,7 @@ from pokayoke.core.shapes import is_array, is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.errors import ConfigurationError, ContractError
 from pokayoke.replay.effects import guess_effect
-from pokayoke.replay.learn import Draft, Skipped
+from pokayoke.replay.learn import DEADLINE, DEADLINE_NOTE, Draft, Skipped
 
 PROTOCOL: Final = "2025-06-18"
 _LARGEST_ANSWER: Final = 16_000_000
@@ -115,14 +115,14 @@ def drafts_of(
             effect, why = contract.effect, "what the server says; its hints were trusted"
         notes: dict[tuple[str, ...], str] = {
             ("effect",): f"{why}; check it",
-            ("timeout",): "seconds; nothing was measured, this is the usual deadline",
+            ("timeout",): DEADLINE_NOTE,
             ("input_schema",): "as the server lists it",
         }
         if "output_schema" in mapping:
             notes["output_schema",] = "as the server lists it"
         ordered = {"name": mapping.pop("name"), "version": mapping.pop("version", version)}
         mapping.pop("effect", None)
-        drafts.append(Draft({**ordered, "effect": effect, "timeout": 30, **mapping}, notes))
+        drafts.append(Draft({**ordered, "effect": effect, "timeout": DEADLINE, **mapping}, notes))
     return drafts, skipped
 
 

@@ -72,7 +72,7 @@ class Reader(Protocol):
             in order by one instance.
     """
 
-    joins: bool
+    joins: bool = False
 
     def looks(self, value: Any) -> int:
         """Return 2 if a JSON value is a record of this format, 1 if it may be one, else 0."""
@@ -83,8 +83,8 @@ class Reader(Protocol):
         ...
 
     def finish(self) -> Iterable[Read]:
-        """Return what still waited for its answer when the file ended."""
-        ...
+        """Return what still waited for its answer when the file ended; nothing where every record is whole."""
+        return ()
 
 
 MakeReader = Callable[[], Reader]

@@ -11,14 +11,14 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from pokayoke.core.neutral import UNSEEN
+from pokayoke.core.neutral import escape as visible
 from pokayoke.replay.charts import bar, gauge
 
 _STYLE: Final = Path(__file__).with_name("report.css")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _MISSING: Final = "needs a truth: --map truth=FIELD"
-_UNSAFE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
-)
+_UNSAFE: Final = re.compile(f"[{UNSEEN}]")
 _MOST_TOOLS: Final = 300
 _GOOD, _FAIR = 0.99, 0.9
 _LOW_IS_GOOD: Final = ("wrong-call rate",)
@@ -60,7 +60,7 @@ def html_report(shown: dict[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     r"""Anything as text of the page: markup escaped, invisible and reordering characters made visible."""
-    return escape(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", str(value)))
+    return escape(_UNSAFE.sub(lambda found: visible(found[0]), str(value)))
 
 
 def _head(shown: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pokayoke.core.neutral import UNSEEN, escape
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.infer import Place
@@ -21,9 +22,7 @@ MOST_BYTES: Final = 1_000_000
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:/[A-Za-z0-9_-]+)*")
 # Words that some reader of YAML takes for something other than a text.
 _WORDS: Final = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"))
-_UNSAFE: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\ufffe\uffff]"
-)
+_UNSAFE: Final = re.compile(f"[\t\n\ufffe\uffff{UNSEEN}]")
 _WIDE: Final = 100
 _HEAD: Final = """\
 # Learnt from recorded calls. Every statement is a guess until somebody has read it:
@@ -100,4 +99,4 @@ def _text(text: str) -> str:
 
 def _quiet(text: str) -> str:
     r"""Escape what ends a line, moves a cursor or reorders text. Inside quotes `\u0085` is that very character."""
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSAFE.sub(lambda found: escape(found[0]), text)

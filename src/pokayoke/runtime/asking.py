@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pokayoke.core.admission import Approval
 
 if TYPE_CHECKING:
+    from pokayoke.runtime.guard import Question
     from pokayoke.runtime.run import Run
 
 
@@ -19,7 +20,7 @@ def asked_now(run: Run, question: Approval | None) -> Approval | None:
 def ask(run: Run, approval: Approval) -> bool | None:
     """Put a question to the host's callback; its answer is kept like a person's."""
     try:
-        said = run.guard.question(approval)
+        said: Any = _callback(run)(approval)
     except Exception as error:  # noqa: BLE001 - the host's own code; the question then waits
         said = error
     return _decided(run, approval, said)
@@ -28,12 +29,18 @@ def ask(run: Run, approval: Approval) -> bool | None:
 async def aask(run: Run, approval: Approval) -> bool | None:
     """`ask`, awaiting an asynchronous callback."""
     try:
-        said = run.guard.question(approval)
+        said: Any = _callback(run)(approval)
         if inspect.isawaitable(said):
             said = await said
     except Exception as error:  # noqa: BLE001 - as in `ask`
         said = error
     return _decided(run, approval, said)
+
+
+def _callback(run: Run) -> Question:
+    callback = run.guard.on_ask
+    assert callback is not None, "a call asks only where there is a callback"
+    return callback
 
 
 def _decided(run: Run, approval: Approval, said: Any) -> bool | None:

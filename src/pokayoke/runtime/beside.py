@@ -19,7 +19,7 @@ from pokayoke.core.serialise import serialise
 from pokayoke.core.shadow import shadow_event
 from pokayoke.core.steps import Invoke, Reaction, Returned, Step
 from pokayoke.core.wire import as_wire
-from pokayoke.runtime.metrics_queue import Handoff
+from pokayoke.runtime.handoff import Handoff
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard import Guard

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pokayoke.core.context import (
     Compacted,
     Facts,
-    Format,
     History,
+    HistoryFormat,
     Identity,
     OpenEffect,
     Refusal,
@@ -31,7 +31,7 @@ def compact(
     threshold: float = 0.7,
     keep_last: int = 10,
     pinned: Collection[int] = (),
-    format: Format | None = None,  # noqa: A002 - the name the other entry points use
+    format: HistoryFormat | None = None,  # noqa: A002 - the name the other entry points use
     facts: Facts | None = None,
     estimate: Callable[[str], int] = estimate_tokens,
     summarise: Summariser | None = None,
@@ -110,7 +110,7 @@ class RunHistory(History):
         max_tokens: int,
         *,
         messages: Iterable[Any] = (),
-        format: Format | None = None,  # noqa: A002 - as above
+        format: HistoryFormat | None = None,  # noqa: A002 - as above
     ) -> None:
         """Begin with what there is."""
         self._run = run

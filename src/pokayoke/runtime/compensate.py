@@ -19,6 +19,7 @@ from pokayoke.core.contract import Contract
 from pokayoke.core.contract_rules import is_async
 from pokayoke.core.failure import trouble
 from pokayoke.core.ledger import Answer, Claim, Record, Settlement, Settling, compensation_key
+from pokayoke.core.policy import ExecutionPolicy
 from pokayoke.core.reconcile import Compensation, undoing_hash
 from pokayoke.core.resolve import admitted, is_of
 from pokayoke.core.steps import Admit, Gone, NotStarted, Reaction, Returned, TimedOut
@@ -31,8 +32,7 @@ from pokayoke.runtime.workers import Workers, react
 from pokayoke.stores.base import Store
 from pokayoke.stores.nouns import Entry
 
-_TIMEOUT = 30.0
-_LEASE_MARGIN = 10.0
+_USUAL = ExecutionPolicy()  # no guard and no configuration is at work here
 _RUN = "compensation"
 
 
@@ -82,8 +82,8 @@ class Compensator:
         compensate = contract.compensate
         if compensate is None:
             raise ConfigurationError(f"{contract.id} declares no compensate=: say how its effect is undone")
-        timeout = contract.timeout or _TIMEOUT
-        claim = self._claim(contract, what, timeout + _LEASE_MARGIN)
+        timeout = contract.timeout or _USUAL.timeout
+        claim = self._claim(contract, what, timeout + _USUAL.lease_margin_seconds)
         # The run of the effect may have been stopped since; the undoing is a person's act and has its own.
         request = Request(_RUN, contract.name, "destructive", (), claim.now, claim)
         answer = self._admitted(request)

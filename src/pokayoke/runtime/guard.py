@@ -37,7 +37,7 @@ from pokayoke.stores.base import Store
 
 if TYPE_CHECKING:
     from pokayoke.runtime.beside import Beside
-    from pokayoke.runtime.loop import AsyncModel, Ended, Format, Model, Told
+    from pokayoke.runtime.loop import AsyncModel, Ended, LoopFormat, Model, Told
     from pokayoke.runtime.rollout import Rollout
     from pokayoke.runtime.webhook import Announcer
 
@@ -166,7 +166,7 @@ class Guard:
         *,
         messages: Iterable[Any] = (),
         run_id: str | None = None,
-        format: Format | None = None,  # noqa: A002 - the name the other entry points use
+        format: LoopFormat | None = None,  # noqa: A002 - the name the other entry points use
         window: int | None = None,
         rounds: int = 50,
         select: int | None = None,
@@ -208,7 +208,7 @@ class Guard:
         *,
         messages: Iterable[Any] = (),
         run_id: str | None = None,
-        format: Format | None = None,  # noqa: A002 - as above
+        format: LoopFormat | None = None,  # noqa: A002 - as above
         window: int | None = None,
         rounds: int = 50,
         select: int | None = None,
@@ -301,10 +301,6 @@ class Guard:
 
     def _renewed(self, what: str, reason: str, *, ok: bool) -> None:
         self.trace.record({"ts": self.clock.now(), "event": what, "ok": ok, "reason": reason})
-
-    def question(self, approval: Approval) -> Any:
-        """Ask the callback."""
-        return self.on_ask(approval) if self.on_ask else None
 
     def announce(self, approval: Approval) -> None:
         """Tell the webhook of a question that waits; what it was told before is no news."""

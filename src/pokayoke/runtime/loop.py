@@ -26,7 +26,7 @@ from pokayoke.runtime.given import check_hooks
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
 
-Format = Literal["openai", "anthropic", "json", "jsonl"]
+LoopFormat = Literal["openai", "anthropic", "json", "jsonl"]
 Model = Callable[[list[Any], list[dict[str, Any]]], Any]
 AsyncModel = Callable[[list[Any], list[dict[str, Any]]], Awaitable[Any]]
 Told = Callable[[str, Any], object]
@@ -90,7 +90,7 @@ class Conversation:
         self,
         run: Run,
         messages: Iterable[Any],
-        format: Format,  # noqa: A002 - the published name
+        format: LoopFormat,  # noqa: A002 - the published name
         *,
         window: int | None = None,
         told: Told | None = None,
@@ -224,7 +224,7 @@ def _taken(conversation: Conversation, said: Spoken) -> Generator[Take, Any, Non
     outcomes: Sequence[Outcome] = yield Take(said.calls, said.stop_reason)
     for outcome in outcomes:
         conversation.tell("outcome", outcome)
-    replies = answers(outcomes, said.wire, custom=said.custom)
+    replies = answers(outcomes, said.shape, custom=said.custom)
     conversation.append(replies if whole else [*said.messages, *replies])
 
 
@@ -241,7 +241,7 @@ def conversation(  # noqa: PLR0917 - the guard's two loops hand on what they wer
     model: object,
     messages: Iterable[Any],
     prompt: str | None,
-    format: Format | None,  # noqa: A002 - the name the other entry points use
+    format: LoopFormat | None,  # noqa: A002 - the name the other entry points use
     window: int | None,
     on_event: Told | None,
     select: int | None,
@@ -250,7 +250,7 @@ def conversation(  # noqa: PLR0917 - the guard's two loops hand on what they wer
     if not callable(model):
         raise UsageError(f"the model is called with messages and tools, and {model!r} cannot be")
     check_hooks(2, on_event=on_event)
-    kind: Format = format if format is not None else getattr(model, "format", "openai")
+    kind: LoopFormat = format if format is not None else getattr(model, "format", "openai")
     asked = [*history_of(messages), *([] if prompt is None else [{"role": "user", "content": prompt}])]
     return Conversation(run, asked, kind, window=window, told=on_event, select=select)
 

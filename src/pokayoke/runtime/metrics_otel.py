@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pokayoke.errors import MissingExtraError
+from pokayoke.runtime.handoff import Handoff
 from pokayoke.runtime.metrics_count import BUCKETS, INSTRUMENTS, PER_TOOL, Counting, Exporter, Sample
-from pokayoke.runtime.metrics_queue import Handoff
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -89,7 +89,7 @@ class OpenTelemetryMetrics(Exporter):
         self._tracer = trace.get_tracer("pokayoke", tracer_provider=tracer_provider) if spans else None
         self._adders = self._instruments(metrics.get_meter("pokayoke", meter_provider=meter_provider))
         self._clock = clock
-        self._handoff: Handoff[tuple[dict[str, Any], Context]] = Handoff(self._export, waiting)
+        self._handoff: Handoff[tuple[dict[str, Any], Context]] = Handoff(self._export, waiting, "pokayoke-metrics")
 
     @property
     def dropped(self) -> int:
@@ -99,7 +99,8 @@ class OpenTelemetryMetrics(Exporter):
     @property
     def problem(self) -> str | None:
         """Why exporting failed last, or None."""
-        return self._handoff.problem
+        kind = self._handoff.problem
+        return None if kind is None else f"an event could not be exported: {kind}"
 
     def known(self, tool: str) -> None:
         """Show a tool's counters at 0, so that a rule on their increase sees the very first one."""

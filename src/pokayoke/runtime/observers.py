@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from pokayoke.runtime.traceline import OURS
+
 Observer = Callable[[dict[str, Any]], object]
 
 # Names, numbers and codes; everything else of an event may hold what a model, a user or a tool wrote.
-_SHOWN: Final = frozenset(
-    {"ts", "run_id", "step", "event", "tool", "ok", "error", "call_id", "room", "decision", "contract", "status"}
-    | {"us", "attempts", "effect", "mode", "repairs", "safe_mode", "confidence", "args_hash", "key", "occurrence"}
-    | {"alert", "invalid", "outputs", "candidate", "differs", "wire"}
-)
+_SHOWN: Final = OURS | {"error", "alert", "invalid", "outputs", "candidate", "differs"}
 
 
 def shown(event: dict[str, Any], *, common: bool) -> dict[str, Any]:

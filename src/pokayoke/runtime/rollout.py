@@ -45,7 +45,7 @@ class Rollout:
         """Nothing is read yet; `prepared` does it."""
         self._file = LockFile(path)
         self._pager, self._kinds = pager, kinds
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         renew(self, Rollout.forked)
         self._views: weakref.WeakValueDictionary[Pins, View] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[Pins, View] = OrderedDict()
@@ -55,7 +55,7 @@ class Rollout:
 
     def forked(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
 
     def changed(self) -> bool:
         """Look at the lock; True if it is another one than was read last, or its files were put right."""
@@ -91,7 +91,7 @@ class Rollout:
         return found.in_force, partial(self._use, found, policy, stable)
 
     def _use(self, found: Edition, policy: Policy, stable: View) -> None:
-        with self._guard:
+        with self._lock:
             views: list[tuple[View, Mapping[str, str]]] = [
                 (stable, {}),
                 *((view, dict(pins)) for pins, view in list(self._views.items())),
@@ -124,13 +124,9 @@ class Rollout:
             known = dict(progress.state.versions)
         return self._shared(tuple((name, known[name]) for name in found.names if name in known))
 
-    def contract(self, ident: str) -> Contract | None:
-        """Return a version of a tool by its id, whoever uses it."""
-        return self.edition.contracts.get(ident)
-
     def _shared(self, pins: Pins) -> View:
         """One view for all runs with the same versions."""
-        with self._guard:
+        with self._lock:
             view = self._views.get(pins)
             if view is None:
                 view = View(self._pager, self._kinds, watched=True)

@@ -21,11 +21,11 @@ from pokayoke.core.tight import dumps
 
 # Fields that hold names, numbers and hashes of ours. A call that ended well has no others but its payloads,
 # and only those are searched for secrets. (`tool` is a resolved name unless there are findings.)
-_OURS: Final = frozenset(
+OURS: Final = frozenset(
     {"ts", "run_id", "step", "event", "tool", "ok", "call_id", "room", "decision", "args_hash", "confidence"}
     | {"contract", "status", "us", "attempts", "effect", "key", "mode", "repairs", "safe_mode", "occurrence", "wire"}
 )
-COMMON: Final = _OURS | {"arguments", "result"}
+COMMON: Final = OURS | {"arguments", "result"}
 """What an event of a call that ended well holds: names, numbers and the two payloads."""
 _FINDINGS: Final = frozenset({"findings"})
 _SHORT_TEXT: Final = 1_000

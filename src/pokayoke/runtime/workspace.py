@@ -21,20 +21,18 @@ from stat import S_ISDIR, S_ISREG
 from typing import IO, Any, Self, TypeVar
 
 from pokayoke.core.call import Blame, Finding
-from pokayoke.core.paths import CODES as LEXICAL_CODES
 from pokayoke.core.paths import normalise, shown
 from pokayoke.errors import PathEscape
 from pokayoke.runtime import beneath
 from pokayoke.runtime.roots import Workspace, workspace_of
 
 CODES: dict[str, str] = {
-    **LEXICAL_CODES,
-    "special_file": "A path names a device, FIFO or socket, not a file or folder.",
-    "hard_link": "A file has several names, one of which may lie outside the workspace.",
-    "path_missing": "A path that has to exist does not.",
-    "path_ambiguous": "A relative path exists in more than one root.",
-    "path_unreachable": "A path cannot be looked at, so nothing can be said about it.",
-    "root_moved": "A workspace root is not the folder it was when it was prepared.",
+    "special_file": "a path names a device, FIFO or socket, not a file or folder",
+    "hard_link": "a file has several names, one of which may lie outside the workspace",
+    "path_missing": "a path that has to exist does not",
+    "path_ambiguous": "a relative path exists in more than one root",
+    "path_unreachable": "a path cannot be looked at, so nothing can be said about it",
+    "root_moved": "a workspace root is not the folder it was when it was prepared",
 }
 
 _ELSEWHERE = "Send the path of an ordinary file or folder inside the workspace."
@@ -213,7 +211,8 @@ def confine(
         the confined path. A path that does not exist yet is fine unless `must_exist` is set.
 
     Raises:
-        PathEscape: with a `.finding` whose code is one of `CODES`. Nothing else for any path.
+        PathEscape: with a `.finding` whose code is one of `CODES`, here or in `core/paths.py`. Nothing else for
+            any path.
         ConfigurationError: a root is missing (only if the roots were never prepared).
     """
     space = _workspace_at(roots) if isinstance(roots, str) else workspace_of(roots)

@@ -2,13 +2,13 @@
 
 from pokayoke.core.context.compacted import compacted
 from pokayoke.core.context.history import History
-from pokayoke.core.context.values import Compacted, Facts, Format, Identity, OpenEffect, Refusal, Summariser
+from pokayoke.core.context.values import Compacted, Facts, HistoryFormat, Identity, OpenEffect, Refusal, Summariser
 
 __all__ = [
     "Compacted",
     "Facts",
-    "Format",
     "History",
+    "HistoryFormat",
     "Identity",
     "OpenEffect",
     "Refusal",

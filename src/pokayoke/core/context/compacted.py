@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from pokayoke.core.context.values import Compacted, Facts, Format, Identity, Options, Summariser
+from pokayoke.core.context.values import Compacted, Facts, HistoryFormat, Identity, Options, Summariser
 from pokayoke.core.misuse import history_of
 from pokayoke.core.tokens import estimate_tokens
 
@@ -17,7 +17,7 @@ def compacted(
     threshold: float = 0.7,
     keep_last: int = 10,
     pinned: Collection[int] = (),
-    format: Format | None = None,  # noqa: A002 - the name the other entry points use
+    format: HistoryFormat | None = None,  # noqa: A002 - the name the other entry points use
     facts: Facts | None = None,
     estimate: Callable[[str], int] = estimate_tokens,
     summarise: Summariser | None = None,

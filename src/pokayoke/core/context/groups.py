@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from pokayoke.core.call import Finding
-from pokayoke.core.context.values import Format
+from pokayoke.core.context.values import HistoryFormat
 from pokayoke.core.messages import Asked, field, items
 from pokayoke.errors import UsageError
 
@@ -172,13 +172,7 @@ def free_id(wanted: str, taken: Iterable[str]) -> str:
 Shape = Literal["openai", "items", "anthropic", "langchain"]
 """How calls and results are written down: a format, or `items` for those of the responses API."""
 
-_AS_SHAPE: dict[Format | None, Shape | None] = {
-    None: None,
-    "openai": "openai",
-    "anthropic": "anthropic",
-    "langchain": "langchain",
-}
-_FITS: dict[Format | None, frozenset[Shape | None]] = {
+_FITS: dict[HistoryFormat | None, frozenset[Shape | None]] = {
     None: frozenset({"openai", "items", "anthropic", "langchain", None}),
     "openai": frozenset({"openai", "items", None}),
     "anthropic": frozenset({"anthropic", None}),
@@ -186,7 +180,7 @@ _FITS: dict[Format | None, frozenset[Shape | None]] = {
 }
 
 
-def shape_of(messages: Iterable[Any], declared: Format | None) -> Shape | None:
+def shape_of(messages: Iterable[Any], declared: HistoryFormat | None) -> Shape | None:
     """Return the shape of a history; None while neither the caller nor a message says.
 
     Args:
@@ -201,7 +195,7 @@ def shape_of(messages: Iterable[Any], declared: Format | None) -> Shape | None:
     shown = next((shown for message in messages if (shown := shown_by(message))), None)
     if shown not in _FITS[declared]:
         raise UsageError(f"format={declared!r}, but the messages are in the shape of {shown}; name that, or none")
-    return shown if shown is not None else _AS_SHAPE[declared]
+    return shown if shown is not None else declared
 
 
 _LANGCHAIN_KINDS = frozenset({"human", "ai", "system", "tool", "function", "developer", "chat"})

@@ -15,7 +15,7 @@ from pokayoke.core.context.chat import Maker
 from pokayoke.core.context.groups import Group, Rebuilt, Shape, flat, shape_of, shown_by
 from pokayoke.core.context.plan import Work
 from pokayoke.core.context.rebuild import places, rebuilt
-from pokayoke.core.context.values import Compacted, Format, Options
+from pokayoke.core.context.values import Compacted, HistoryFormat, Options
 
 _WAITS = 64  # messages after which a result is no longer waited for
 
@@ -28,7 +28,7 @@ class Growth:
     """
 
     def __init__(self, options: Options) -> None:
-        self._format: Format | None = options.format
+        self._format: HistoryFormat | None = options.format
         self._maker = Maker()
         self._shape: Shape | None = shape_of((), options.format)
         self._sure = False  # whether a message has shown the shape

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.call import Finding
-from pokayoke.core.context.values import Compacted, Facts, Format, Identity, Options, Summariser
+from pokayoke.core.context.values import Compacted, Facts, HistoryFormat, Identity, Options, Summariser
 from pokayoke.core.ident import token_count
 from pokayoke.core.misuse import history_of
 from pokayoke.core.preview import Page, page
@@ -57,7 +57,7 @@ class History:
         messages: Iterable[Any] = (),
         threshold: float = 0.7,
         keep_last: int = 10,
-        format: Format | None = None,  # noqa: A002 - the name the other entry points use
+        format: HistoryFormat | None = None,  # noqa: A002 - the name the other entry points use
         facts: Facts | Callable[[], Facts] | None = None,
         estimate: Callable[[str], int] = estimate_tokens,
         summarise: Summariser | None = None,

@@ -8,16 +8,16 @@ from __future__ import annotations
 from pokayoke.core.call import Finding
 
 CODES: dict[str, str] = {
-    "context_overflow": "The part of the history that has to stay does not fit the window.",
-    "orphan_result": "A tool result without a call that it could belong to was left out of the history.",
-    "duplicate_result": "A call had two results; the later one was kept.",
-    "displaced_result": "A tool result did not follow its call and was moved there.",
-    "unanswered_call": "A tool call had no result; one that says so was put in.",
-    "unusable_call": "A tool call had an id or a name that a provider refuses; it was given another one.",
-    "system_in_between": "Anthropic takes no system message between the others; it was made part of the user's turn.",
-    "system_left_out": "A system message between the others did not fit the window any more; a note quotes it.",
-    "empty_message": "A message, or a part of one, that says nothing was left out because a provider refuses it.",
-    "summariser_failed": "The summariser failed or wrote too much; the built-in one stood in.",
+    "context_overflow": "the part of the history that has to stay does not fit the window",
+    "orphan_result": "a tool result without a call that it could belong to was left out of the history",
+    "duplicate_result": "a call had two results; the later one was kept",
+    "displaced_result": "a tool result did not follow its call and was moved there",
+    "unanswered_call": "a tool call had no result; one that says so was put in",
+    "unusable_call": "a tool call had an id or a name that a provider refuses; it was given another one",
+    "system_in_between": "Anthropic takes no system message between the others; it was made part of the user's turn",
+    "system_left_out": "a system message between the others did not fit the window any more; a note quotes it",
+    "empty_message": "a message, or a part of one, that says nothing was left out because a provider refuses it",
+    "summariser_failed": "the summariser failed or wrote too much; the built-in one stood in",
 }
 
 

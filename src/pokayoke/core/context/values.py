@@ -14,7 +14,7 @@ from pokayoke.core.state import Taint
 from pokayoke.core.tokens import estimate_tokens
 from pokayoke.errors import UsageError
 
-Format = Literal["openai", "anthropic", "langchain"]
+HistoryFormat = Literal["openai", "anthropic", "langchain"]
 """Whose messages: `openai` covers chat completions and items of the responses API."""
 Identity = Callable[[str, Any], Hashable | None]
 """From a tool and the arguments of a call to what says which call it is."""
@@ -118,7 +118,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
     threshold: float = 0.7
     keep_last: int = 10
-    format: Format | None = None
+    format: HistoryFormat | None = None
     facts: Facts | None = None
     estimate: Callable[[str], int] = estimate_tokens
     summarise: Summariser | None = None

@@ -7,16 +7,14 @@ from typing import Any
 
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.replay.readers.joining import Conversation, joined_text, messages_of, run_of
-from pokayoke.replay.recording import Read
+from pokayoke.replay.recording import Read, Reader
 
 _CALL, _ANSWER = "tool_use", "tool_result"
 _ROLES = ("user", "assistant", "system")
 
 
-class Anthropic:
+class Anthropic(Reader):
     """Reads one conversation, or one message of the assistant, per record."""
-
-    joins = False
 
     def looks(self, value: Any) -> int:
         """See `Reader.looks`: a block that uses a tool, or holds its result, is proof."""
@@ -35,10 +33,6 @@ class Anthropic:
             elif block.get("type") == _ANSWER:
                 talk.answer(block.get("tool_use_id"), joined_text(block.get("content")), block.get("is_error"))
         return talk.recordings()
-
-    def finish(self) -> Iterable[Read]:
-        """See `Reader.finish`: a record is whole."""
-        return ()
 
 
 def _messages(record: Any) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.replay.readers.joining import Conversation, joined_text, messages_of, run_of
-from pokayoke.replay.recording import Read
+from pokayoke.replay.recording import Read, Reader
 
 _TYPES = ("ai", "human", "system", "tool", "function", "chat", "remove", "AIMessageChunk")
 _CLASSES = {
@@ -26,10 +26,8 @@ _CLASSES = {
 _CUT = ("length", "max_tokens")
 
 
-class LangChain:
+class LangChain(Reader):
     """Reads one list of messages, or one state with `messages`, per record."""
-
-    joins = False
 
     def looks(self, value: Any) -> int:
         """See `Reader.looks`: every message has a LangChain type, and a call or an answer is proof."""
@@ -49,10 +47,6 @@ class LangChain:
             for call in _calls(message) if kind == "ai" else ():
                 talk.call(call.get("id"), call.get("name"), call.get("args"), stop_reason=_reason(message))
         return talk.recordings()
-
-    def finish(self) -> Iterable[Read]:
-        """See `Reader.finish`: a record is whole."""
-        return ()
 
 
 def _messages(record: Any) -> list[tuple[str, dict[str, Any]]]:

@@ -7,15 +7,13 @@ from typing import Any
 
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.replay.readers.joining import Conversation, joined_text, messages_of, run_of
-from pokayoke.replay.recording import Read
+from pokayoke.replay.recording import Read, Reader
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
-class OpenAIChat:
+class OpenAIChat(Reader):
     """Reads one conversation or completion per record. A bare list of messages is a conversation."""
-
-    joins = False
 
     def looks(self, value: Any) -> int:
         """See `Reader.looks`: a message with `tool_calls`, or of the role `tool`, is proof."""
@@ -34,10 +32,6 @@ class OpenAIChat:
             for ident, function in _calls(message):
                 talk.call(ident, function.get("name"), function.get("arguments"), stop_reason=message.get(_REASON))
         return talk.recordings()
-
-    def finish(self) -> Iterable[Read]:
-        """See `Reader.finish`: a record is whole."""
-        return ()
 
 
 _REASON = "finish_reason"

@@ -7,16 +7,14 @@ from typing import Any
 
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.replay.readers.joining import Conversation, joined_text, run_of
-from pokayoke.replay.recording import Read
+from pokayoke.replay.recording import Read, Reader
 
 _CALL, _ANSWER = "function_call", "function_call_output"
 _PLACES = ("input", "items", "output")
 
 
-class OpenAIResponses:
+class OpenAIResponses(Reader):
     """Reads one response, request or list of items per record."""
-
-    joins = False
 
     def looks(self, value: Any) -> int:
         """See `Reader.looks`: an item that calls a function, or answers one, is proof."""
@@ -37,10 +35,6 @@ class OpenAIResponses:
             elif item.get("type") == _ANSWER:
                 talk.answer(item.get("call_id"), joined_text(item.get("output")))
         return talk.recordings()
-
-    def finish(self) -> Iterable[Read]:
-        """See `Reader.finish`: a record is whole."""
-        return ()
 
 
 def _items(record: Any) -> list[dict[str, Any]]:

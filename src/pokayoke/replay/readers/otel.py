@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.replay.readers.joining import text_of
-from pokayoke.replay.recording import Read, Recording, Unread
+from pokayoke.replay.recording import Read, Reader, Recording, Unread
 
 _OPERATION, _NAME = "gen_ai.operation.name", "gen_ai.tool.name"
 _ARGUMENTS, _RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
@@ -23,10 +23,8 @@ _ERROR_CODES = (2, "2", "ERROR", "STATUS_CODE_ERROR", "StatusCode.ERROR")
 _DEEPEST = 32
 
 
-class OpenTelemetry:
+class OpenTelemetry(Reader):
     """Reads one export request, or one span, per record."""
-
-    joins = False
 
     def looks(self, value: Any) -> int:
         """See `Reader.looks`: a span with the attributes of a tool call is proof."""
@@ -41,10 +39,6 @@ class OpenTelemetry:
             about = _attributes(span)
             if _is_call(about):
                 yield _recording(span, about, line)
-
-    def finish(self) -> Iterable[Read]:
-        """See `Reader.finish`: a span is whole."""
-        return ()
 
 
 def _spans(record: Any) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.readers.joining import text_of
-from pokayoke.replay.recording import Read, Recording, Unread
+from pokayoke.replay.recording import Read, Reader, Recording, Unread
 
 PARTS: Final = ("tool", "arguments", "output", "run", "truth", "is_error", "stop_reason")
 _TRUE: Final = ("true", "1", "yes", "error", "failed")
@@ -35,15 +35,13 @@ def parse_map(text: str) -> dict[str, str]:
     return found
 
 
-class Plain:
+class Plain(Reader):
     """Reads one call per record.
 
     Args:
         fields: part of a call to the field that holds it; a part that is not named stands in the
             field of its own name.
     """
-
-    joins = False
 
     def __init__(self, fields: Mapping[str, str] | None = None) -> None:
         self._named = bool(fields)
@@ -76,10 +74,6 @@ class Plain:
                 stop_reason=reason if isinstance(reason, str) else None,
             ),
         )
-
-    def finish(self) -> Iterable[Read]:
-        """See `Reader.finish`: a record is whole."""
-        return ()
 
     def _run(self, record: dict[str, Any]) -> str:
         return " ".join(filter(None, (text_of(_at(record, field)) for field in self._fields["run"].split("+"))))

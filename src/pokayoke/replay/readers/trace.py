@@ -12,7 +12,7 @@ from msgspec import UNSET
 from pokayoke.core.call import Finding
 from pokayoke.core.shapes import is_array, is_object
 from pokayoke.replay.readers.joining import text_of
-from pokayoke.replay.recording import Read, Recording, Unread
+from pokayoke.replay.recording import Read, Reader, Recording, Unread
 
 _MOST_WAITING = 10_000
 _NOT_ASKED_AGAIN = ("replay",)
@@ -21,7 +21,7 @@ _FAILED = {"ok": False, "failed": True, "in_doubt": True}
 _INVALID = ("degraded", "invalid_output")
 
 
-class OwnTrace:
+class OwnTrace(Reader):
     """Joins the events of one call. At most 10,000 calls wait for their answer; the oldest goes without one."""
 
     joins = True

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from pokayoke.runtime.metrics_queue import Handoff
+from pokayoke.runtime.handoff import Handoff
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def handoff():
     made = []
 
     def make(consume, most=1_000):
-        made.append(Handoff(consume, most))
+        made.append(Handoff(consume, most, "pokayoke-test"))
         return made[-1]
 
     yield make
@@ -29,7 +29,7 @@ def handoff():
 @pytest.mark.parametrize("timeout", [1e10, float("inf")])
 def test_a_wait_for_ever_is_no_overflow(timeout):
     """Longer than a lock can be waited for is as long as it can."""
-    queue, may = Handoff(lambda item: may.wait(), 10), threading.Event()
+    queue, may = Handoff(lambda item: may.wait(), 10, "pokayoke-test"), threading.Event()
     queue.offer(1)
     threading.Timer(0.05, may.set).start()
     assert queue.flush(timeout)
@@ -117,7 +117,7 @@ def test_an_item_that_fails_costs_itself(handoff):
         queue.offer(number)
     assert queue.flush()
     assert (seen, queue.dropped) == ([0, 2], 1)
-    assert queue.problem == "an event could not be exported: ValueError"
+    assert queue.problem == "ValueError"
 
 
 def test_nothing_starts_before_the_first_item(handoff):
@@ -131,7 +131,7 @@ def test_nothing_starts_before_the_first_item(handoff):
 def test_closing_consumes_what_waits_and_ends_the_worker():
     """After closing, everything offered before was consumed, the thread is gone, and later items are dropped."""
     seen = []
-    queue = Handoff(lambda item: (time.sleep(0.001), seen.append(item)), 1_000)
+    queue = Handoff(lambda item: (time.sleep(0.001), seen.append(item)), 1_000, "pokayoke-test")
     for number in range(50):
         queue.offer(number)
     worker = queue._thread
@@ -171,8 +171,8 @@ def test_a_forked_child_has_a_worker_of_its_own(handoff):
 def test_the_end_of_the_process_waits_for_what_waits():
     """Items offered right before the interpreter ends are still consumed."""
     script = (
-        "import sys; from pokayoke.runtime.metrics_queue import Handoff\n"
-        "queue = Handoff(lambda item: print(item, flush=True), 100)\n"
+        "import sys; from pokayoke.runtime.handoff import Handoff\n"
+        "queue = Handoff(lambda item: print(item, flush=True), 100, 'pokayoke-test')\n"
         "for number in range(3): queue.offer(number)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)

@@ -32,7 +32,7 @@ class Handoff(Generic[T]):
         name: of the thread.
     """
 
-    def __init__(self, consume: Callable[[T], object], most: int, name: str = "pokayoke-metrics") -> None:
+    def __init__(self, consume: Callable[[T], object], most: int, name: str) -> None:
         """Start nothing yet."""
         self._consume, self._most, self._name = consume, most, name
         self._dropped = 0
@@ -127,7 +127,7 @@ class Handoff(Generic[T]):
         try:
             self._consume(item)
         except Exception as error:  # noqa: BLE001 - somebody's exporter; the next item is not its fault
-            self.problem = f"an event could not be exported: {type(error).__name__}"
+            self.problem = type(error).__name__
             with self._lock:
                 self._dropped += 1
 

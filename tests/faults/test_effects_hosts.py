@@ -1,4 +1,4 @@
-"""Rows 14 and 18 to 25, 44 and 45 of the fault table: what tools, clocks, hosts and new versions do to one effect."""
+"""What tools, clocks, hosts and new versions do to one effect."""
 
 import asyncio
 import contextlib
@@ -74,10 +74,10 @@ def writes(spec, handler, **fields):
     return charge(spec, Ground(spec.folder), **{"handler": handler, **fields})
 
 
-# -- row 14, as far as it is the same for every store: the store is gone when the effect has happened --------------
+# -- the store is gone when the effect has happened, as far as that is the same for every store --------------------
 
 
-def test_row_14_an_effect_that_cannot_be_recorded_is_told_with_its_output_and_never_repeated(both):
+def test_an_effect_that_cannot_be_recorded_is_told_with_its_output_and_never_repeated(both):
     """The report is tried again; then the host gets the output with a doubt, and nobody executes again."""
     store = FailingStore(open_store(both.url), "settle")
     outcome = call(changed(both, fields={"timeout": 1.0}), store=store)
@@ -93,7 +93,7 @@ def test_row_14_an_effect_that_cannot_be_recorded_is_told_with_its_output_and_ne
     store.close()
 
 
-def test_row_14_a_report_that_gets_through_late_is_a_success(both):
+def test_a_report_that_gets_through_late_is_a_success(both):
     """Two lost reports are made up for by the third; a lost receipt is recognised."""
     store = FailingStore(open_store(both.url), {"settle": [1, 2]})
     assert call(both, store=store).status == "ok"
@@ -105,12 +105,12 @@ def test_row_14_a_report_that_gets_through_late_is_a_success(both):
     assert len(receipts(both)) == 2
 
 
-# -- row 18 --------------------------------------------------------------------------------------------------------
+# -- clocks that are wrong -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seconds", [HOUR, -HOUR])
 @pytest.mark.parametrize("fields", [{}, LOOKUP], ids=["human", "lookup"])
-def test_row_18_a_clock_that_is_an_hour_off_starts_nothing_again(both, seconds, fields):
+def test_a_clock_that_is_an_hour_off_starts_nothing_again(both, seconds, fields):
     """While the executor works, others with a wrong clock are told so; its word is then the answer for all."""
     with beside(changed(both, fields=fields)) as child:
         guard = guarded(changed(both, clock=seconds, fields=fields))
@@ -124,7 +124,7 @@ def test_row_18_a_clock_that_is_an_hour_off_starts_nothing_again(both, seconds, 
 
 
 @pytest.mark.parametrize("seconds", [HOUR, -HOUR])
-def test_row_18_a_clock_that_jumps_during_the_tool_changes_nothing(both, seconds):
+def test_a_clock_that_jumps_during_the_tool_changes_nothing(both, seconds):
     """The executor's own deadline is monotonic and its claim its own, whatever the wall clock says meanwhile."""
     clock = Skewed()
 
@@ -141,7 +141,7 @@ def test_row_18_a_clock_that_jumps_during_the_tool_changes_nothing(both, seconds
 
 
 @pytest.mark.parametrize("seconds", [HOUR, -HOUR])
-def test_row_18_a_dead_executor_is_resolved_once_under_any_clock(both, seconds):
+def test_a_dead_executor_is_resolved_once_under_any_clock(both, seconds):
     """Death is proven by the system, not by a clock: the lookup brings one effect, also with the hour wrong."""
     assert died(staged(changed(both, crash="before_effect")).returncode)
     assert call(changed(both, clock=seconds, fields=LOOKUP)).status == "ok"
@@ -153,7 +153,7 @@ def settled_after(seconds):
     return {"on_ambiguous": "lookup", "lookup_safe": "settled", "settle_after": seconds}
 
 
-def test_row_18_what_is_under_way_gets_its_time_by_no_wall_clock(both):
+def test_what_is_under_way_gets_its_time_by_no_wall_clock(both):
     """A clock an hour ahead does not let the target's longest time have passed; nothing is started before it has."""
     assert died(staged(changed(both, crash="before_effect")).returncode)
     first = call(changed(both, fields=settled_after(60.0)))
@@ -166,7 +166,7 @@ def test_row_18_what_is_under_way_gets_its_time_by_no_wall_clock(both):
 
 
 @pytest.mark.parametrize("seconds", [0.0, HOUR, -HOUR])
-def test_row_18_what_has_had_its_time_is_started_once_under_any_clock(both, seconds):
+def test_what_has_had_its_time_is_started_once_under_any_clock(both, seconds):
     """When the time has really passed, a clock that went back does not hold it up either."""
     assert died(staged(changed(both, crash="before_effect")).returncode)
     assert call(changed(both, fields=settled_after(0.3))).status == "in_doubt"
@@ -175,7 +175,7 @@ def test_row_18_what_has_had_its_time_is_started_once_under_any_clock(both, seco
     assert len(receipts(both)) == 1
 
 
-def test_row_18_another_machine_does_not_count_the_time_of_a_death_here(both, monkeypatch):
+def test_another_machine_does_not_count_the_time_of_a_death_here(both, monkeypatch):
     """Where the executor cannot be looked at, the clock that noted its death is not there either: a doubt, for good."""
     assert died(staged(changed(both, crash="before_effect")).returncode)
     assert call(changed(both, fields=settled_after(0.1))).status == "in_doubt"
@@ -186,10 +186,10 @@ def test_row_18_another_machine_does_not_count_the_time_of_a_death_here(both, mo
     assert (outcome.status, outcome.retry_after, receipts(both)) == ("in_doubt", None, [])
 
 
-# -- row 19 --------------------------------------------------------------------------------------------------------
+# -- executors that were suspended ---------------------------------------------------------------------------------
 
 
-def test_row_19_a_suspended_executor_may_still_report(both):
+def test_a_suspended_executor_may_still_report(both):
     """Others see a doubt once its lease has lapsed; what it reports after that by its own claim is taken."""
     with beside(changed(both, fields={"timeout": 0.6})) as child:
         child.send_signal(signal.SIGSTOP)
@@ -203,7 +203,7 @@ def test_row_19_a_suspended_executor_may_still_report(both):
     assert len(receipts(both)) == 1
 
 
-def test_row_19_a_report_after_the_claim_was_lost_is_a_late_effect(both):
+def test_a_report_after_the_claim_was_lost_is_a_late_effect(both):
     """Somebody else did it meanwhile, as the target drops repeats: the ledger's answer stands, the late word is noted."""
     # The files count every request here: the target of this test would have dropped the second.
     fields = {"on_ambiguous": "downstream_key", "forwards_key": True}
@@ -219,10 +219,10 @@ def test_row_19_a_report_after_the_claim_was_lost_is_a_late_effect(both):
     assert only_record(both).attempt == 2
 
 
-# -- rows 20 to 22 -------------------------------------------------------------------------------------------------
+# -- tools that hang, act late or raise ----------------------------------------------------------------------------
 
 
-def test_row_20_a_tool_that_acts_after_its_deadline(both):
+def test_a_tool_that_acts_after_its_deadline(both):
     """The caller hears of the doubt at the deadline; the late effect settles it, and nobody repeats it."""
     acts = threading.Event()
 
@@ -245,7 +245,7 @@ def test_row_20_a_tool_that_acts_after_its_deadline(both):
     guard.close()
 
 
-def test_row_20_an_awaited_tool_that_acts_after_its_deadline(spec):
+def test_an_awaited_tool_that_acts_after_its_deadline(spec):
     """A task that swallows its cancellation and acts is a late effect too."""
 
     async def handler(n, memo="m"):
@@ -271,7 +271,7 @@ def test_row_20_an_awaited_tool_that_acts_after_its_deadline(spec):
     guard.close()
 
 
-def test_row_21_a_tool_that_cannot_be_stopped_costs_a_bounded_slot(both):
+def test_a_tool_that_cannot_be_stopped_costs_a_bounded_slot(both):
     """Callers return at the deadline; beyond the limit of lost slots nothing is started, and nothing claimed for good."""
     stop = threading.Event()
 
@@ -291,7 +291,7 @@ def test_row_21_a_tool_that_cannot_be_stopped_costs_a_bounded_slot(both):
 
 
 @pytest.mark.parametrize("error", [ValueError("read timed out"), SystemExit(3), GeneratorExit(), MemoryError()])
-def test_row_22_an_exception_after_the_effect_is_a_doubt(both, error):
+def test_an_exception_after_the_effect_is_a_doubt(both, error):
     """Whatever a write raises says nothing about its effect: in doubt, not failed, and never repeated."""
 
     def handler(n, memo="m"):
@@ -305,10 +305,10 @@ def test_row_22_an_exception_after_the_effect_is_a_doubt(both, error):
     assert (only_record(both).state, len(receipts(both))) == ("in_doubt", 1)
 
 
-# -- row 25 --------------------------------------------------------------------------------------------------------
+# -- outputs that break their contract -----------------------------------------------------------------------------
 
 
-def test_row_25_an_invalid_output_after_a_write_that_succeeded(both):
+def test_an_invalid_output_after_a_write_that_succeeded(both):
     """The effect is recorded and never repeated, its output is never used, and the run is latched in every process."""
 
     def handler(n, memo="m"):
@@ -330,11 +330,11 @@ def test_row_25_an_invalid_output_after_a_write_that_succeeded(both):
     guard.close()
 
 
-# -- rows 44 and 45 ------------------------------------------------------------------------------------------------
+# -- new versions, and other arguments -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("point", ["after_effect", "after_invoke", "after_settle"])
-def test_row_44_a_contract_that_was_upgraded_between_attempt_and_retry(both, point):
+def test_a_contract_that_was_upgraded_between_attempt_and_retry(both, point):
     """The key is that of the old version, so the retry finds the old record and executes nothing."""
     assert died(staged(changed(both, crash=point)).returncode)
     upgraded = writes(
@@ -356,7 +356,7 @@ def test_row_44_a_contract_that_was_upgraded_between_attempt_and_retry(both, poi
 
 
 @pytest.mark.parametrize("point", ["before_effect", "after_effect", "after_settle"])
-def test_row_45_the_same_key_with_other_arguments(both, point):
+def test_the_same_key_with_other_arguments(both, point):
     """In every state of the record it is a conflict: nothing executes, the record stays as it is."""
     assert died(staged(changed(both, crash=point)).returncode)
     before, done = only_record(both), receipts(both)
@@ -367,7 +367,7 @@ def test_row_45_the_same_key_with_other_arguments(both, point):
     assert (only_record(both), receipts(both)) == (before, done)
 
 
-def test_row_45_other_arguments_while_it_runs(both):
+def test_other_arguments_while_it_runs(both):
     """A conflict does not wait for the executor, nor does it disturb it."""
     with beside(both) as child:
         outcome = call(changed(both, arguments={"n": 1, "memo": "other"}))

@@ -1,7 +1,4 @@
-"""Every behaviour of seed 002 by its letter: registration, counting, final answer, tool node, retries, and its gaps.
-
-Where the design overrules the seed, the docstring says what happens instead and why.
-"""
+"""A model that gets nowhere: when the guard counts, what ends a streak or a turn, and what each call is answered with."""
 
 import asyncio
 import threading
@@ -52,8 +49,8 @@ def fresh():
 
 
 @pytest.mark.parametrize("tools", [(READ, WRITE), ()], ids=["tools", "no tools"])
-def test_r1_the_guard_is_there_by_default(driver, tools):
-    """R1. Nothing is registered; with tools and without, unknown names lead to an answer. One mechanism for all kinds."""
+def test_the_guard_is_there_by_default(driver, tools):
+    """Nothing is registered; with tools and without, unknown names lead to an answer. One mechanism for all kinds."""
     run = started(tools=tools)
     for expected in ("normal", "final_answer"):
         driver.batch(run, [UNKNOWN])
@@ -63,11 +60,10 @@ def test_r1_the_guard_is_there_by_default(driver, tools):
 
 @pytest.mark.parametrize("tools", [(READ, WRITE), ()], ids=["tools", "no tools"])
 @pytest.mark.parametrize("off", ["unknown_tool", "tool_failure"])
-def test_r2_each_kind_is_switched_off_by_name(driver, tools, off):
-    """R2. What is off never ends a run, yet every call is refused.
+def test_each_kind_is_switched_off_by_name(driver, tools, off):
+    """What is off never ends a run, yet every call is refused.
 
-    Overruled: without tools and with the guard off, the seed's run ends with empty text; here the limit of rounds
-    leads to an answer, and that is never empty.
+    Without tools and with the guard off, the limit of rounds still leads to an answer, and that is never empty.
     """
     turn = UNKNOWN if off == "unknown_tool" else FAILS
     run = started(tools=tools, loop={"off": [off, "unknown_tool", "repeated_call"]})
@@ -78,19 +74,18 @@ def test_r2_each_kind_is_switched_off_by_name(driver, tools, off):
     assert (ended.stop_reason, bool(ended.text)) == ("budget_exhausted", True)
 
 
-def test_r3_without_tools_a_call_is_still_answered(driver):
-    """R3. With no tools at all, an invented call gets an answer that says so, and its history stays valid."""
+def test_without_tools_a_call_is_still_answered(driver):
+    """With no tools at all, an invented call gets an answer that says so, and its history stays valid."""
     run = started(tools=())
     outcome = driver.batch(run, [UNKNOWN])[0]
     assert (run.tools(), outcome.call_id) == ([], UNKNOWN.id)
     assert "There are no tools; answer without one." in outcome.text
 
 
-def test_r4_the_order_of_the_kinds_is_fixed(driver):
-    """R4. Unknown names come first, and a failure counts as one kind.
+def test_the_order_of_the_kinds_is_fixed(driver):
+    """Unknown names come first, and a failure counts as one kind.
 
-    Overruled: there is no jump that could leak from an old decision; the mode is one value, and asking for it
-    changes nothing.
+    Nothing can leak from an old decision: the mode is one value, and asking for it changes nothing.
     """
     assert next(iter(KINDS)).name == "unknown_tool"
     run = started()
@@ -101,8 +96,8 @@ def test_r4_the_order_of_the_kinds_is_fixed(driver):
 
 
 @pytest.mark.parametrize(("allowed", "rounds"), [(None, 2), (0, 1), (1, 2), (3, 4)])
-def test_c1_how_often_it_may_repair_itself(driver, allowed, rounds):
-    """C1. One self-repair by default, none with 0, N with N; a negative number is an error when the guard is built."""
+def test_how_often_it_may_repair_itself(driver, allowed, rounds):
+    """One self-repair by default, none with 0, N with N; a negative number is an error when the guard is built."""
     run = started(loop={} if allowed is None else {"self_repair": allowed})
     for number in range(rounds):
         assert run.mode == "normal", number
@@ -112,11 +107,10 @@ def test_c1_how_often_it_may_repair_itself(driver, allowed, rounds):
         guarded(loop={"self_repair": -1})
 
 
-def test_c2_mixed_failures_are_one_bad_round(driver):
-    """C2. A round of an unknown name and a failure is bad.
+def test_mixed_failures_are_one_bad_round(driver):
+    """A round of an unknown name and a failure is bad.
 
-    Overruled: it adds one to one count, not one to each of two; the instruction names both kinds instead of the
-    first, so nothing has to step aside.
+    It adds one to one count, not one to each of two, and the instruction names both kinds.
     """
     run = started()
     driver.batch(run, [UNKNOWN, FAILS])
@@ -127,11 +121,10 @@ def test_c2_mixed_failures_are_one_bad_round(driver):
     assert "tools that failed ('get')" in run.instruction
 
 
-def test_c3_what_ends_a_streak(driver):
-    """C3. A round that brings something ends the streak, and so does the user's next text.
+def test_what_ends_a_streak(driver):
+    """A round that brings something ends the streak, and so does the user's next text.
 
-    Overruled: a success beside a failure does not, nor does a round of another kind of failure; in the seed both
-    reset it for ever (G2).
+    A success beside a failure does not, nor does a round of another kind of failure: either would reset it for ever.
     """
     run = started()
     driver.batch(run, [FAILS])
@@ -144,11 +137,10 @@ def test_c3_what_ends_a_streak(driver):
     assert run.mode == "final_answer"
 
 
-def test_c4_escalation_changes_no_list(driver):
-    """C4. The list of messages that comes in is not changed.
+def test_escalation_changes_no_list(driver):
+    """The list of messages that comes in is not changed.
 
-    Overruled: the count is not removed but kept for the turn, so that the same instruction can be given with every
-    request and after a restart.
+    The count is kept for the turn, so that the same instruction can be given with every request and after a restart.
     """
     run, messages = started(), [{"role": "user", "content": "go"}]
     given = list(messages)
@@ -160,8 +152,8 @@ def test_c4_escalation_changes_no_list(driver):
     assert (run.state.loop.bad, ended.text) == (2, "No.")
 
 
-def test_f1_what_the_instruction_says(driver):
-    """F1. How many rounds, what was asked for and what there is, that tools are off, and to mention limits.
+def test_what_the_instruction_says(driver):
+    """How many rounds, what was asked for and what there is, that tools are off, and to mention limits.
 
     A text of the host's replaces it whole, per kind.
     """
@@ -183,8 +175,8 @@ def test_f1_what_the_instruction_says(driver):
     assert own.instruction == "Stop."
 
 
-def test_f2_the_tools_go_from_the_next_request():
-    """F2. The request after it has no tools and the instruction; the definitions and the history stay as they were."""
+def test_the_tools_go_from_the_next_request():
+    """The request after it has no tools and the instruction; the definitions and the history stay as they were."""
     guard = guarded()
     before = guard.run().tools()
     model = ScriptedModel([UNKNOWN, UNKNOWN, "No."])
@@ -195,8 +187,8 @@ def test_f2_the_tools_go_from_the_next_request():
     assert guard.run().tools() == before
 
 
-def test_f3_calls_in_spite_of_it_run_nothing(driver):
-    """F3. A call after the tools are off runs nothing; the message is replaced, and the run is over: 3 requests, 0 effects."""
+def test_calls_in_spite_of_it_run_nothing(driver):
+    """A call after the tools are off runs nothing; the message is replaced, and the run is over: 3 requests, 0 effects."""
     run = started()
     for _ in range(2):
         driver.batch(run, [UNKNOWN])
@@ -208,11 +200,10 @@ def test_f3_calls_in_spite_of_it_run_nothing(driver):
 
 
 @pytest.mark.parametrize("own", ["Sorry.", None, "   "])
-def test_f4_the_fallback(driver, own):
-    """F4. A text of the host's that is not blank, else one of what is known.
+def test_the_fallback(driver, own):
+    """A text of the host's that is not blank, else one of what is known.
 
-    Overruled: one text for all kinds that says what was and what was not done; the seed's asks the user to change
-    the tools.
+    One text serves all kinds: it says what was and what was not done.
     """
     run = started(loop={"fallback": own})
     driver.batch(run, [ask("put", key="a")])
@@ -221,8 +212,8 @@ def test_f4_the_fallback(driver, own):
     assert said == own if own == "Sorry." else said.endswith("Done: put. Not done: get: tool_failure.")
 
 
-def test_f5_nothing_leaks_into_the_next_turn(driver):
-    """F5. The user's next text gives the tools back and counts from zero; the effects stay known."""
+def test_nothing_leaks_into_the_next_turn(driver):
+    """The user's next text gives the tools back and counts from zero; the effects stay known."""
     run = started()
     driver.batch(run, [ask("put", key="a")])
     for _ in range(2):
@@ -234,8 +225,8 @@ def test_f5_nothing_leaks_into_the_next_turn(driver):
     assert driver.batch(run, [ask("put", key="a")])[0].status == "replayed"
 
 
-def test_m1_an_unknown_tool(driver):
-    """M1. The answer has a kind, the called name and what there is. The list stands in the text the model reads (G1)."""
+def test_an_unknown_tool(driver):
+    """The answer has a kind, the called name and what there is. The list stands in the text the model reads."""
     outcome = driver.batch(started(), [ask("git", key="a")])[0]
     assert (outcome.status, outcome.stop_reason, outcome.findings[0].code) == (
         "refused",
@@ -246,10 +237,10 @@ def test_m1_an_unknown_tool(driver):
     assert "Tools: get, put." in outcome.text
 
 
-def test_m2_a_failure(driver):
-    """M2. A failure and a timeout are told apart.
+def test_a_failure(driver):
+    """A failure and a timeout are told apart.
 
-    Overruled: the text of an exception does not reach the model, because it may hold secrets or orders; only a
+    The text of an exception does not reach the model, because it may hold secrets or orders; only a
     `ToolError` speaks to it. What a timed-out write did is not known: in doubt.
     """
 
@@ -266,11 +257,10 @@ def test_m2_a_failure(driver):
     assert late is None or (late.status, late.findings[0].code) == ("failed", "tool_timeout")
 
 
-def test_m3_what_is_kept_of_a_round(driver):
-    """M3. Kinds, names and details of what failed are kept, and nothing if nothing did.
+def test_what_is_kept_of_a_round(driver):
+    """Kinds, names and details of what failed are kept, and nothing if nothing did.
 
-    Overruled: in the run's state, where a restart and the instruction find them, not in the metadata of a message
-    that a history may lose.
+    They stand in the run's state, where a restart and the instruction find them; a history may lose a message.
     """
     run = started()
     driver.batch(run, [ask("get", key="a")])
@@ -283,8 +273,8 @@ def test_m3_what_is_kept_of_a_round(driver):
     assert dict(run.state.loop.failing) == {"*unknown_tool": 1, "get": 1}
 
 
-def test_m4_a_round_that_waits_for_a_person(driver):
-    """M4. What waits for approval neither fails nor succeeds; what is decided later adds to the round it is taken in."""
+def test_a_round_that_waits_for_a_person(driver):
+    """What waits for approval neither fails nor succeeds; what is decided later adds to the round it is taken in."""
     run = started(approvals={"tools": ["put"]})
     for _ in range(5):
         assert driver.batch(run, [ask("put", key="a")])[0].status == "pending"
@@ -296,11 +286,10 @@ def test_m4_a_round_that_waits_for_a_person(driver):
     assert (run.state.loop.streak, run.state.loop.bad) == (0, 1)
 
 
-def test_m5_calls_of_one_message_side_by_side(driver):
-    """M5. At most five at once, in order, one answer each, and a late result is not delivered.
+def test_calls_of_one_message_side_by_side(driver):
+    """At most five at once, in order, one answer each, and a late result is not delivered.
 
-    Overruled: on by default, for reads; a write waits for the reads before it, or it would be built on one that
-    turns out invalid.
+    That is for reads; a write waits for the reads before it, or it would be built on one that turns out invalid.
     """
     running, most, lock = [0], [0], threading.Lock()
 
@@ -333,10 +322,10 @@ def test_m5_calls_of_one_message_side_by_side(driver):
     run.guard.close()
 
 
-def test_t1_the_defaults_of_retries(driver):
-    """T1. Two retries, 1 s, factor 2, cap 60 s, 25 % jitter; what is exhausted is an answer, never an exception.
+def test_the_defaults_of_retries(driver):
+    """Two retries, 1 s, factor 2, cap 60 s, 25 % jitter; what is exhausted is an answer, never an exception.
 
-    Overruled: not on every exception, but on those classed transient, and only where no effect can have happened.
+    Not on every exception, but on those classed transient, and only where no effect can have happened.
     """
     assert RetryPolicy() == RetryPolicy(retries=2, initial=1.0, factor=2.0, cap=60.0, jitter=0.25)
     outcome, tries = flaky(driver, ConnectionError)
@@ -357,14 +346,14 @@ def flaky(driver, error, effect="read", **config):
     return driver.batch(run, [ask("tool", key="a")])[0], len(tries)
 
 
-def test_t2_what_is_tried_again(driver):
-    """T2. Transient failures are, an unknown tool never is. Overruled: what is not transient is not thrown; it is answered."""
+def test_what_is_tried_again(driver):
+    """Transient failures are, an unknown tool never is; what is not transient is answered, never thrown."""
     assert [flaky(driver, error)[1] for error in (TimeoutError, ConnectionError, ValueError)] == [3, 3, 1]
     assert driver.batch(started(), [UNKNOWN])[0].attempts == 0
 
 
-def test_t3_what_is_exhausted_says_so_and_counts_once(driver):
-    """T3. The outcome keeps its finding and gains attempts and `retry_exhausted`; for the loop guard it is one failure."""
+def test_what_is_exhausted_says_so_and_counts_once(driver):
+    """The outcome keeps its finding and gains attempts and `retry_exhausted`; for the loop guard it is one failure."""
     tries = []
 
     def tool(key: str) -> dict:
@@ -378,8 +367,8 @@ def test_t3_what_is_exhausted_says_so_and_counts_once(driver):
     assert (run.mode, run.state.loop.bad) == ("normal", 1)
 
 
-def test_g1_the_model_reads_the_list_in_round_one():
-    """G1 closed: what there is, and what is nearest, stands in the text the model reads the first time it goes wrong."""
+def test_the_model_reads_the_list_in_round_one():
+    """What there is, and what is nearest, stands in the text the model reads the first time it goes wrong."""
     model = ScriptedModel([ask("gett", key="a"), "ok"])
     guarded().loop(model, "go")
     answer = model.seen[1][-1]["content"]
@@ -392,8 +381,8 @@ def test_g1_the_model_reads_the_list_in_round_one():
     [([[UNKNOWN], [FAILS]], 2), ([[FAILS, "new"]], 12), ([[FAILS], ["new"]], 23)],
     ids=["alternating kinds", "a trivial success in each", "a trivial success between"],
 )
-def test_g2_nothing_trivial_resets_it_for_ever(driver, rounds, limit):
-    """G2 closed: alternating failures add up, and trivial successes do not clear a tool's count or the turn's total."""
+def test_nothing_trivial_resets_it_for_ever(driver, rounds, limit):
+    """Alternating failures add up, and trivial successes do not clear a tool's count or the turn's total."""
     run, fresh_keys = started(), iter(range(100))
     for number in range(limit):
         assert run.mode == "normal", number
@@ -404,8 +393,8 @@ def test_g2_nothing_trivial_resets_it_for_ever(driver, rounds, limit):
 
 
 @pytest.mark.parametrize("error", [pokayoke.ToolError("it is closed"), ValueError("x"), TimeoutError(), KeyError("k")])
-def test_g3_every_exception_is_a_failure(driver, error):
-    """G3 closed: the library's own exception for tools is a failure like any other, exhausted or not; none ends as success."""
+def test_every_exception_is_a_failure(driver, error):
+    """The library's own exception for tools is a failure like any other, exhausted or not; none ends as success."""
     outcome, _ = flaky(driver, error)
     assert (outcome.status, outcome.ok, outcome.stop_reason) == ("failed", False, "tool_failure")
     run = started(tools=[pokayoke.tool(effect="read", output=OPEN)(_raising(error))], loop={"self_repair": 0})
@@ -421,8 +410,8 @@ def _raising(error):
     return tool
 
 
-def test_g4_every_way_to_fail_in_a_batch_is_owned(driver):
-    """G4 closed: a deadline, an answer that is nothing and an exception in a parallel batch each have a kind and count."""
+def test_every_way_to_fail_in_a_batch_is_owned(driver):
+    """A deadline, an answer that is nothing and an exception in a parallel batch each have a kind and count."""
 
     def hangs(key: str) -> dict:
         """Read."""
@@ -444,14 +433,14 @@ def test_g4_every_way_to_fail_in_a_batch_is_owned(driver):
     run.guard.close()
 
 
-def test_g5_retries_respect_effects(driver):
-    """G5 closed: a write whose effect may have happened is not started again; its doubt is said, and stays."""
+def test_retries_respect_effects(driver):
+    """A write whose effect may have happened is not started again; its doubt is said, and stays."""
     outcome, tries = flaky(driver, TimeoutError, effect="write")
     assert (outcome.status, outcome.effect, tries) == ("in_doubt", "unknown", 1)
 
 
-def test_g6_the_answer_is_verified():
-    """G6 closed: an empty answer is replaced.
+def test_the_answer_is_verified():
+    """An empty answer is replaced.
 
     What was tried and not done stands beside a claim; and whatever a host appends after the instruction, the tools
     are gone: that is the run's mode, not the last message.
@@ -470,8 +459,8 @@ def test_g6_the_answer_is_verified():
         assert model.offered == [[]]
 
 
-def test_g7_a_restart_goes_on_counting(driver):
-    """G7 closed: count and instruction are where a new process finds them, and the instruction never enters the history."""
+def test_a_restart_goes_on_counting(driver):
+    """Count and instruction are where a new process finds them, and the instruction never enters the history."""
     store = MemoryStore()
     driver.batch(guarded(store=store).run("r"), [UNKNOWN])
     run = guarded(store=store).run("r")
@@ -482,8 +471,8 @@ def test_g7_a_restart_goes_on_counting(driver):
     assert [message["content"] for message in ended.messages] == ["go", "No."]
 
 
-def test_g8_counts_per_tool_and_per_argument(driver):
-    """G8 closed: a tool's own count outlives other tools' success.
+def test_counts_per_tool_and_per_argument(driver):
+    """A tool's own count outlives other tools' success.
 
     An equal call that keeps failing is refused, names are suggested, and a turn has a total.
     """
