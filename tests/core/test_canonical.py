@@ -45,6 +45,7 @@ def test_the_dump_handed_in_changes_nothing(value):
         (0, -0.0),
         ({"a": 1, "b": 2}, {"b": 2.0, "a": 1}),
         (10**20, 1e20),
+        (10**22, 1e22),
         ([1e3], [1000]),
     ],
 )
