@@ -880,7 +880,6 @@ BOOKING = {
         (Format("/items/*/email", "email"), None),
         (Format("/id", "date"), "/id"),
         (Format("/total", "date"), "/total"),
-        (Format("/start", "no-such-format"), "/start"),
         (Compare("/start", "<", "/end"), None),
         (Compare("/end", "<=", "/start"), "/end"),
         (Compare("/at", "<", "/until"), None),
