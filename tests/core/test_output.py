@@ -4,7 +4,7 @@ import json
 import math
 import time
 import tracemalloc
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -145,6 +145,17 @@ def test_python_objects_are_judged_by_their_json(raw, value):
     checked = judge(raw, PROFILE if isinstance(raw, dict) else schema)
     assert code(checked) is None
     assert checked.value == value
+
+
+@pytest.mark.parametrize(
+    ("name", "naive"), [("date-time", datetime(2026, 1, 1)), ("time", datetime(2026, 1, 1).time())]
+)
+def test_a_time_without_its_zone_is_told_so(name, naive):
+    """Where a format wants a time zone, the finding about a naive time says that it is missing."""
+    found = judge({"at": naive}, {"properties": {"at": {"type": "string", "format": name}}}).findings
+    assert [one.code for one in found] == ["bad_format"]
+    assert f'expected the format "{name}" with a time zone, such as ' in found[0].message
+    assert judge({"at": naive.replace(tzinfo=UTC)}, {"properties": {"at": {"format": name}}}).ok
 
 
 def test_a_decimal_that_no_double_holds_is_not_rounded():
