@@ -1,6 +1,7 @@
 """What a tool returned is a validated value, the tool's own failure, or a finding; never a guess."""
 
 import json
+import gzip
 import math
 import time
 import tracemalloc
@@ -578,7 +579,6 @@ IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
         (IMAGE, None, (IMAGE,)),
         ([IMAGE, {"type": "text", "text": "x"}], "x", (IMAGE,)),
         ([{"type": "image_url", "image_url": {"url": "x"}}], None, ({"type": "image_url", "image_url": {"url": "x"}},)),
-        (b"\x89PNG\xff", None, (Raw(b"\x89PNG\xff"),)),
         (Raw(b"\x89PNG", "image/png", 200), None, (Raw(b"\x89PNG", "image/png", 200),)),
         ({"content": [{"type": "resource", "resource": {"blob": "x"}}], "isError": False}, None, None),
     ],
@@ -591,6 +591,14 @@ def test_binary_blocks_pass_unread(raw, value, content, output):
     assert checked.value == value
     assert content is None or checked.content == content
     assert checked.content
+
+
+@pytest.mark.parametrize("raw", [b"\x89PNG\xff", gzip.compress(b"text"), bytearray("text".encode("utf-16"))])
+def test_bytes_that_are_no_text_keep_no_promise_of_text(raw):
+    """Bytes without a media type are text where text is promised, or a finding; where nothing is, they pass unread."""
+    assert code(judge(raw, "text")) == "bad_encoding"
+    assert judge(raw, None).content == (Raw(bytes(raw)),)
+    assert judge(Raw(bytes(raw), "image/png"), "text").content == (Raw(bytes(raw), "image/png"),)
 
 
 VALUE = {"base64": "aGk=", "mime_type": "x/y"}

@@ -214,6 +214,6 @@ def _bad_encoding(charset: str) -> Finding:
     return Finding(
         code="bad_encoding",
         blame="tool",
-        message=f"output: not valid {charset[:40]}",
+        message=f"output: not valid {charset[:40]}; what is no text is returned as Raw with its media type",
         data={"reason": f"bad_encoding:{charset[:40]}"},
     )
