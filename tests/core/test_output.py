@@ -1,7 +1,7 @@
 """What a tool returned is a validated value, the tool's own failure, or a finding; never a guess."""
 
-import json
 import gzip
+import json
 import math
 import time
 import tracemalloc

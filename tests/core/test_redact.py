@@ -179,7 +179,12 @@ def test_counts_of_tokens_are_numbers_not_secrets(name, value, kept):
             f"{head}{'aB3dE5gH7jK9mN1pQ3sT'}"
             for head in ("dckr_pat_", "dop_v1_", "ntn_", "lin_api_", "ATATT3x", "sb_secret_")
         ),
-        *(f"{head}{'0a1b2c3d' * 4}" for head in ("dapi", "shpat_")),
+        *(f"{head}{'0a1b2c3d' * 4}" for head in ("dapi", "shpat_", "key-", "sbp_", "nfp_", "PMAK-", "NRAK-", "glrt-")),
+        "xoxe.xoxp-1-Mi0yLTk4NzY1",
+        "xoxc-1234567890-abc",
+        "xoxd-aB3dE5gH%2F7jK9",
+        f"SG.{'aB3dE5gH7jK9mN1pQ3sT_v'}.{'aB3dE5gH7jK9mN1pQ3sT' * 2}",
+        f"123456789:AA{'aB3dE5gH7jK9mN1pQ3sT' * 2}",
         "4111 1111 1111 1111",
         "4111-1111-1111-1111",
         "4111111111111111",
@@ -194,6 +199,13 @@ def test_a_secret_is_known_by_its_shape(secret):
     for value in ({"note": secret}, [f"it is {secret}, ok"], {secret: 1}, secret, f"({secret})"):
         assert secret not in json.dumps(redacted(value))
         assert secret not in REDACTOR.text(f"failed: {value}")
+
+
+def test_the_token_of_a_bot_is_hidden_in_its_url():
+    """Telegram's URLs have letters right before the token, and it is hidden there, too."""
+    token = f"123456789:AA{'aB3dE5gH7jK9mN1pQ3sT' * 2}"
+    url = f"https://api.telegram.org/bot{token}/sendMessage"
+    assert redacted({"url": url}) == {"url": f"https://api.telegram.org/bot{HIDDEN}/sendMessage"}
 
 
 @pytest.mark.parametrize(
@@ -211,6 +223,7 @@ def test_a_secret_is_known_by_its_shape(secret):
         "https://example.org/a?b=c",
         "keyJoint",
         "gsk_ and xai-1, dapi calls, hvs.example, whsec_x, ABSKenntnis, sig=a, AccountKey=x",
+        "SG.com and SG.statistics, xoxo. xoxe, xoxo-kisses, key-value, monkey-0a1b2c3d, glrt- sbp_x, 12:AA, cache-key-0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d, 12345678:AAAA",
         "12345678901234567890",
         "99999 12345678901234567890 1",
         "5 10 15 20 25 30 35 40 45 50 55 60 65 70 75 80 85 90 95",

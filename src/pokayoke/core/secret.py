@@ -208,11 +208,13 @@ _PEM: Final = re.compile(
 )
 _SHAPES: Final = re.compile(
     r"(?<![A-Za-z0-9])(?:sk-[\w-]{8,}|[rs]k_(?:live|test)_\w{4,}|gh[pousr]_\w{6,}|github_pat_\w{6,}"
-    r"|glpat-[\w-]{6,}|xox[abprs]-[\w-]{6,}|A[KS]IA[0-9A-Z]{8,}|AIza[\w-]{16,}|ya29\.[\w-]{8,}|npm_\w{16,}"
+    r"|gl(?:pa|r)t-[\w-]{6,}|xox(?:[a-dprs]-|e[-.])[\w%-]{6,}|SG\.[\w-]{16,}\.[\w-]{16,}|(?<!-)key-[0-9a-f]{32}\b"
+    r"|A[KS]IA[0-9A-Z]{8,}|AIza[\w-]{16,}|ya29\.[\w-]{8,}|npm_\w{16,}"
     r"|(?:gsk|whsec|ntn|lin_api|dop_v1|shpat|lsv2|dckr|sb_secret)_\w{16,}|hvs\.[\w-]{16,}|dapi[0-9a-f]{32}"
     r"|(?:xai|pplx|nvapi|GOCSPX|tvly|xapp|bedrock-api-key)-[\w-]{16,}|(?:ABSK|ATATT)[\w+/=-]{16,}"
     r"|(?:(?<=[?&]sig=)|(?<=AccountKey=))[\w%+/=-]{16,}"
-    r"|hf_\w{16,}|pypi-[\w-]{16,}|eyJ[\w-]{8,}(?:\.[\w-]*){0,4})",
+    r"|(?:sbp|nfp)_\w{16,}|(?:PMAK|NRAK)-[\w-]{16,}|hf_\w{16,}|pypi-[\w-]{16,}|eyJ[\w-]{8,}(?:\.[\w-]*){0,4})"
+    r"|(?<!\d)\d{8,10}:AA[\w-]{30,}",  # of a Telegram bot; its URLs have `bot` before it
     re.ASCII,
 )
 _BEARER: Final = re.compile(r"(?i)\b(bearer\s{1,4})[\w.~+/=-]{6,}")
