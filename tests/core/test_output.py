@@ -568,6 +568,55 @@ def test_a_text_contract_that_names_a_type_is_held_to_it():
     assert code(judge(Raw("x", None), "text", content_type="*/*")) is None
 
 
+SENT = {"body": TEXT, "content_type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("told", "status"),
+    [
+        ({"status": 500.0}, 500),
+        ({"status": "500 Internal Server Error"}, 500),
+        ({"status": "HTTP/1.1 503 Service Unavailable"}, 503),
+        ({"status": "error"}, "error"),
+        ({"status": "OK", "status_code": 502}, 502),
+        ({"status": 200, "status_code": "502"}, 502),
+        ({"status": 200, "ok": False}, 500),
+        ({"status": True}, True),
+        ({"status": [200]}, "list"),
+        ({"status": "2000"}, "2000"),
+        ({"status": "x" * 99}, "x" * 40),
+    ],
+)
+def test_a_status_that_is_no_plain_success_is_a_failure(told, status):
+    """However a response spells its status, one that cannot be read as a success is the tool's failure."""
+    for checked in (judge({**SENT, **told}), judge({**SENT, **told}, "text"), judge({**SENT, **told}, None)):
+        assert checked.failure == f"HTTP status {status}: {TEXT}"
+        assert (code(checked), checked.findings[0].data["status"]) == ("http_error", status)
+
+
+@pytest.mark.parametrize("told", [{"status": word} for word in ("200 OK", " 201", "OK", "Success", 204.0, "", None)])
+def test_a_status_that_says_success_is_one(told):
+    """A number in a text, and a plain word for success, are read."""
+    assert judge({**SENT, **told}).ok
+
+
+@pytest.mark.parametrize("body", [5, {"user_id": "a"}, None, ["x"]])
+def test_a_response_without_a_readable_body_is_a_finding(body):
+    """What is put into a Raw and is no text and no bytes is said to be so; its status is still heard."""
+    assert code(judge(Raw(body, "application/json", 200))) == "body_unread"
+    assert judge(Raw(body, "application/json", "503")).failure == "HTTP status 503"
+    assert judge(Raw(memoryview(BODY), "application/json", "200"), "text").value == TEXT
+
+
+@pytest.mark.parametrize("flag", [True, 1, "true", "True ", "yes", "error"])
+def test_a_result_of_blocks_with_an_error_flag_is_a_failure(flag):
+    """A flag for errors that is set is heard in whatever type it comes."""
+    for name in ("isError", "is_error"):
+        assert judge({"content": [{"type": "text", "text": TEXT}], name: flag}).failure == TEXT
+    for unset in (None, False, 0, "", "false", " False"):
+        assert judge({"content": [{"type": "text", "text": TEXT}], "isError": unset}).ok
+
+
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 
 

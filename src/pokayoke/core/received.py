@@ -225,7 +225,7 @@ def _wire(wire: Wire, raw: Any, contract: Contract, limit: int, policy: ToolOutp
         return Received(finding=failed[0], failure=failed[1])
     body = wire.body
     if body is None:
-        return _no(fault("body_unread", "the tool returned a response whose body it did not read"))
+        return _no(fault("body_unread", "the body of the response is no text and no bytes: the tool has to read it"))
     data = contract.output is not None and contract.extract is None
     if data and not body and wire.status in _NO_CONTENT:
         return Received()
