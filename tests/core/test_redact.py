@@ -201,6 +201,33 @@ def test_a_secret_is_known_by_its_shape(secret):
         assert secret not in REDACTOR.text(f"failed: {value}")
 
 
+@pytest.mark.parametrize("gap", [r"\n", r"\t", r"\r\n", r"\u000a", r"\\n"])
+@pytest.mark.parametrize(
+    ("before", "secret"),
+    [
+        ("", "sk-abcdefghijklmnop"),
+        ("", "AKIAIOSFODNN7EXAMPLE"),
+        ("", "4111 1111 1111 1111"),
+        ("Bearer ", "abcdefgh1234"),
+        ("Authorization: Basic ", "dXNlcjpwdw=="),
+        ("--password ", "hunter22"),
+        ("password: ", "hunter22"),
+    ],
+)
+def test_a_secret_at_the_start_of_a_line_is_hidden_in_a_text_that_is_json(gap, before, secret):
+    """A line break that is still spelled with letters holds a secret apart from what was before it."""
+    for text in (f"{{'note': 'mine:{gap}{before}{secret}', 'x", json.dumps({"note": f"mine:{gap}{before}{secret} ok"})):
+        assert secret not in REDACTOR.text(text)
+        assert secret not in json.dumps(redacted({"raw": text}))
+
+
+@pytest.mark.parametrize("gap", [r"\n", r"\t", r"\\n"])
+def test_a_short_name_at_the_start_of_a_line_is_a_name(gap):
+    """So it is with names that only count as words of their own."""
+    assert "4711" not in REDACTOR.text(f"{{'note': 'mine:{gap}pin: 4711', 'x")
+    assert REDACTOR.text(f"{{'note': 'mine:{gap}spin: 4711', 'x") == f"{{'note': 'mine:{gap}spin: 4711', 'x"
+
+
 def test_the_token_of_a_bot_is_hidden_in_its_url():
     """Telegram's URLs have letters right before the token, and it is hidden there, too."""
     token = f"123456789:AA{'aB3dE5gH7jK9mN1pQ3sT' * 2}"

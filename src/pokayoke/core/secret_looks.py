@@ -23,6 +23,8 @@ NAMES: Final = (
 SHORT_NAMES: Final = ("auth", "pin", "otp", "cvv", "cvc", "ssn")
 # In JSON text, a control character that holds parts apart is spelled with letters.
 SPELLED_GAP: Final = r"\\[bfnrt]|\\u00[01][0-9a-f]"
+AFTER_GAP: Final = r"(?<=\\[bfnrt])|(?<=\\u00[01][0-9a-f])"
+"""Right behind such a character: the letter there belongs to it, and not to what begins."""
 _GAP: Final = f"(?:[^0-9a-z]|{SPELLED_GAP})*"
 _NAME: Final = NAMES.replace("~", _GAP)
 # For itself, by the letters it begins with: every other text of a shop holds them, and would be searched for all names.
