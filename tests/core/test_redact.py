@@ -228,6 +228,19 @@ def test_a_short_name_at_the_start_of_a_line_is_a_name(gap):
     assert REDACTOR.text(f"{{'note': 'mine:{gap}spin: 4711', 'x") == f"{{'note': 'mine:{gap}spin: 4711', 'x"
 
 
+@pytest.mark.parametrize(
+    ("url", "secret"),
+    [
+        ("https://hooks.slack.com/services/", "T0A1B2C3D/B0A1B2C3D/aB3dE5gH7jK9mN1pQ3sT5vX7"),
+        ("https://discord.com/api/webhooks/", "123456789012345678/aB3dE5gH7jK9-mN1pQ3sT5vX7_yZ"),
+    ],
+)
+def test_a_webhook_whose_path_is_its_secret_is_hidden(url, secret):
+    """Who knows the URL may post, so what makes it unguessable is hidden, and the host stays."""
+    assert redacted({"url": url + secret}) == {"url": url + HIDDEN}
+    assert redacted({"url": url + "docs"}) == {"url": url + "docs"}
+
+
 def test_the_token_of_a_bot_is_hidden_in_its_url():
     """Telegram's URLs have letters right before the token, and it is hidden there, too."""
     token = f"123456789:AA{'aB3dE5gH7jK9mN1pQ3sT' * 2}"

@@ -214,6 +214,7 @@ _SHAPES: Final = re.compile(
     r"|(?:gsk|whsec|ntn|lin_api|dop_v1|shpat|lsv2|dckr|sb_secret)_\w{16,}|hvs\.[\w-]{16,}|dapi[0-9a-f]{32}"
     r"|(?:xai|pplx|nvapi|GOCSPX|tvly|xapp|bedrock-api-key)-[\w-]{16,}|(?:ABSK|ATATT)[\w+/=-]{16,}"
     r"|(?:(?<=[?&]sig=)|(?<=AccountKey=))[\w%+/=-]{16,}"
+    r"|(?:(?<=hooks\.slack\.com/services/)|(?<=/api/webhooks/))[\w/-]{24,}"
     r"|(?:sbp|nfp)_\w{16,}|(?:PMAK|NRAK)-[\w-]{16,}|hf_\w{16,}|pypi-[\w-]{16,}|eyJ[\w-]{8,}(?:\.[\w-]*){0,4})"
     r"|(?<!\d)\d{8,10}:AA[\w-]{30,}",  # of a Telegram bot; its URLs have `bot` before it
     re.ASCII,

@@ -86,7 +86,7 @@ _FAILED = 500
 def _made(body: Any, content_type: Any, told: Iterable[Any], headers: Any) -> Wire | None:
     """Return a response, or None if its body is none."""
     if isinstance(body, (bytearray, memoryview)):
-        body = bytes(body)
+        body = bytes(cast("bytearray", body))
     if not isinstance(body, (str, bytes)):
         return None
     retry: Any = None
