@@ -67,7 +67,7 @@ def _nowhere(pointer: str, output: Schema) -> Iterator[str]:
         facts = declared_facts(output, path[:length])
         if facts is None:
             return
-        if facts.types == {"array"} and step != "*" and not step.isdecimal():
+        if facts.types == _LIST and step != "*" and not step.isdecimal():
             yield f"there is a list before {step!r}: write * for each of its items"
             return
         if declared_facts(output, path[: length + 1]) is None:
@@ -78,6 +78,7 @@ def _nowhere(pointer: str, output: Schema) -> Iterator[str]:
 
 
 _MOST_NAMES = 20
+_LIST = frozenset(("array",))
 
 
 def _is_pointer(pointer: object) -> bool:
