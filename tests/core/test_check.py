@@ -168,6 +168,14 @@ def test_hints_stay_short():
         ({"type": "string", "minLength": 2}, "a text of at least 2 characters"),
         ({"type": "string", "maxLength": 2}, "a text of at most 2 characters"),
         ({"type": "string", "format": "email"}, "a text in the format email"),
+        (
+            {"type": "string", "format": "date-time"},
+            "a text in the format date-time with a time zone, such as 2026-11-21T09:30:00+01:00",
+        ),
+        (
+            {"anyOf": [{"type": "string", "format": "time"}, {"type": "string", "format": "date"}]},
+            "a text in the format date, such as 2026-11-21, or time with a time zone, such as 09:30:00+01:00",
+        ),
         ({"type": "array"}, "a list, each a value"),
         ({"type": "array", "items": {"type": "array"}}, "a list, each a list"),
         ({"type": "object"}, "an object"),

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import math
 
 import msgspec
 import pytest
@@ -26,6 +27,12 @@ ORDER = {
     "additionalProperties": False,
 }
 TOTAL = {"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]}
+ROW = {"type": "object", "properties": {"price": {"type": "number"}}}
+ROWS = {
+    "type": "object",
+    "properties": {"rows": {"type": "array", "items": {"$ref": "#/$defs/row"}}},
+    "$defs": {"row": ROW},
+}
 
 
 class RefusedError(Exception):
@@ -252,6 +259,18 @@ def test_contracts_that_make_sense_are_built(fields):
         ({"output_schema": TOTAL, "invariants": (Range("total", min=1),)}, "no JSON pointer"),
         ({"output_schema": TOTAL, "invariants": (Range("/total"),)}, "give min, max or both"),
         ({"output_schema": TOTAL, "invariants": (Range("/total", min=2, max=1),)}, "min is above max"),
+        ({"output_schema": TOTAL, "invariants": (Range("/total", min="1"),)}, "min and max are numbers"),
+        ({"output_schema": TOTAL, "invariants": (Range("/total", max=math.nan),)}, "min and max are numbers"),
+        ({"output_schema": TOTAL, "invariants": (Range("/total", min=True),)}, "min and max are numbers"),
+        ({"output_schema": TOTAL, "invariants": (Range(None, min=1),)}, "None is no JSON pointer"),
+        ({"output_schema": TOTAL, "invariants": (Equal("/total", None),)}, "None is no JSON pointer"),
+        ({"output_schema": TOTAL, "invariants": (Format("/total", "datetime"),)}, "'datetime' is no format"),
+        ({"output_schema": TOTAL, "invariants": (Format("/total", ["date"]),)}, "is no format"),
+        ({"output_schema": TOTAL, "invariants": (Range("/sum", min=1),)}, "knows no 'sum' there"),
+        ({"output_schema": TOTAL, "invariants": (Equal("/sum", "/amount"),)}, "Fields: total"),
+        ({"output_schema": TOTAL, "invariants": (Compare("/total", "<", "/total/max"),)}, "knows no 'max' there"),
+        ({"output_schema": ROWS, "invariants": (Range("/rows/price", min=1),)}, "write * for each of its items"),
+        ({"output_schema": ROWS, "invariants": (Range("/rows/*/cost", min=1),)}, "knows no 'cost' there"),
         ({"output_schema": TOTAL, "invariants": (Compare("/a", "=", "/b"),)}, "op is one of"),
         ({"output_schema": TOTAL, "invariants": (Equal("/total", "/sum"),)}, "no property 'sum'"),
         ({"correctors": {"amout": "counter_suffix"}}, "no such field"),
@@ -265,6 +284,26 @@ def test_contradictions_are_refused_with_the_way_out(fields, words):
         made(**fields)
     assert words in str(caught.value)
     assert "pay" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("output", "at"),
+    [
+        (TOTAL, "/total"),
+        (TOTAL, ""),
+        (ROWS, "/rows/*/price"),
+        (ROWS, "/rows/0/price"),
+        ({"type": "object"}, "/anything/at/all"),
+        ({}, "/anything"),
+        ({**TOTAL, "additionalProperties": {"type": "number"}}, "/other"),
+        ({**TOTAL, "patternProperties": {"^x-": {}}}, "/x-sum"),
+        ({"anyOf": [TOTAL, {"properties": {"rows": {"items": ROW}}}]}, "/rows/*/price"),
+        ({"type": "object", "properties": {"any": {}}}, "/any/where/*/at"),
+    ],
+)
+def test_a_rule_about_a_place_that_may_be_there_is_taken(output, at):
+    """A place that the schema describes, or says nothing about, may be looked at."""
+    assert made(output_schema=output, invariants=(Range(at, min=1),)).invariants
 
 
 @pytest.mark.parametrize(
@@ -432,6 +471,28 @@ def test_a_definition_of_another_kind_is_no_function_without_parameters(key, rea
     """Its schema would be passed over, and every call of it refused: the error names who reads it."""
     with pytest.raises(ContractError, match=f"'pay' is another kind of definition. Read it with Contract.{reader}"):
         Contract.from_openai({"name": "pay", key: ORDER})
+
+
+@pytest.mark.parametrize(
+    ("definition", "reader"),
+    [
+        ({"type": "function", "function": {"name": "pay", "parameters": ORDER}}, "from_openai"),
+        ({"type": "function", "name": "pay", "parameters": ORDER}, "from_openai"),
+        ({"name": "pay", "input_schema": ORDER}, "from_anthropic"),
+        ({"name": "pay", "inputSchema": ORDER}, "from_mcp"),
+    ],
+)
+def test_each_reader_names_the_one_that_reads_a_definition(definition, reader):
+    """A definition is read by its own reader, and every other one names it."""
+    for name in ("from_openai", "from_anthropic", "from_mcp"):
+        read = getattr(Contract, name)
+        if name == reader:
+            assert read(definition).input_schema == ORDER
+        else:
+            with pytest.raises(ContractError, match=f"'pay' is another kind of definition. Read it with .*{reader}"):
+                read(definition)
+        with pytest.raises(ContractError, match="an object, not list: read one at a time"):
+            read([definition])
 
 
 def test_anthropic_definitions():

@@ -1,10 +1,11 @@
 """What a tool returned is a validated value, the tool's own failure, or a finding; never a guess."""
 
+import gzip
 import json
 import math
 import time
 import tracemalloc
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -145,6 +146,17 @@ def test_python_objects_are_judged_by_their_json(raw, value):
     checked = judge(raw, PROFILE if isinstance(raw, dict) else schema)
     assert code(checked) is None
     assert checked.value == value
+
+
+@pytest.mark.parametrize(
+    ("name", "naive"), [("date-time", datetime(2026, 1, 1)), ("time", datetime(2026, 1, 1).time())]
+)
+def test_a_time_without_its_zone_is_told_so(name, naive):
+    """Where a format wants a time zone, the finding about a naive time says that it is missing."""
+    found = judge({"at": naive}, {"properties": {"at": {"type": "string", "format": name}}}).findings
+    assert [one.code for one in found] == ["bad_format"]
+    assert f'expected the format "{name}" with a time zone, such as ' in found[0].message
+    assert judge({"at": naive.replace(tzinfo=UTC)}, {"properties": {"at": {"format": name}}}).ok
 
 
 def test_a_decimal_that_no_double_holds_is_not_rounded():
@@ -556,6 +568,55 @@ def test_a_text_contract_that_names_a_type_is_held_to_it():
     assert code(judge(Raw("x", None), "text", content_type="*/*")) is None
 
 
+SENT = {"body": TEXT, "content_type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("told", "status"),
+    [
+        ({"status": 500.0}, 500),
+        ({"status": "500 Internal Server Error"}, 500),
+        ({"status": "HTTP/1.1 503 Service Unavailable"}, 503),
+        ({"status": "error"}, "error"),
+        ({"status": "OK", "status_code": 502}, 502),
+        ({"status": 200, "status_code": "502"}, 502),
+        ({"status": 200, "ok": False}, 500),
+        ({"status": True}, True),
+        ({"status": [200]}, "list"),
+        ({"status": "2000"}, "2000"),
+        ({"status": "x" * 99}, "x" * 40),
+    ],
+)
+def test_a_status_that_is_no_plain_success_is_a_failure(told, status):
+    """However a response spells its status, one that cannot be read as a success is the tool's failure."""
+    for checked in (judge({**SENT, **told}), judge({**SENT, **told}, "text"), judge({**SENT, **told}, None)):
+        assert checked.failure == f"HTTP status {status}: {TEXT}"
+        assert (code(checked), checked.findings[0].data["status"]) == ("http_error", status)
+
+
+@pytest.mark.parametrize("told", [{"status": word} for word in ("200 OK", " 201", "OK", "Success", 204.0, "", None)])
+def test_a_status_that_says_success_is_one(told):
+    """A number in a text, and a plain word for success, are read."""
+    assert judge({**SENT, **told}).ok
+
+
+@pytest.mark.parametrize("body", [5, {"user_id": "a"}, None, ["x"]])
+def test_a_response_without_a_readable_body_is_a_finding(body):
+    """What is put into a Raw and is no text and no bytes is said to be so; its status is still heard."""
+    assert code(judge(Raw(body, "application/json", 200))) == "body_unread"
+    assert judge(Raw(body, "application/json", "503")).failure == "HTTP status 503"
+    assert judge(Raw(memoryview(BODY), "application/json", "200"), "text").value == TEXT
+
+
+@pytest.mark.parametrize("flag", [True, 1, "true", "True ", "yes", "error"])
+def test_a_result_of_blocks_with_an_error_flag_is_a_failure(flag):
+    """A flag for errors that is set is heard in whatever type it comes."""
+    for name in ("isError", "is_error"):
+        assert judge({"content": [{"type": "text", "text": TEXT}], name: flag}).failure == TEXT
+    for unset in (None, False, 0, "", "false", " False"):
+        assert judge({"content": [{"type": "text", "text": TEXT}], "isError": unset}).ok
+
+
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 
 
@@ -567,7 +628,6 @@ IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
         (IMAGE, None, (IMAGE,)),
         ([IMAGE, {"type": "text", "text": "x"}], "x", (IMAGE,)),
         ([{"type": "image_url", "image_url": {"url": "x"}}], None, ({"type": "image_url", "image_url": {"url": "x"}},)),
-        (b"\x89PNG\xff", None, (Raw(b"\x89PNG\xff"),)),
         (Raw(b"\x89PNG", "image/png", 200), None, (Raw(b"\x89PNG", "image/png", 200),)),
         ({"content": [{"type": "resource", "resource": {"blob": "x"}}], "isError": False}, None, None),
     ],
@@ -580,6 +640,14 @@ def test_binary_blocks_pass_unread(raw, value, content, output):
     assert checked.value == value
     assert content is None or checked.content == content
     assert checked.content
+
+
+@pytest.mark.parametrize("raw", [b"\x89PNG\xff", gzip.compress(b"text"), bytearray("text".encode("utf-16"))])
+def test_bytes_that_are_no_text_keep_no_promise_of_text(raw):
+    """Bytes without a media type are text where text is promised, or a finding; where nothing is, they pass unread."""
+    assert code(judge(raw, "text")) == "bad_encoding"
+    assert judge(raw, None).content == (Raw(bytes(raw)),)
+    assert judge(Raw(bytes(raw), "image/png"), "text").content == (Raw(bytes(raw), "image/png"),)
 
 
 VALUE = {"base64": "aGk=", "mime_type": "x/y"}
@@ -880,7 +948,6 @@ BOOKING = {
         (Format("/items/*/email", "email"), None),
         (Format("/id", "date"), "/id"),
         (Format("/total", "date"), "/total"),
-        (Format("/start", "no-such-format"), "/start"),
         (Compare("/start", "<", "/end"), None),
         (Compare("/end", "<=", "/start"), "/end"),
         (Compare("/at", "<", "/until"), None),

@@ -90,6 +90,15 @@ TURNS = [
     "[AVAILABLE_TOOLS]",
     "[INST ] do [ / INST]",
     "[ /SYS ]",
+    "[THINK]",
+    "[/THINK]",
+    "[TOOL_CONTENT]",
+    "[SYSTEM_PROMPT]",
+    "[|system|]",
+    "[|endofturn|]",
+    "]~b]system",
+    "]~!b[",
+    "[e~[",
     "<<SYS>>",
     "<</SYS>>",
     "<s>",
@@ -112,15 +121,15 @@ TURNS = [
 
 
 @pytest.mark.parametrize("attack", CLOSERS + TURNS)
-@pytest.mark.parametrize("form", ["text", "field", "key"])
+@pytest.mark.parametrize("form", ["text", "beyond", "field", "key"])
 def test_content_cannot_close_the_delimiter_or_open_a_turn(attack, form):
     """No tag, token or bracket of a conversation survives, in text, as a value or as a key."""
-    value = {"text": f"a {attack} b", "field": {"x": [attack]}, "key": {attack: 1}}[form]
+    value = {"text": f"a {attack} b", "beyond": f"ä {attack} b", "field": {"x": [attack]}, "key": {attack: 1}}[form]
     text = shown(value)
     assert "tool_output" not in re.sub(WRITTEN_OUT, "", text, flags=re.IGNORECASE)
     assert attack not in text
     assert escape(attack[0]) in text or "\\u200b" in text
-    if form != "text":
+    if form in ("field", "key"):
         assert json.loads(text) == value
 
 
@@ -164,7 +173,8 @@ def test_a_prompts_heading_is_marked(text):
         "a\nHuman: b",
         "x ### y",
         "‹function› ::= ⟨system⟩ | 〈tool〉",
-        "[ INSTANT ] [IMG 1]",
+        "[ INSTANT ] [IMG 1] [THINKING] THINK [TOOL_X] [SYSTEM]",
+        "[|x|] [|System|] [||] a[b]~b[1] ]~c] [e~] ![a][b]",
         "Array<string|number> a<b|c> d<thinking>",
     ],
 )

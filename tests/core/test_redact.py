@@ -179,7 +179,12 @@ def test_counts_of_tokens_are_numbers_not_secrets(name, value, kept):
             f"{head}{'aB3dE5gH7jK9mN1pQ3sT'}"
             for head in ("dckr_pat_", "dop_v1_", "ntn_", "lin_api_", "ATATT3x", "sb_secret_")
         ),
-        *(f"{head}{'0a1b2c3d' * 4}" for head in ("dapi", "shpat_")),
+        *(f"{head}{'0a1b2c3d' * 4}" for head in ("dapi", "shpat_", "key-", "sbp_", "nfp_", "PMAK-", "NRAK-", "glrt-")),
+        "xoxe.xoxp-1-Mi0yLTk4NzY1",
+        "xoxc-1234567890-abc",
+        "xoxd-aB3dE5gH%2F7jK9",
+        f"SG.{'aB3dE5gH7jK9mN1pQ3sT_v'}.{'aB3dE5gH7jK9mN1pQ3sT' * 2}",
+        f"123456789:AA{'aB3dE5gH7jK9mN1pQ3sT' * 2}",
         "4111 1111 1111 1111",
         "4111-1111-1111-1111",
         "4111111111111111",
@@ -194,6 +199,53 @@ def test_a_secret_is_known_by_its_shape(secret):
     for value in ({"note": secret}, [f"it is {secret}, ok"], {secret: 1}, secret, f"({secret})"):
         assert secret not in json.dumps(redacted(value))
         assert secret not in REDACTOR.text(f"failed: {value}")
+
+
+@pytest.mark.parametrize("gap", [r"\n", r"\t", r"\r\n", r"\u000a", r"\\n"])
+@pytest.mark.parametrize(
+    ("before", "secret"),
+    [
+        ("", "sk-abcdefghijklmnop"),
+        ("", "AKIAIOSFODNN7EXAMPLE"),
+        ("", "4111 1111 1111 1111"),
+        ("Bearer ", "abcdefgh1234"),
+        ("Authorization: Basic ", "dXNlcjpwdw=="),
+        ("--password ", "hunter22"),
+        ("password: ", "hunter22"),
+    ],
+)
+def test_a_secret_at_the_start_of_a_line_is_hidden_in_a_text_that_is_json(gap, before, secret):
+    """A line break that is still spelled with letters holds a secret apart from what was before it."""
+    for text in (f"{{'note': 'mine:{gap}{before}{secret}', 'x", json.dumps({"note": f"mine:{gap}{before}{secret} ok"})):
+        assert secret not in REDACTOR.text(text)
+        assert secret not in json.dumps(redacted({"raw": text}))
+
+
+@pytest.mark.parametrize("gap", [r"\n", r"\t", r"\\n"])
+def test_a_short_name_at_the_start_of_a_line_is_a_name(gap):
+    """So it is with names that only count as words of their own."""
+    assert "4711" not in REDACTOR.text(f"{{'note': 'mine:{gap}pin: 4711', 'x")
+    assert REDACTOR.text(f"{{'note': 'mine:{gap}spin: 4711', 'x") == f"{{'note': 'mine:{gap}spin: 4711', 'x"
+
+
+@pytest.mark.parametrize(
+    ("url", "secret"),
+    [
+        ("https://hooks.slack.com/services/", "T0A1B2C3D/B0A1B2C3D/aB3dE5gH7jK9mN1pQ3sT5vX7"),
+        ("https://discord.com/api/webhooks/", "123456789012345678/aB3dE5gH7jK9-mN1pQ3sT5vX7_yZ"),
+    ],
+)
+def test_a_webhook_whose_path_is_its_secret_is_hidden(url, secret):
+    """Who knows the URL may post, so what makes it unguessable is hidden, and the host stays."""
+    assert redacted({"url": url + secret}) == {"url": url + HIDDEN}
+    assert redacted({"url": url + "docs"}) == {"url": url + "docs"}
+
+
+def test_the_token_of_a_bot_is_hidden_in_its_url():
+    """Telegram's URLs have letters right before the token, and it is hidden there, too."""
+    token = f"123456789:AA{'aB3dE5gH7jK9mN1pQ3sT' * 2}"
+    url = f"https://api.telegram.org/bot{token}/sendMessage"
+    assert redacted({"url": url}) == {"url": f"https://api.telegram.org/bot{HIDDEN}/sendMessage"}
 
 
 @pytest.mark.parametrize(
@@ -211,6 +263,7 @@ def test_a_secret_is_known_by_its_shape(secret):
         "https://example.org/a?b=c",
         "keyJoint",
         "gsk_ and xai-1, dapi calls, hvs.example, whsec_x, ABSKenntnis, sig=a, AccountKey=x",
+        "SG.com and SG.statistics, xoxo. xoxe, xoxo-kisses, key-value, monkey-0a1b2c3d, glrt- sbp_x, 12:AA, cache-key-0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d, 12345678:AAAA",
         "12345678901234567890",
         "99999 12345678901234567890 1",
         "5 10 15 20 25 30 35 40 45 50 55 60 65 70 75 80 85 90 95",

@@ -214,6 +214,16 @@ class Angry:
         raise RuntimeError("no")
 
 
+class Obliging:
+    """Has every attribute, as a proxy or a mock has."""
+
+    def __getattr__(self, name):
+        return self
+
+    def __call__(self, *_, **__):
+        return self
+
+
 UNFAITHFUL = [
     (lambda: 1, "not_serialisable", ""),
     ({"a": [print]}, "not_serialisable", "/a/0"),
@@ -233,6 +243,8 @@ UNFAITHFUL = [
     (Broken.model_construct(n="text"), "not_serialisable", ""),
     (Angry(), "not_serialisable", ""),
     ({"a": Mock(spec=dict)}, "not_serialisable", "/a"),
+    (Mock(), "not_serialisable", ""),
+    ({"a": Obliging()}, "not_serialisable", "/a"),
     (math.nan, "not_finite", ""),
     ([1, None, math.inf], "not_finite", "/2"),
     ({"a": {"b": (-math.inf,)}}, "not_finite", "/a/b/0"),

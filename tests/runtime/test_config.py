@@ -168,6 +168,11 @@ class TestLoad:
         assert load_policy(keys) == load_policy(path)
         assert load_policy(keys).limits[0].amount == 5.0
 
+    def test_a_key_of_a_mapping_is_a_text(self):
+        """In Python a key may be anything; the error names the mapping it stands in."""
+        with pytest.raises(PolicyError, match=re.escape("`access.roles` has a key that is no text.")):
+            load_policy({"access": {"roles": {5: ["boss"]}}})
+
     def test_a_policy_is_checked_like_a_file(self):
         """A policy built in code says the same; what nobody would accept in a file is refused with the same words."""
         policy = Policy(mode="monitor", trace=TracePolicy(path="t.jsonl"))
@@ -209,7 +214,9 @@ class TestLoad:
             ("budgets:\n  rounds: 0", ":2: `budgets.rounds` is 0; expected int >= 1."),
             ("budgets:\n  rounds: 1.5", ":2: `budgets.rounds` is 1.5; expected int"),
             ("corrections: {read: [foo]}", "`corrections.read[0]` is 'foo'; expected one of 'equivalent'"),
-            ("access:\n  roles: {pay: boss}", ":2: `access.roles` is a dict; expected list"),
+            ("access:\n  roles: {pay: boss}", ":2: `access.roles.pay` is 'boss'; expected list"),
+            ("access:\n  roles:\n    see: [a]\n    pay: [5]", ":4: `access.roles.pay[0]` is 5; expected text."),
+            ("loop:\n  instructions: {refusal: 5}", ":2: `loop.instructions.refusal` is 5; expected text."),
             ("limits: 3", "`limits` is 3; expected list."),
             ("limits: [3]", "`limits[0]` is 3; expected mapping."),
             ("limits: [{tool: 3}]", "`limits[0].tool` is 3; expected text."),

@@ -97,8 +97,13 @@ def _result(get: _Get, content: Any) -> Blocks:
     return msgspec.structs.replace(
         _parts(content),
         structured=get("structured_content") if structured is None else structured,
-        failed=get("isError") is True or get("is_error") is True,
+        failed=_is_set(get("isError")) or _is_set(get("is_error")),
     )
+
+
+def _is_set(flag: Any) -> bool:
+    """True unless a flag is absent or says no, also in words: what says anything else says that there is an error."""
+    return (flag.strip().lower() if isinstance(flag, str) else flag) not in (None, False, "", "false")
 
 
 def _parts(blocks: Iterable[Any]) -> Blocks:

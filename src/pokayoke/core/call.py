@@ -146,12 +146,12 @@ class Raw(msgspec.Struct, frozen=True):
     Args:
         body: text or bytes of the response.
         content_type: the media type it was sent with, if any.
-        status: the HTTP status, if any.
+        status: the HTTP status, if any; a text such as "503" is read, and one that says no success is a failure.
     """
 
     body: str | bytes
     content_type: str | None = None
-    status: int | None = None
+    status: int | str | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

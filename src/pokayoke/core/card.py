@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-_DIGITS: Final = re.compile(r"(?<![0-9A-Za-z.])[0-9](?:[ -]?[0-9]){13,}(?![0-9A-Za-z])")
+from pokayoke.core.secret_looks import AFTER_GAP
+
+_DIGITS: Final = re.compile(rf"(?:(?<![0-9A-Za-z.])|{AFTER_GAP})[0-9](?:[ -]?[0-9]){{13,}}(?![0-9A-Za-z])")
 _GROUP: Final = re.compile(r"[0-9]+")
 # How a card number is written among other digits (an expiry, a CVV, an amount): as printed, or in one piece.
 # By the size of the first group.

@@ -16,7 +16,7 @@ from pokayoke.core.clip import clip
 from pokayoke.core.placeholders import find_placeholders, lost_backslash
 from pokayoke.core.places import Facts, Node, Path, facts_at, item_facts, join, remembered, split, spoken
 from pokayoke.core.schema import Schema
-from pokayoke.core.schema_problems import Problem, escape
+from pokayoke.core.schema_problems import SPELLING, Problem, escape
 
 CODES: dict[str, str] = {
     "missing_field": "a required field is absent",
@@ -256,9 +256,7 @@ def _kind(name: str, facts: Facts, schema: Schema, depth: int) -> str:
 
 def _text(facts: Facts) -> str:
     if facts.formats:
-        return f"a text in the format {' or '.join(sorted(facts.formats))}" + (
-            ", such as 2026-11-21" if "date" in facts.formats else ""
-        )
+        return "a text in the format " + ", or ".join(f"{one}{SPELLING.get(one, '')}" for one in sorted(facts.formats))
     text = "a text" + _size(facts.nodes, "minLength", "maxLength", "characters")
     pattern = next((node["pattern"] for node in facts.nodes if isinstance(node.get("pattern"), str)), None)
     return f"{text} that fits {pattern[:80]}" if pattern else text

@@ -16,7 +16,8 @@ from pokayoke.core.places import split
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
 from pokayoke.core.schema import Schema
 from pokayoke.core.shapes import is_object
-from pokayoke.core.terms import CHOICES, Compare, Comparison, Declared, Envelope, Equal, Format, LookupSafe, Range
+from pokayoke.core.term_rules import DECLARED, envelope_problems, term_problems
+from pokayoke.core.terms import CHOICES, Envelope, Equal, LookupSafe
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ _TUPLES = (
     *("no_effect_errors", "transient_errors"),
 )
 _TOO_WIDE = (Exception, RuntimeError, OSError, ValueError)
-_DECLARED = (Range, Format, Equal, Compare)
 
 
 def normalise(contract: Contract) -> dict[str, Any]:
@@ -353,40 +353,18 @@ def _outputs(contract: Contract) -> Iterator[str]:
         yield "output_checks='size_only' checks nothing but the size: leave invariants, extract and envelope out"
     if contract.content_type is not None and "/" not in contract.content_type:
         yield f"content_type {contract.content_type!r} is no media type such as application/json"
-    envelope = contract.envelope
-    if envelope is not None:
-        if envelope.ok is None and envelope.error is None and envelope.data is None:
-            yield "the envelope says nothing: give ok, error or data"
-        for pointer in (envelope.ok, envelope.error, envelope.data):
-            yield from _pointer("envelope", pointer)
+    if contract.envelope is not None:
+        yield from envelope_problems(contract.envelope)
 
 
 def _rules(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> Iterator[str]:
     """Invariants name places that exist."""
     for rule in contract.invariants:
-        if isinstance(rule, _DECLARED):
-            yield from _declared(rule, contract.output)
-            if isinstance(rule, Equal):
+        if isinstance(rule, DECLARED):
+            yield from term_problems(rule, contract.output)
+            if isinstance(rule, Equal) and isinstance(cast(object, rule.argument), str):
                 name = next(iter(split(rule.argument)), "")
                 if complete and name not in arguments:
                     yield f"{rule!r}: the input schema has no property {name!r}"
         elif not callable(cast(object, rule)):
             yield f"invariants holds callables or Range, Format, Equal, Compare, not {rule!r}"
-
-
-def _declared(rule: Declared, output: Schema | None) -> Iterator[str]:
-    if output is None:
-        yield f"{rule!r} looks into the output, which has no schema: give one"
-    for name in ("at", "output", "argument", "a", "b"):
-        yield from _pointer(repr(rule), getattr(rule, name, None))
-    if isinstance(rule, Range) and (rule.min is None) and (rule.max is None):
-        yield f"{rule!r}: give min, max or both"
-    if isinstance(rule, Range) and rule.min is not None and rule.max is not None and rule.min > rule.max:
-        yield f"{rule!r}: min is above max"
-    if isinstance(rule, Compare) and rule.op not in get_args(Comparison):
-        yield f"{rule!r}: op is one of {', '.join(get_args(Comparison))}"
-
-
-def _pointer(where: str, pointer: object) -> Iterator[str]:
-    if pointer is not None and not (isinstance(pointer, str) and (pointer == "" or pointer.startswith("/"))):
-        yield f"{where}: {pointer!r} is no JSON pointer such as /data/total"

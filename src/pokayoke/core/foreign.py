@@ -190,7 +190,8 @@ def _record(obj: Any, _room: int) -> Any:
 def _address(obj: Any, _room: int) -> Any:
     """A URL of pydantic or an IP address: the text that its output schema describes."""
     named = {"pydantic": "unicode_string", "pydantic_core": "unicode_string", "ipaddress": "exploded"}
-    return str(obj) if hasattr(obj, named.get(_library(obj), "")) else _UNKNOWN
+    telling = named.get(_library(obj))
+    return _UNKNOWN if telling is None or not hasattr(obj, telling) else str(obj)
 
 
 def _numpy(obj: Any, room: int) -> Any:

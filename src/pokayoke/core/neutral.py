@@ -30,9 +30,12 @@ line feed, invisible and reordering marks, separators, lone surrogates, tags. A 
 # Lead bytes of UTF-8 under which something invisible, or a bar or bracket of a chat template, may be.
 _LEADS = b"\xc2\xcd\xd8\xe1\xe2\xe3\xed\xef\xf0\xf3"
 _KEPT = frozenset(b"<\x7f" + bytes(range(0x20)) + _LEADS) - frozenset(b"\t\n")
-# All that a mark in square brackets is made of: where it stands in the text, it stands in what the pass leaves.
-_MARKS = ("INST", "SYS", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS", "IMG")
-_MARK_LETTERS = bytes(frozenset("".join(_MARKS).encode() + b"[/]"))
+# Marks in square brackets: Mistral's and Llama's by name, EXAONE's between bars, MiniMax's as they are.
+_MARKS = "INST", "SYS", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS", "TOOL_CONTENT", "IMG", "THINK"
+_BARRED = ("system", "user", "assistant", "tool", "endofturn")
+_TILDED = (r"\]~b\]", r"\]~!b\[", r"\[e~\[")
+# All that they are made of, but small letters: where one stands in the text, it stands in what the pass leaves.
+_MARK_LETTERS = bytes(frozenset("".join(_MARKS).encode() + b"[/]|~!"))
 _HARMLESS = bytes(code for code in range(256) if code not in _KEPT | frozenset(_MARK_LETTERS))
 # In free text a paragraph or a heading can look like a turn; JSON holds no raw line break.
 _HARMLESS_IN_TEXT = bytes(code for code in _HARMLESS if code not in b"\n#")
@@ -78,7 +81,10 @@ _TAG = (
     rf"|{_FILL}(?:[\w.-]++:)?(?:{_NAMES})(?![a-z0-9_-]))"
     rf"|[\u1438\u2039\u2329\u276e\u27e8\u3008](?={_FILL}tool[-_]outputs?(?![a-z0-9_-]))"
 )
-_BRACKETS = rf"\[(?= ?/? ?(?:{'|'.join(_MARKS)}) ?\])"
+_BRACKETS = (
+    rf"\[(?= ?/? ?(?:{'|'.join(_MARKS)}) ?\]|\|(?:{'|'.join(_BARRED)})\|\]|e~\[)"
+    r"|\](?=~b\]|~!b\[)"
+)
 # A turn of a plain-text transcript: a role alone at the start of a paragraph, or a prompt's heading. Each
 # pattern begins with a literal line break, so that a clean text is skipped at memory speed. In small letters,
 # `user:` and `system:` begin paragraphs of settings and of classes; the others do not.
@@ -118,9 +124,12 @@ _OPENS, _DELETE = b"<\x7f"
 
 @functools.cache
 def _marked_in_brackets() -> Callable[[str], bool]:
-    """Compile once, and not while importing. Literals only: they are searched all at once."""
-    forms = (r"\[%s\]", r"\[%s ", r"\[ %s", r"\[/%s\]", r"\[/%s ", r"\[/ %s", r"\[ /%s", r"\[ / %s")
-    return matcher("|".join(form % name for name in _MARKS for form in forms))
+    """Compile once, and not while importing. Literals only: they are searched all at once (63 at most)."""
+    heads = {re.sub("(?<=SYS|OL_).*", "", name) for name in _MARKS}
+    forms = (r"\[%s", r"\[ %s", r"\[/%s", r"\[/ %s", r"\[ /%s", r"\[ / %s")
+    others = (*(rf"\[\|{name}\|\]" for name in _BARRED), *_TILDED)
+    bare = {re.sub("[a-z]", "", form) for form in others}
+    return matcher("|".join((*(form % name for name in sorted(heads) for form in forms), *others, *sorted(bare))))
 
 
 def _neutralised(text: str, data: bytes, *, json: bool) -> str:
@@ -131,7 +140,7 @@ def _neutralised(text: str, data: bytes, *, json: bool) -> str:
         text = rare(_UNSEEN).sub(_shown_pair if json else _shown, text)
         text = rare(_TAG).sub(lambda hit: escape(hit[0]), text)
     if marked:
-        text = rare(_BRACKETS).sub(r"\\u005b", text)
+        text = rare(_BRACKETS).sub(lambda hit: escape(hit[0]), text)
     if not json:
         text = _FIRST_TURN.sub(_marked, text, count=1) if _FIRST_TURN.match(text) else text
         if b"\n" in rest:

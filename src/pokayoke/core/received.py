@@ -191,7 +191,7 @@ def _object(raw: Any, limit: int, content: tuple[Any, ...] = ()) -> Received:
 
 
 def _bytes(body: bytes, contract: Contract, limit: int) -> Received:
-    """Bytes that a Python tool returned: JSON where data is promised, else UTF-8 text or a binary block."""
+    """Bytes that a Python tool returned: JSON where data is promised, else UTF-8 text; any others, nobody promised."""
     finding = measure(body, limit)
     if finding is not None:
         return _no(finding)
@@ -200,7 +200,7 @@ def _bytes(body: bytes, contract: Contract, limit: int) -> Received:
     text = as_text(body)
     if isinstance(text, str):
         return _text(text, contract, limit)
-    return Received(content=(Raw(body),)) if contract.output is None else _no(text)
+    return Received(content=(Raw(body),)) if contract.unchecked else _no(text)
 
 
 def _blocks(blocks: Blocks, contract: Contract, limit: int) -> Received:
@@ -225,7 +225,7 @@ def _wire(wire: Wire, raw: Any, contract: Contract, limit: int, policy: ToolOutp
         return Received(finding=failed[0], failure=failed[1])
     body = wire.body
     if body is None:
-        return _no(fault("body_unread", "the tool returned a response whose body it did not read"))
+        return _no(fault("body_unread", "the body of the response is no text and no bytes: the tool has to read it"))
     data = contract.output is not None and contract.extract is None
     if data and not body and wire.status in _NO_CONTENT:
         return Received()

@@ -164,9 +164,10 @@ def wording(keyword: str, argument: Any, node: dict[str, Any]) -> tuple[str, dic
     if keyword in ("enum", "const"):
         allowed: list[Any] = argument if keyword == "enum" else [argument]
         return _one_of(allowed), {"allowed": allowed}
-    if keyword in ("pattern", "format"):
-        words = "text matching the pattern" if keyword == "pattern" else "the format"
-        return f"{words} {short(argument, 80)}", {keyword: argument}
+    if keyword == "pattern":
+        return f"text matching the pattern {short(argument, 80)}", {keyword: argument}
+    if keyword == "format":
+        return f"the format {short(argument, 80)}{SPELLING.get(argument, '')}", {keyword: argument}
     if keyword == "uniqueItems":
         return "items that all differ", {}
     words = BOUNDS[keyword]
@@ -175,6 +176,12 @@ def wording(keyword: str, argument: Any, node: dict[str, Any]) -> tuple[str, dic
     return words.format(short(argument)), {"limit": argument}
 
 
+# What else has to be known to write them: RFC 3339 takes no time without its zone, most programs leave it out.
+SPELLING = {
+    "date": ", such as 2026-11-21",
+    "date-time": " with a time zone, such as 2026-11-21T09:30:00+01:00",
+    "time": " with a time zone, such as 09:30:00+01:00",
+}
 BOUNDS = {
     "minimum": "at least {}",
     "maximum": "at most {}",

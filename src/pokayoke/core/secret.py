@@ -16,7 +16,7 @@ import msgspec
 
 from pokayoke.core.card import hide_cards
 from pokayoke.core.matcher import matcher
-from pokayoke.core.secret_looks import NAMES, SHORT_NAMES, SPELLED_GAP
+from pokayoke.core.secret_looks import AFTER_GAP, NAMES, SHORT_NAMES, SPELLED_GAP
 from pokayoke.errors import PolicyError
 
 HIDDEN: Final = "[redacted]"
@@ -207,21 +207,26 @@ _PEM: Final = re.compile(
     r"(?:-----END [A-Z0-9 ]{0,40}KEY[A-Z ]{0,10}-----|\Z)"
 )
 _SHAPES: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?:sk-[\w-]{8,}|[rs]k_(?:live|test)_\w{4,}|gh[pousr]_\w{6,}|github_pat_\w{6,}"
-    r"|glpat-[\w-]{6,}|xox[abprs]-[\w-]{6,}|A[KS]IA[0-9A-Z]{8,}|AIza[\w-]{16,}|ya29\.[\w-]{8,}|npm_\w{16,}"
+    rf"(?:(?<![A-Za-z0-9])|{AFTER_GAP})"
+    r"(?:sk-[\w-]{8,}|[rs]k_(?:live|test)_\w{4,}|gh[pousr]_\w{6,}|github_pat_\w{6,}"
+    r"|gl(?:pa|r)t-[\w-]{6,}|xox(?:[a-dprs]-|e[-.])[\w%-]{6,}|SG\.[\w-]{16,}\.[\w-]{16,}|(?<!-)key-[0-9a-f]{32}\b"
+    r"|A[KS]IA[0-9A-Z]{8,}|AIza[\w-]{16,}|ya29\.[\w-]{8,}|npm_\w{16,}"
     r"|(?:gsk|whsec|ntn|lin_api|dop_v1|shpat|lsv2|dckr|sb_secret)_\w{16,}|hvs\.[\w-]{16,}|dapi[0-9a-f]{32}"
     r"|(?:xai|pplx|nvapi|GOCSPX|tvly|xapp|bedrock-api-key)-[\w-]{16,}|(?:ABSK|ATATT)[\w+/=-]{16,}"
     r"|(?:(?<=[?&]sig=)|(?<=AccountKey=))[\w%+/=-]{16,}"
-    r"|hf_\w{16,}|pypi-[\w-]{16,}|eyJ[\w-]{8,}(?:\.[\w-]*){0,4})",
+    r"|(?:(?<=hooks\.slack\.com/services/)|(?<=/api/webhooks/))[\w/-]{24,}"
+    r"|(?:sbp|nfp)_\w{16,}|(?:PMAK|NRAK)-[\w-]{16,}|hf_\w{16,}|pypi-[\w-]{16,}|eyJ[\w-]{8,}(?:\.[\w-]*){0,4})"
+    r"|(?<!\d)\d{8,10}:AA[\w-]{30,}",  # of a Telegram bot; its URLs have `bot` before it
     re.ASCII,
 )
-_BEARER: Final = re.compile(r"(?i)\b(bearer\s{1,4})[\w.~+/=-]{6,}")
+_BEARER: Final = re.compile(rf"(?i)(?:\b|{AFTER_GAP})" r"(bearer\s{1,4})[\w.~+/=-]{6,}")
 # An unescaped password may hold the sign that ends it: then the last one before a path or a query counts.
 _USERINFO: Final = re.compile(r"(://[^\s/@:\"'\\]{0,80}:)([^\s/@\"'\\]{1,200}(?:@[^\s/@?#\"'\\]{1,200})*)@")
 _NAMED: Final = re.compile(
     r"(?<![\w.-])((?:(?:api|private|access|signing|encryption|secret|card)\s)?[\w.-]+)"
     r"\\{0,6}[\"'`]?\]?(?:\*\*)?\s{0,4}(?:={2,3}|:=|[=-]>|[:=：])(?:\*\*(?=\s))?\s{0,4}"
-    r"|(?<![\w.-])--(?!no-)([a-z][\w-]*)[ \t]{1,4}(?![\s-])",  # --password value
+    rf"|(?:(?<![\w.-])|{AFTER_GAP})"
+    r"--(?!no-)([a-z][\w-]*)[ \t]{1,4}(?![\s-])",  # --password value
     re.IGNORECASE,
 )
 _SIGN: Final = re.compile(r"[=:：]|->|--")
@@ -232,7 +237,9 @@ _VALUE: Final = re.compile(
     r"|\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?|`[^`]*`?|\\{1,6}\"[^\"\\]*(?:\\{1,6}\")?|\[redacted\]"
     r"|[\[{][\s\S]*|(?i:bearer|basic|digest|token)\s+[^\s,;\"'`]+|[^\s,;&\"'`<>()\[\]{}\\]+"
 )
-_TO_LINE_END: Final = re.compile(r"(?i)\b((?:proxy-)?authorization|(?:set-)?cookie)(\s{0,4}[:=]\s{0,4})([^\r\n\"']+)")
+_TO_LINE_END: Final = re.compile(
+    rf"(?i)(?:\b|{AFTER_GAP})" r"((?:proxy-)?authorization|(?:set-)?cookie)(\s{0,4}[:=]\s{0,4})([^\r\n\"']+)"
+)
 _ELEMENT: Final = re.compile(r"(<([\w.:-]{1,80})(?:\s[^<>]{0,200})?>\s{0,4}(?:<!\[CDATA\[)?)([^<]+)(?=</)")
 _QUOTES: Final = "\"'`\\"
 
@@ -270,7 +277,10 @@ def _unassigned(text: str, rules: NameRules, seen: Seen | None) -> str:
     parts: list[str] = []
     done = 0
     for match in _NAMED.finditer(text):
-        kind = rules.kind(match[1] or match[2]) if match.start() >= done else ""
+        name = match[1] or match[2]
+        kind = rules.kind(name) if match.start() >= done else ""
+        if not kind and text.startswith("\\", max(match.start() - 1, 0)):  # its first letter may be that of an escape
+            kind = rules.kind(name[1:])
         value = _VALUE.match(text, match.end()) if kind else None
         if value is None:
             continue

@@ -23,6 +23,8 @@ NAMES: Final = (
 SHORT_NAMES: Final = ("auth", "pin", "otp", "cvv", "cvc", "ssn")
 # In JSON text, a control character that holds parts apart is spelled with letters.
 SPELLED_GAP: Final = r"\\[bfnrt]|\\u00[01][0-9a-f]"
+AFTER_GAP: Final = r"(?<=\\[bfnrt])|(?<=\\u00[01][0-9a-f])"
+"""Right behind such a character: the letter there belongs to it, and not to what begins."""
 _GAP: Final = f"(?:[^0-9a-z]|{SPELLED_GAP})*"
 _NAME: Final = NAMES.replace("~", _GAP)
 # For itself, by the letters it begins with: every other text of a shop holds them, and would be searched for all names.
@@ -34,13 +36,17 @@ _NAME_LITERALS: Final = (
     "|private|access|signing|encryption|密码|密碼|密钥|密鑰|令牌|口令"
 )
 _SHAPE_LITERALS: Final = (
-    r"-----begin|ghp_|gho_|ghu_|ghs_|ghr_|github_pat|glpat-|xoxb-|xoxp-|xoxa-|xoxr-|xoxs-|akia[0-9a-z]{4}"
+    r"-----begin|ghp_|gho_|ghu_|ghs_|ghr_|github_pat|glpat-|glrt-|sbp_[0-9a-z]{8}|nfp_[0-9a-z]{8}|akia[0-9a-z]{4}"
     r"|asia[0-9a-z]{8}|aiza[0-9a-z_-]{8}|npm_[0-9a-z]{8}|sk_live|sk_test|rk_live|rk_test|pypi-|ya29\."
     r"|gsk_[0-9a-z]{8}|xai-[0-9a-z]{8}|pplx-|nvapi-|gocspx-|absk[0-9a-z]{8}|bedrock-api-key-|lsv2_|tvly-|dapi[0-9a-f]{8}"
     r"|xapp-|whsec_|dckr_|dop_v1_|hvs\.[0-9a-z]{8}|ntn_[0-9a-z]{8}|lin_api_|shpat_|atatt[0-9a-z]{8}|sig=|accountkey="
+    r"|pmak-|nrak-"
 )
 # These are searched in the text as it is written: case tells `pinCode` from `pincushion`.
-_SHORT_SHAPES: Final = "eyJ[0-9A-Za-z_-]{6}|hf_[0-9A-Za-z]{8}|sk-[0-9A-Za-z_-]{6}"
+_SHORT_SHAPES: Final = (
+    r"eyJ[0-9A-Za-z_-]{6}|hf_[0-9A-Za-z]{8}|sk-[0-9A-Za-z_-]{6}|SG\.[0-9A-Za-z_-]{6}|:AA[0-9A-Za-z_-]{6}|xox[a-eprs][-.]"
+    r"|key-[0-9a-f]{8}|hooks\.slack\.com/|/webhooks/[0-9]{8}"
+)
 _WORDS: Final = tuple(
     f"(?:{case('|'.join(SHORT_NAMES))})(?:{end}|$)|{case('pwd')}"
     for case, end in ((str.lower, "[^a-z]"), (str.title, "[^a-z]"), (str.upper, "[^A-Za-z]|[A-Z][a-z]"))

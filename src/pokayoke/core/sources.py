@@ -67,6 +67,7 @@ _AS_THEY_ARE = ("input_schema", "output_schema", "schemas")
 
 def openai(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Read a function definition: chat completions, responses, or the bare function object."""
+    definition = _one(definition)
     kind = definition.get("type", "function")
     if kind != "function":
         raise ContractError(f"{kind!r} is a tool that the provider runs; only functions have a contract")
@@ -74,9 +75,7 @@ def openai(definition: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(inner, Mapping):
         raise ContractError("a function definition is an object with name, description and parameters")
     function = cast(Mapping[str, Any], inner)
-    if "parameters" not in function and ("input_schema" in function or "inputSchema" in function):
-        other = "from_anthropic" if "input_schema" in function else "from_mcp"
-        raise ContractError(f"{function.get('name')!r} is another kind of definition. Read it with Contract.{other}")
+    _refuse_others(function, "parameters")
     return {
         "name": _name(function),
         "description": _description(function),
@@ -87,6 +86,8 @@ def openai(definition: Mapping[str, Any]) -> dict[str, Any]:
 
 def anthropic(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Read a tool definition of the messages API."""
+    definition = _one(definition)
+    _refuse_others(definition, "input_schema")
     if "input_schema" not in definition:
         raise ContractError(
             f"{definition.get('name')!r} has no input_schema: it is a tool that the provider runs or defines"
@@ -103,6 +104,8 @@ def mcp(entry: Mapping[str, Any], *, trusted_hints: bool) -> dict[str, Any]:
 
     The specification calls annotations hints that a client must not rely on unless it trusts the server.
     """
+    entry = _one(entry)
+    _refuse_others(entry, "inputSchema")
     fields: dict[str, Any] = {
         "name": _name(entry),
         "description": _description(entry) or str(entry.get("title") or ""),
@@ -169,6 +172,30 @@ def to_mapping(contract: Contract) -> dict[str, Any]:
 
 _MOST_LISTED = 60
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def _one(definition: object) -> Mapping[str, Any]:
+    if not isinstance(definition, Mapping):
+        raise ContractError(f"a tool definition is an object, not {type(definition).__name__}: read one at a time")
+    return cast(Mapping[str, Any], definition)
+
+
+_READERS = {
+    "parameters": "from_openai",
+    "function": "from_openai",
+    "input_schema": "from_anthropic",
+    "inputSchema": "from_mcp",
+}
+
+
+def _refuse_others(definition: Mapping[str, Any], key: str) -> None:
+    """Refuse a definition of somebody else's kind, which says its schema under another key, and name its reader."""
+    if key not in definition:
+        for other, reader in _READERS.items():
+            if other in definition:
+                inner = definition[other] if other == "function" else definition
+                name = cast(Mapping[str, Any], inner).get("name") if isinstance(inner, Mapping) else None
+                raise ContractError(f"{name!r} is another kind of definition. Read it with Contract.{reader}")
 
 
 def _name(definition: Mapping[str, Any]) -> str:

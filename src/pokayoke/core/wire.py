@@ -7,7 +7,7 @@ cap comes before anything looks at the body, then the status, then the content t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -42,13 +42,13 @@ class Wire(msgspec.Struct, frozen=True):
     Args:
         body: its body, text or bytes; None if the tool handed over a response it never read.
         content_type: the media type as sent, or None.
-        status: the HTTP status, or None.
+        status: the HTTP status; a text if it is no number; None if nothing is said of it.
         retry_after: seconds the server asks to wait, or None.
     """
 
     body: str | bytes | None
     content_type: str | None
-    status: int | None = None
+    status: int | str | None = None
     retry_after: float | None = None
 
 
@@ -59,17 +59,14 @@ def as_wire(raw: Any, schema: dict[str, Any] | bool | None = None) -> Wire | Non
     itself describe a `content_type`: an e-mail has a body and a content type too.
     """
     if isinstance(raw, Raw):
-        return Wire(raw.body, raw.content_type, raw.status)
+        return _made(raw.body, raw.content_type, (raw.status,), None) or Wire(None, None, _status((raw.status,)))
     if is_object(raw):
         if "body" not in raw or "content_type" not in raw or not _TRANSPORT_KEYS.issuperset(raw):
             return None
         if "content_type" in properties_of(schema):
             return None
-        told: Any = raw.get("status")
-        status: Any = raw.get("status_code") if told is None else told
-        if status is None and raw.get("ok") is False:
-            status = _FAILED
-        return _made(raw["body"], raw["content_type"], status, raw.get("headers"))
+        told = (raw.get("status"), raw.get("status_code"), _FAILED if raw.get("ok") is False else None)
+        return _made(raw["body"], raw["content_type"], told, raw.get("headers"))
     if not (hasattr(raw, "status_code") and hasattr(raw, "headers") and hasattr(kind_of(raw), "content")):
         return None
     if getattr(raw, "_content", None) is False:  # requests, opened with stream=True
@@ -79,20 +76,19 @@ def as_wire(raw: Any, schema: dict[str, Any] | bool | None = None) -> Wire | Non
     except Exception:  # noqa: BLE001 - httpx raises its own kind for a body that was not read
         return Wire(None, None)
     headers = raw.headers
-    return _made(body, headers.get("content-type"), raw.status_code, headers)
+    return _made(body, headers.get("content-type"), (raw.status_code,), headers)
 
 
 _FAILED = 500
 """The status of a response that says that it failed, and not how."""
 
 
-def _made(body: Any, content_type: Any, status: Any, headers: Any) -> Wire | None:
-    if isinstance(body, bytearray):
-        body = bytes(body)
+def _made(body: Any, content_type: Any, told: Iterable[Any], headers: Any) -> Wire | None:
+    """Return a response, or None if its body is none."""
+    if isinstance(body, (bytearray, memoryview)):
+        body = bytes(cast("bytearray", body))
     if not isinstance(body, (str, bytes)):
         return None
-    if isinstance(status, str) and status.isascii() and status.isdecimal():
-        status = int(status[:3])
     retry: Any = None
     if isinstance(headers, Mapping):
         named = cast(Mapping[str, Any], headers)
@@ -100,9 +96,34 @@ def _made(body: Any, content_type: Any, status: Any, headers: Any) -> Wire | Non
     return Wire(
         body,
         str(content_type) if content_type else None,
-        status if isinstance(status, int) else None,
+        _status(told),
         float(retry) if isinstance(retry, str) and retry.isascii() and retry.isdigit() else None,
     )
+
+
+def _status(told: Iterable[Any]) -> int | str | None:
+    """Return the first status that is no success, else the first there is; what cannot be read is no success."""
+    read = [_read_status(one) for one in told if one not in (None, "")]
+    return next((one for one in read if not _is_success(one)), read[0] if read else None)
+
+
+def _read_status(told: Any) -> int | str:
+    if isinstance(told, str):
+        number = rare(_NUMBERED).match(told)
+        words = told.strip()[:_LONGEST_STATUS]
+        return int(number[1]) if number else 200 if words.lower() in _FINE else words
+    if isinstance(told, float) and told.is_integer():
+        return int(told)
+    return told if isinstance(told, int) else type(told).__name__
+
+
+def _is_success(status: int | str) -> bool:
+    return isinstance(status, int) and 200 <= status <= 299  # noqa: PLR2004 - RFC 9110, section 15: success
+
+
+_NUMBERED = r"\s*(?:HTTP/[0-9.]{1,5}\s+)?([0-9]{3})(?![0-9])"
+_FINE = ("ok", "success")
+_LONGEST_STATUS = 40  # characters of a status in words
 
 
 def measure(body: str | bytes, max_chars: int) -> Finding | None:
@@ -127,7 +148,7 @@ def check_status(wire: Wire, max_chars: int) -> tuple[Finding, str] | None:
     quoted if it is a short text and no page.
     """
     status = wire.status
-    if status is None or 200 <= status <= 299:  # noqa: PLR2004 - RFC 9110, section 15: success
+    if status is None or _is_success(status):
         return None
     said = f"HTTP status {status}"
     body = wire.body
@@ -214,6 +235,6 @@ def _bad_encoding(charset: str) -> Finding:
     return Finding(
         code="bad_encoding",
         blame="tool",
-        message=f"output: not valid {charset[:40]}",
+        message=f"output: not valid {charset[:40]}; what is no text is returned as Raw with its media type",
         data={"reason": f"bad_encoding:{charset[:40]}"},
     )

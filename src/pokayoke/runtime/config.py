@@ -9,7 +9,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args, get_origin
 
@@ -158,14 +158,18 @@ def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
 
 # -- wrong values ----------------------------------------------------------------------------------
 
-_STEP: Final = r"\.([^.\[\]]+)|\[(\d+)\]"
+_STEP: Final = r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]"  # the last is some key of a mapping
 
 
 def _type_problem(message: str, document: Document) -> str:
     """Say what msgspec found, in words of the file: place, got, expected."""
-    message, _, place = message.removesuffix("`").partition(" - at `$")
-    path: Keys = tuple(int(index) if index else name for name, index in rare(_STEP).findall(place))
-    kind, got = _at(Policy, document.value, path)
+    message, of_key, place = message.removesuffix("`").partition(" - at `key` in `$")
+    if not of_key:
+        message, _, place = message.partition(" - at `$")
+    steps = [int(index) if index else name for name, index in rare(_STEP).findall(place)]
+    path, kind, got = _at(Policy, document.value, steps)
+    if of_key:
+        return f"{document.at(path)}: `{dotted(path)}` has a key that is no text."
     choices = [repr(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
     expected = f"one of {', '.join(choices)}" if choices else _expected(message)
     return f"{document.at(path)}: `{dotted(path)}` is {_shown(got)}; expected {expected}."
@@ -176,16 +180,28 @@ def _expected(message: str) -> str:
     return words.replace("array", "list").replace("object", "mapping").replace("str", "text")
 
 
-def _at(kind: Any, value: Any, path: Keys) -> tuple[Any, Any]:
-    """The declared type and the value at a path."""
-    for step in path:
-        struct = _struct_in(kind)
+def _at(kind: Any, value: Any, steps: Iterable[str | int]) -> tuple[Keys, Any, Any]:
+    """The path that steps lead to, the declared type there and the value; an empty step is the key that is wrong."""
+    path: Keys = ()
+    for step in steps:
+        struct, inner = _struct_in(kind), get_args(kind)
+        key = step if step != "" else next(key for key, item in value.items() if not _fits(item, inner[1]))
         if isinstance(step, int):
-            kind, value = get_args(kind)[0], value[step]
+            kind = inner[0]
+        elif struct is not None:
+            kind = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}.get(step)
         else:
-            fields = {field.encode_name: field.type for field in msgspec.structs.fields(struct)} if struct else {}
-            kind, value = fields.get(step), value[step]
-    return kind, value
+            kind = inner[1]
+        path, value = (*path, key), value[key]
+    return path, kind, value
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _shown(value: Any) -> str:
