@@ -343,7 +343,7 @@ class Progress:
         """All of these as one change of whatever the store holds by now."""
 
         def composed(state: RunState) -> RunState:
-            after = state
+            after = state if state.version >= self.state.version else self.state  # the store has forgotten the run
             for how in waiting.values():
                 after = how(after)
             return after if after is state else self._with_totals(after)
