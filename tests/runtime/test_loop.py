@@ -10,9 +10,11 @@ from loop_process import lines, process
 from provider_rules import anthropic_problems, chat_problems
 
 import pokayoke
+from pokayoke.core.admission import Request
+from pokayoke.core.ledger import Claim, Settlement
 from pokayoke.errors import UsageError
 from pokayoke.stores import MemoryStore
-from pokayoke.testing import FailingStore, Reply, ScriptedModel, ask
+from pokayoke.testing import Crash, FailingStore, FrozenClock, Reply, ScriptedModel, ask, crash_at
 
 OPEN = {"type": "object"}
 KEY = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"], "additionalProperties": False}
@@ -34,12 +36,13 @@ def put(key):
     return {"key": key}
 
 
-def guarded(store=None, **config):
+def guarded(store=None, clock=None, on_step=None, **config):
     tools = [
         pokayoke.Contract.from_schema(handler.__name__, KEY, output_schema=OPEN, effect=effect, handler=handler, description=handler.__doc__)
         for effect, handler in (("read", get), ("write", put))
     ]  # fmt: skip
-    return pokayoke.Guard(tools, store=store, config={"retry": {"retries": 0}, **config})
+    config = {"retry": {"retries": 0}, **config}
+    return pokayoke.Guard(tools, store=store, clock=clock, on_step=on_step, config=config)
 
 
 @pytest.fixture(autouse=True)
@@ -313,6 +316,35 @@ def test_a_process_that_cannot_read_the_ledger_does_not_say_that_nothing_was_don
     assert answer.text == "I could not finish this safely. What was changed before cannot be looked up now."
     assert not guard.run("r").answer("All is well.").verified
     guard.close()
+
+
+@pytest.mark.parametrize("ahead", [0.0, 30.0], ids=["in time", "ahead"])
+@pytest.mark.parametrize("settled", [True, False], ids=["done", "left open"])
+def test_what_another_process_did_is_told_whatever_its_clock_says(monkeypatch, ahead, settled):
+    """A run that goes on here says what it did, or may have done, elsewhere, also if that clock was before this one."""
+    store = MemoryStore()
+    step = "after_settle" if settled else "after_invoke"
+    other = guarded(store, clock=FrozenClock(1_000.0 + ahead), on_step=crash_at(step, how="raise"))
+    with monkeypatch.context() as there:
+        there.setattr("pokayoke.runtime.run.process_token", lambda: "other")
+        with pytest.raises(Crash):
+            other.run("r").call(ask("put", key="a"))
+    run = guarded(store, clock=FrozenClock(1_001.0)).run("r")
+    told = "Done: put." if settled else "It is not known whether put took effect."
+    assert run.answer("").text == f"I could not finish this safely. {told}"
+    run.close()
+    assert run.stop_reason == ("success" if settled else "in_doubt")
+
+
+def test_a_doubt_is_told_among_more_records_than_a_page_holds():
+    """What a run left open is known after a restart, however many writes it did beside it."""
+    store = MemoryStore()
+    for number in range(1_001):
+        key = f"{number:04}"
+        store.admit(Request("r", "put", "write", None, 1.0, Claim(key, "h", "c", "put", "put@1", "r", 1.0, 1.0)))
+        if number < 1_000:
+            store.settle(Settlement(key, "c", "completed", 1.0))
+    assert "It is not known whether put took effect." in guarded(store).run("r").answer("").text
 
 
 TASK = [[["put", {"key": "a"}], ["get", {"key": "x"}]], [["put", {"key": "b"}]], "I put both."]

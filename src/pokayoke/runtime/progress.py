@@ -24,6 +24,7 @@ from pokayoke.core.state import LoopCount, RunState, begin_turn, blocked, over_b
 from pokayoke.core.tokens import TokenCounter
 from pokayoke.errors import ToolError
 from pokayoke.runtime.clock import Clock
+from pokayoke.runtime.forks import process_token
 from pokayoke.runtime.matter import Matter
 from pokayoke.stores.acts import proposing
 from pokayoke.stores.base import Query, Store
@@ -32,6 +33,7 @@ Change = Callable[[RunState], RunState]
 _KEPT_TEXTS = 16
 _FOOTER = 100  # characters that say how to go on
 _KEPT_REFUSALS = 20
+_ALL = 2**31 - 1
 # Findings that an equal call would meet again.
 _LASTING = frozenset({"permission_denied", "approval_denied", "failed_before"})
 
@@ -56,8 +58,7 @@ class Progress:
     ) -> None:
         """Go on from `state`. Only a run the host has named may have been open before."""
         self.state, self.tenant = state, tenant
-        self.rounds = Rounds()
-        self._loop = state.loop
+        self.rounds, self._loop = Rounds(), state.loop
         self.tokens = TokenCounter()
         if state.tokens:
             self.tokens.report(state.tokens)
@@ -66,9 +67,8 @@ class Progress:
         self.unmet: dict[str, tuple[str, str]] = {}
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
-        self._step, self._calls, self._rounds = state.step, state.calls, state.rounds
-        self._kept_rounds = state.rounds
-        self._in_batch = 0
+        self._step, self._calls, self._in_batch = state.step, state.calls, 0
+        self._rounds = self._kept_rounds = state.rounds
         # What is counted is the time since the first opening; a wall clock that was set back adds nothing.
         self._begun = clock.monotonic() - (max(0.0, clock.now() - state.started) if state.started else 0.0)
         self._unsaved: str | None = None
@@ -76,11 +76,9 @@ class Progress:
         self._numbers = itertools.count()
         self.open: dict[str, Matter] = {}
         self.refused: OrderedDict[tuple[str, str], Matter] = OrderedDict()
-        self._opened = clock.now()
-        self._recalled, self._new_turn = not named, False
+        self._opened, self._recalled, self._new_turn = clock.now(), not named, False
         self._texts: OrderedDict[str, str] = OrderedDict()
-        self.keeps_texts = False
-        self._handles = 0
+        self.keeps_texts, self._handles = False, 0
 
     def forked(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
@@ -286,16 +284,13 @@ class Progress:
         if self._recalled:
             return True
         try:
-            found = self._store.records(Query(run_id=self.state.run_id))
-            undone = {record.key for record in found if record.state == "completed" and self._undone(record)}
+            found = self._store.records(Query(run_id=self.state.run_id, limit=_ALL))
+            undone = {one.key for one in found if one.state == "completed" and self._undone(one)}
         except Exception:  # noqa: BLE001 - a store may raise anything; then it is said that nobody knows
             return False
         with self._lock:
             self._recalled = True
-            older = sorted(
-                (record for record in found if (record.settled_at or record.claimed_at) < self._opened),
-                key=lambda record: record.claimed_at,
-            )
+            older = sorted(filter(self._is_older, found), key=lambda record: record.claimed_at)
             stands = {record.key: record.tool for record in older if record.state == "completed"}
             self._done = {key: tool for key, tool in stands.items() if key not in undone} | self._done
             for record in older:
@@ -303,6 +298,11 @@ class Progress:
                     self.unmet.setdefault(record.key, (record.tool, "in_doubt"))
                     self.open.setdefault(record.key, Matter(record.tool, "in_doubt"))
         return True
+
+    def _is_older(self, record: Record) -> bool:
+        """Whether it is not of this opening. Only this process's times can be compared with that of the opening."""
+        at = record.settled_at or record.claimed_at
+        return at < self._opened or not record.claim_id.startswith(process_token())
 
     def _undone(self, record: Record) -> bool:
         undoing = self._store.record(compensation_key(record.key))
