@@ -311,10 +311,13 @@ def test_ids_that_repeat_over_replies_are_made_different():
 def test_a_process_that_cannot_read_the_ledger_does_not_say_that_nothing_was_done(tmp_path):
     """Where the ledger cannot be read, the last word says that nobody knows what was done before."""
     store = pokayoke.open_store(f"sqlite:///{tmp_path}/l.db", create=True)
-    guard = guarded(FailingStore(store, {"records": [1, 2, 3]}))
+    guard = guarded(FailingStore(store, {"records": [1, 2, 3, 4]}))
     answer = guard.run("r").answer("")
     assert answer.text == "I could not finish this safely. What was changed before cannot be looked up now."
     assert not guard.run("r").answer("All is well.").verified
+    with guard.run("r") as run:
+        pass
+    assert run.stop_reason is None
     guard.close()
 
 
@@ -329,11 +332,13 @@ def test_what_another_process_did_is_told_whatever_its_clock_says(monkeypatch, a
         there.setattr("pokayoke.runtime.run.process_token", lambda: "other")
         with pytest.raises(Crash):
             other.run("r").call(ask("put", key="a"))
-    run = guarded(store, clock=FrozenClock(1_001.0)).run("r")
+    guard = guarded(store, clock=FrozenClock(1_001.0))
+    with guard.run("r") as run:
+        assert run.stop_reason is None
+    assert run.stop_reason == ("success" if settled else "in_doubt")
+    run = guard.run("r")
     told = "Done: put." if settled else "It is not known whether put took effect."
     assert run.answer("").text == f"I could not finish this safely. {told}"
-    run.close()
-    assert run.stop_reason == ("success" if settled else "in_doubt")
 
 
 def test_a_doubt_is_told_among_more_records_than_a_page_holds():

@@ -84,12 +84,13 @@ class Run:
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why writes or the run stopped. A closed run says what is open or `success`; None if an exception ended it."""
+        """Why it stopped. Closed without a stop: what is open, else `success`; None after an exception, or unknown."""
         if self.state.stop_reason is not None:
             return self.state.stop_reason
         if self.state.taints:
             return "invalid_tool_output"
-        return (self.progress.open_matter or ("success" if self._well else None)) if self._closed else None
+        certain = self._closed and self.progress.recall()
+        return (self.progress.open_matter or ("success" if certain and self._well else None)) if self._closed else None
 
     @property
     def state(self) -> RunState:
@@ -149,8 +150,7 @@ class Run:
 
     def check(self, call: ToolCall) -> Verdict:
         """Say what would be decided about a call. Runs no tool and records nothing."""
-        judged = drive(judging(call, self._scene(self.progress.step + 1)), World(self, None))
-        return verdict_under(judged, self.state)
+        return verdict_under(drive(judging(call, self._scene(self.progress.step + 1)), World(self, None)), self.state)
 
     def call(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """Take one tool call from the model's text to an outcome.
