@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import signal
+import threading
 
 import pytest
 from loop_process import lines, process
@@ -321,7 +322,7 @@ def test_a_process_that_cannot_read_the_ledger_does_not_say_that_nothing_was_don
     guard.close()
 
 
-@pytest.mark.parametrize("ahead", [0.0, 30.0], ids=["in time", "ahead"])
+@pytest.mark.parametrize("ahead", [0.0, 1.0, 30.0], ids=["in time", "at once", "ahead"])
 @pytest.mark.parametrize("settled", [True, False], ids=["done", "left open"])
 def test_what_another_process_did_is_told_whatever_its_clock_says(monkeypatch, ahead, settled):
     """A run that goes on here says what it did, or may have done, elsewhere, also if that clock was before this one."""
@@ -339,6 +340,31 @@ def test_what_another_process_did_is_told_whatever_its_clock_says(monkeypatch, a
     run = guard.run("r")
     told = "Done: put." if settled else "It is not known whether put took effect."
     assert run.answer("").text == f"I could not finish this safely. {told}"
+
+
+def test_a_write_that_ends_while_the_ledger_is_asked_is_no_doubt():
+    """Another thread's write was under way when the ledger was read, and has ended by the time it is told."""
+
+    class Slow(MemoryStore):
+        def records(self, query):
+            found = super().records(query)
+            going_on.set()
+            ended.wait(10)
+            return found
+
+    def slow(arguments):
+        begun.set()
+        going_on.wait(10)
+        return arguments
+
+    going_on, begun, ended = (threading.Event() for _ in range(3))
+    run = guarded(Slow()).run("r")
+    other = threading.Thread(target=lambda: (run.call(ask("put", key="a"), invoke=slow), ended.set()))
+    other.start()
+    begun.wait(10)
+    run.progress.recall()
+    other.join()
+    assert (run.progress.doubts, run.progress.done) == ({}, ["put"])
 
 
 def test_a_doubt_is_told_among_more_records_than_a_page_holds():

@@ -24,7 +24,6 @@ from pokayoke.core.state import LoopCount, RunState, begin_turn, blocked, over_b
 from pokayoke.core.tokens import TokenCounter
 from pokayoke.errors import ToolError
 from pokayoke.runtime.clock import Clock
-from pokayoke.runtime.forks import process_token
 from pokayoke.runtime.matter import Matter
 from pokayoke.stores.acts import proposing
 from pokayoke.stores.base import Query, Store
@@ -63,6 +62,7 @@ class Progress:
         if state.tokens:
             self.tokens.report(state.tokens)
         self._done: dict[str, str] = {}
+        self._here: set[str] = set()
         self.not_done: dict[str, None] = {}
         self.unmet: dict[str, tuple[str, str]] = {}
         self._store, self._clock = store, clock
@@ -76,7 +76,7 @@ class Progress:
         self._numbers = itertools.count()
         self.open: dict[str, Matter] = {}
         self.refused: OrderedDict[tuple[str, str], Matter] = OrderedDict()
-        self._opened, self._recalled, self._new_turn = clock.now(), not named, False
+        self._recalled, self._new_turn = not named, False
         self._texts: OrderedDict[str, str] = OrderedDict()
         self.keeps_texts, self._handles = False, 0
 
@@ -226,6 +226,7 @@ class Progress:
 
     def begun(self, claim: Claim) -> None:
         """Count a write as in doubt from its claim on: whoever waits for it may be cancelled or interrupted."""
+        self._here.add(claim.key)
         self.unmet[claim.key] = (claim.tool, "in_doubt")
         self.open[claim.key] = Matter(claim.tool, "in_doubt")
 
@@ -280,7 +281,7 @@ class Progress:
         return list(self._done.values())
 
     def recall(self) -> bool:
-        """Learn from the ledger what this run did before it was opened here. Returns False if it cannot be read."""
+        """Learn from the ledger what this run did, here or elsewhere. Returns False if it cannot be read."""
         if self._recalled:
             return True
         try:
@@ -290,19 +291,16 @@ class Progress:
             return False
         with self._lock:
             self._recalled = True
-            older = sorted(filter(self._is_older, found), key=lambda record: record.claimed_at)
-            stands = {record.key: record.tool for record in older if record.state == "completed"}
+            known = sorted(found, key=lambda record: record.claimed_at)
+            stands = {record.key: record.tool for record in known if record.state == "completed"}
             self._done = {key: tool for key, tool in stands.items() if key not in undone} | self._done
-            for record in older:
-                if record.state in ("executing", "resolving", "in_doubt") and not self._new_turn:
+            for record in known:
+                if self._new_turn or record.key in self._here:  # how that ended is known here, or will be
+                    continue
+                if record.state in ("executing", "resolving", "in_doubt"):
                     self.unmet.setdefault(record.key, (record.tool, "in_doubt"))
                     self.open.setdefault(record.key, Matter(record.tool, "in_doubt"))
         return True
-
-    def _is_older(self, record: Record) -> bool:
-        """Whether it is not of this opening. Only this process's times can be compared with that of the opening."""
-        at = record.settled_at or record.claimed_at
-        return at < self._opened or not record.claim_id.startswith(process_token())
 
     def _undone(self, record: Record) -> bool:
         undoing = self._store.record(compensation_key(record.key))
