@@ -96,6 +96,14 @@ def test_approvals_expire(status, by, said):
     assert kept.approval == ASKED
 
 
+@pytest.mark.parametrize("status", ["waiting", "approved", "denied"])
+@pytest.mark.parametrize(("ahead", "void"), [(3_600.0, False), (3_600.1, True)])
+def test_a_question_from_a_clock_that_was_far_ahead_is_void(status, ahead, void):
+    """Once the clock is put right, a yes does not hold as much longer; an hour that machines differ by does no harm."""
+    known = msgspec.structs.replace(ASKED, status=status, asked_at=ahead, expires_at=ahead + 110.0)
+    assert (known.at(0.0).status == "expired") is (void and status != "denied")
+
+
 def test_a_repetition_asks_nobody_and_costs_nothing():
     """A completed write is answered from the ledger: no question, no charge."""
     charge = Charge("run:pay:r", 1, None, 0.0)

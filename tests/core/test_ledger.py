@@ -102,6 +102,10 @@ TABLE = [
     ({}, {"claim_id": "c0"}, "refuse", "in_progress", None),  # a fork has the claim's id as well
     # executing, its lease lapsed or its owner proven dead: a doubt, and no licence
     ({"lease_until": 100.0}, {}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
+    # a day ahead is what clocks may differ by; a claim from further ahead has the times of a wrong one
+    ({"lease_until": 86_510.0, "claimed_at": 86_500.0}, {"resolves": True}, "refuse", "in_progress", None),
+    ({"lease_until": 86_510.0, "claimed_at": 86_500.1}, {}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
+    ({**EARLY, "lease_until": 86_510.0, "claimed_at": 86_500.1}, {}, "replay", None, {"settled_at": 100.0}),
     ({"lease_until": 10.0}, {"proceed": True}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
     ({}, {"dead": "c0", "dead_at": 100.0}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back", "dead_since": 100.0}),
     ({"dead_since": 97.0}, {"dead": "c0", "dead_at": 100.0}, "in_doubt", "in_doubt", {"state": "in_doubt", "failure": "the caller never reported back"}),
@@ -307,6 +311,8 @@ DECISIONS = [
     ({"state": "in_doubt"}, True),
     ({"lease_until": 101.0}, True),
     ({"lease_until": 101.1}, False),
+    ({"lease_until": 86_511.0, "claimed_at": 86_501.0}, False),
+    ({"lease_until": 86_511.0, "claimed_at": 86_501.1}, True),  # a clock that was ahead by more than a day
     ({**RESOLVING, "lease_until": 101.0}, True),
     ({**RESOLVING, "lease_until": 101.1}, False),
     (DONE, False),

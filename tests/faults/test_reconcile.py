@@ -473,6 +473,7 @@ def test_what_the_ledger_may_have_forgotten_is_not_undone(shell, ledger, shop, u
 @pytest.mark.parametrize("how", ["kill", "raise", "slow"])
 def test_an_undoing_that_broke_is_in_doubt_and_never_repeated_blindly(shell, ledger, shop, undoing, tmp_path, how):
     """SIGKILL, an exception, a deadline in the middle of it: in doubt, not repeated, settled by a person."""
+    ordered(ledger, shop, 1)
     shop.order("e" * 64, "S9", 5)
     if how == "kill":
         process = undoing(*NOW, how=how, apart=True)
@@ -494,12 +495,30 @@ def test_an_undoing_that_broke_is_in_doubt_and_never_repeated_blindly(shell, led
 
 def test_two_people_undo_at_once(ledger, shop, undoing, tmp_path):
     """Four processes with the same plan: each row is undone once."""
+    ordered(ledger, shop, 1)
     for number in range(8):
         shop.order(f"{number}" * 64, f"S{number}", 5)
     together = [undoing(*NOW, apart=True) for _ in range(4)]
     for process in together:
         process.communicate(timeout=50)
     assert sorted(one[0][0] for one in undone(tmp_path)) == list("01234567")
+
+
+def test_rows_of_another_ledger_are_not_undone(ledger, shop, undoing, tmp_path):
+    """In a ledger without any effect of the tool every order looks extra: only --key undoes one, and no more for it."""
+    keys = ["e" * 64, "f" * 64]
+    for key, number in zip(keys, ("S8", "S9"), strict=True):
+        shop.order(key, number, 5)
+    for words in ((), NOW):
+        code, told = undoing(*words)
+        assert (code, [(one["undo"], one["key"]) for one in told]) == (1, [("refused", key) for key in keys])
+        assert "check --store" in told[0]["message"]
+    for _ in range(2):  # what was undone is no effect of the tool
+        assert undoing("--key", keys[0], *NOW)[0] == 1
+        assert [one[0] for one in undone(tmp_path)] == keys[:1]
+    ordered(ledger, shop, 1)
+    assert undoing(*NOW)[0] == 0
+    assert [one[0] for one in undone(tmp_path)] == keys
 
 
 def test_what_cannot_be_told_is_not_undone(ledger, shop, undoing, tmp_path):

@@ -900,6 +900,33 @@ def test_a_closed_run_that_went_well_says_success(world, driver):
     assert run.stop_reason == "success"
 
 
+@pytest.mark.parametrize("ended", [ValueError("the host's own"), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_a_run_that_an_exception_ended_claims_no_success(world, driver, ended):
+    """It says None; what is known of it, such as a write that waits, is said as ever; reopened, it may end well."""
+    guard = world.guard(order={"approval": True})
+
+    async def aleft(run):
+        async with run:
+            raise ended
+
+    def left(run):
+        with run:
+            raise ended
+
+    def leave(run):
+        with pytest.raises(type(ended)):
+            left(run) if driver.kind == "sync" else asyncio.run(aleft(run))
+
+    leave(run := guard.run("a"))
+    assert run.stop_reason is None
+    driver.call(run := guard.run("b"), call())
+    leave(run)
+    assert run.stop_reason == "awaiting_approval"
+    with guard.run("a") as run:
+        pass
+    assert run.stop_reason == "success"
+
+
 def test_tools_can_be_replaced_as_a_whole(world, driver):
     """After `replace` the old name is unknown, and a bad set changes nothing."""
     guard = world.guard()

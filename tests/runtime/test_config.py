@@ -333,8 +333,8 @@ class TestPolicyFile:
         self.settle()
         real = config_module._read
 
-        def overtaken(where):
-            data = real(where)
+        def overtaken(*where):
+            data = real(*where)
             path.write_text("mode: enforce # again")
             return data
 

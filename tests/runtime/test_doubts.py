@@ -1002,6 +1002,56 @@ def test_a_claim_is_given_back_if_its_caller_was_cancelled_in_the_queue(place, o
     assert (after.status, place.effects, place.record.attempt) == ("ok", ["u1"], 2)
 
 
+def test_a_claim_that_the_loop_did_not_wait_for_is_a_doubt_of_the_run(place):
+    """The loop ends while the ledger takes a claim: nobody gives it back, so the run says that it is in doubt."""
+
+    class Taking(Queue):
+        async def arun(self, act):
+            result = self.run(act)
+            self.asked.set()
+            await asyncio.sleep(5)
+            return result
+
+    async def main():
+        task = asyncio.ensure_future(run.acall(order()))
+        await place.store.asked.wait()
+        return task
+
+    place.store = Taking()
+    run = place.guard().run("r")
+    task = asyncio.run(main())
+    assert (task.cancelled(), place.record.state, place.effects) == (True, "executing", [])
+    run.close()
+    assert run.stop_reason == "in_doubt"
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["done", "left open"])
+def test_a_call_cancelled_while_it_waits_says_nothing_of_its_equal(place, ended):
+    """Two equal calls, one cancelled before it hears that the other is at work: what the other did is what counts."""
+
+    async def main():
+        first, second = (asyncio.ensure_future(run.acall(order(name))) for name in ("c1", "c2"))
+        await place.store.asked.wait()
+        second.cancel()
+        if not ended:
+            await begun.wait()
+            await asyncio.sleep(0.05)
+            first.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        await asyncio.sleep(0.1)
+
+    async def tool(user):
+        begun.set()
+        await asyncio.sleep(0 if ended else 5)
+        return {"id": "O1"}
+
+    place.store, begun = Queue(), asyncio.Event()
+    run = place.guard(handler=tool).run("r")
+    asyncio.run(main())
+    run.close()
+    assert run.stop_reason == ("success" if ended else "in_doubt")
+
+
 def test_a_doubt_is_not_given_back(place):
     """Cancelled while it becomes the one who asks the target: whether the first execution had an effect is open."""
     place.store = Queue()

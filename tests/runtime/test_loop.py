@@ -4,15 +4,18 @@ import asyncio
 import itertools
 import json
 import signal
+import threading
 
 import pytest
 from loop_process import lines, process
 from provider_rules import anthropic_problems, chat_problems
 
 import pokayoke
+from pokayoke.core.admission import Request
+from pokayoke.core.ledger import Claim, Settlement
 from pokayoke.errors import UsageError
 from pokayoke.stores import MemoryStore
-from pokayoke.testing import FailingStore, Reply, ScriptedModel, ask
+from pokayoke.testing import Crash, FailingStore, FrozenClock, Reply, ScriptedModel, ask, crash_at
 
 OPEN = {"type": "object"}
 KEY = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"], "additionalProperties": False}
@@ -34,12 +37,13 @@ def put(key):
     return {"key": key}
 
 
-def guarded(store=None, **config):
+def guarded(store=None, clock=None, on_step=None, **config):
     tools = [
         pokayoke.Contract.from_schema(handler.__name__, KEY, output_schema=OPEN, effect=effect, handler=handler, description=handler.__doc__)
         for effect, handler in (("read", get), ("write", put))
     ]  # fmt: skip
-    return pokayoke.Guard(tools, store=store, config={"retry": {"retries": 0}, **config})
+    config = {"retry": {"retries": 0}, **config}
+    return pokayoke.Guard(tools, store=store, clock=clock, on_step=on_step, config=config)
 
 
 @pytest.fixture(autouse=True)
@@ -308,11 +312,70 @@ def test_ids_that_repeat_over_replies_are_made_different():
 def test_a_process_that_cannot_read_the_ledger_does_not_say_that_nothing_was_done(tmp_path):
     """Where the ledger cannot be read, the last word says that nobody knows what was done before."""
     store = pokayoke.open_store(f"sqlite:///{tmp_path}/l.db", create=True)
-    guard = guarded(FailingStore(store, {"records": [1, 2, 3]}))
+    guard = guarded(FailingStore(store, {"records": [1, 2, 3, 4]}))
     answer = guard.run("r").answer("")
     assert answer.text == "I could not finish this safely. What was changed before cannot be looked up now."
     assert not guard.run("r").answer("All is well.").verified
+    with guard.run("r") as run:
+        pass
+    assert run.stop_reason is None
     guard.close()
+
+
+@pytest.mark.parametrize("ahead", [0.0, 1.0, 30.0], ids=["in time", "at once", "ahead"])
+@pytest.mark.parametrize("settled", [True, False], ids=["done", "left open"])
+def test_what_another_process_did_is_told_whatever_its_clock_says(monkeypatch, ahead, settled):
+    """A run that goes on here says what it did, or may have done, elsewhere, also if that clock was before this one."""
+    store = MemoryStore()
+    step = "after_settle" if settled else "after_invoke"
+    other = guarded(store, clock=FrozenClock(1_000.0 + ahead), on_step=crash_at(step, how="raise"))
+    with monkeypatch.context() as there:
+        there.setattr("pokayoke.runtime.run.process_token", lambda: "other")
+        with pytest.raises(Crash):
+            other.run("r").call(ask("put", key="a"))
+    guard = guarded(store, clock=FrozenClock(1_001.0))
+    with guard.run("r") as run:
+        assert run.stop_reason is None
+    assert run.stop_reason == ("success" if settled else "in_doubt")
+    run = guard.run("r")
+    told = "Done: put." if settled else "It is not known whether put took effect."
+    assert run.answer("").text == f"I could not finish this safely. {told}"
+
+
+def test_a_write_that_ends_while_the_ledger_is_asked_is_no_doubt():
+    """Another thread's write was under way when the ledger was read, and has ended by the time it is told."""
+
+    class Slow(MemoryStore):
+        def records(self, query):
+            found = super().records(query)
+            going_on.set()
+            ended.wait(10)
+            return found
+
+    def slow(arguments):
+        begun.set()
+        going_on.wait(10)
+        return arguments
+
+    going_on, begun, ended = (threading.Event() for _ in range(3))
+    run = guarded(Slow()).run("r")
+    other = threading.Thread(target=lambda: (run.call(ask("put", key="a"), invoke=slow), ended.set()))
+    other.start()
+    begun.wait(10)
+    run.progress.recall()
+    other.join()
+    assert (run.progress.doubts, run.progress.done) == ({}, ["put"])
+
+
+def test_a_doubt_is_told_among_more_records_than_a_page_holds():
+    """What a run left open is known after a restart, however many writes it did beside it."""
+    store = MemoryStore()
+    for number in range(1_001):
+        key = f"{number:04}"
+        store.admit(Request("r", "put", "write", None, 1.0, Claim(key, "h", "c", "put", "put@1", "r", 1.0, 1.0)))
+        if number < 1_000:
+            store.settle(Settlement(key, "c", "completed", 1.0))
+    assert "It is not known whether put took effect." in guarded(store).run("r").answer("").text
 
 
 TASK = [[["put", {"key": "a"}], ["get", {"key": "x"}]], [["put", {"key": "b"}]], "I put both."]

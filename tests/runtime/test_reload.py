@@ -1,6 +1,7 @@
 """A changed configuration is taken over as a whole or not at all, beside calls and beside other changes."""
 
 import json
+import os
 import threading
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import pokayoke
 from pokayoke import Contract, Guard, ToolCall
 from pokayoke.errors import PolicyError
+from pokayoke.runtime.lockfile import changing
 from pokayoke.runtime.view import View
 
 ANY = {"type": "object"}
@@ -65,6 +67,25 @@ def test_a_policy_that_cannot_be_kept_changes_nothing(config, tmp_path, monkeypa
     guard.refresh()
     assert guard.policy.retry.retries == 7
     assert events(guard, tmp_path)[1:] == [(True, "reloaded")]
+
+
+@pytest.mark.timeout(20)
+def test_a_file_that_becomes_a_pipe_keeps_nobody_waiting(config, tmp_path):
+    """Where the configuration or the lock was there is a pipe that nobody writes to: told once, the old one stays."""
+    lock = tmp_path / "contracts.lock"
+    with changing(lock) as change:
+        change(lambda empty: empty)
+    guard = Guard([CHECKED, UNCHECKED], config=config, contracts=lock)
+    before = guard.policy
+    for path in (config, lock):
+        path.unlink()
+        os.mkfifo(path)
+    assert [guard.run("r").call(ToolCall("c", "look", {})).status for _ in range(3)] == ["ok"] * 3
+    assert guard.policy is before
+    guard.trace.flush()
+    told = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    refused = [line for line in told if line["event"] in ("config", "contracts")]
+    assert [(line["ok"], "no regular file" in line["reason"]) for line in refused] == [(False, True)] * 2
 
 
 def test_other_tools_give_a_refused_policy_another_chance(config, tmp_path):

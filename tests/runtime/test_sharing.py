@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pokayoke import Contract, Guard, ToolCall, ToolError
+from pokayoke import Contract, Guard, ToolCall, ToolError, open_store
 from pokayoke.errors import UsageError
 from pokayoke.stores.memory import MemoryStore
 from pokayoke.testing import FrozenClock
@@ -83,6 +83,22 @@ def test_a_reopened_run_is_still_its_tenants():
         Guard(contracts(), store=store).run("r", tenant="b")
     assert Guard(contracts(), store=store).run("r", tenant="a").tenant == "a"
     assert Guard(contracts(), store=store).run("old", tenant="b").tenant == "b"
+
+
+def test_a_run_that_the_store_forgets_while_it_is_open_goes_on_as_it_was(driver, tmp_path):
+    """Pruning an idle run gives it no second beginning: its totals stay, and it can still be stopped."""
+    store = open_store(f"sqlite:///{tmp_path}/ledger.db", create=True)
+    run = Guard(contracts(), store=store).run("r")
+    for _ in range(3):
+        run.user("go on")
+        assert driver.call(run, call("look")).ok
+    store.prune(time.time() + 60, by="ann", now=time.time())
+    assert store.load_run("r") is None
+    run.stop()
+    assert (run.mode, driver.call(run, call("look")).findings[0].code) == ("stopped", "run_stopped")
+    kept = store.load_run("r")
+    assert (kept.mode, kept.turn, kept.calls) == ("stopped", 3, 3)
+    store.close()
 
 
 @pytest.mark.parametrize("budget", [{"tokens": 100}, {"seconds": 10.0}, {"calls": 1}])

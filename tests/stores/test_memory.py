@@ -7,7 +7,8 @@ import msgspec
 
 from pokayoke.core.admission import Request
 from pokayoke.core.ledger import Claim, Settlement
-from pokayoke.stores import MemoryStore
+from pokayoke.core.state import Taint, begin_turn, latch, unlatch, worsen
+from pokayoke.stores import MemoryStore, memory
 
 WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0)
 
@@ -42,6 +43,21 @@ def test_a_failure_leaves_no_output_behind():
     store.admit(Request("r", "pay", "write", None, 100.0, WISH))
     assert store.settle(Settlement("k", "c1", "in_doubt", 101.0))
     assert store.record("k").state == "in_doubt"
+
+
+def test_runs_are_bounded_but_for_those_that_must_not_go_on(monkeypatch):
+    """The run that was not changed for longest goes; one that was stopped or is latched stays, until it is not."""
+    monkeypatch.setattr(memory, "_MOST_RUNS", 2)
+    store = MemoryStore()
+    store.change_run("stopped", lambda state: worsen(state, "stopped", "kill_switch"))
+    store.change_run("latched", lambda state: latch(state, Taint("crm", "i", 1, "html")))
+    for run in ("a", "b", "a", "c"):
+        store.change_run(run, begin_turn)
+    held = {run: store.load_run(run) for run in ("stopped", "latched", "a", "b", "c")}
+    assert [run for run, state in held.items() if state is None] == ["b"]
+    assert (held["stopped"].mode, len(held["latched"].taints), held["a"].turn) == ("stopped", 1, 2)
+    store.change_run("latched", lambda state: unlatch(state, "crm"))
+    assert (store.load_run("a"), store.load_run("latched").taints) == (None, ())
 
 
 def test_a_fork_in_the_middle_of_an_act_blocks_nobody():

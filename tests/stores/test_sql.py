@@ -309,6 +309,18 @@ def test_forgetting_takes_one_chunk_at_a_time(db, monkeypatch):
     assert taken == [3, 2, 0]
 
 
+def test_a_limit_of_a_run_that_is_used_between_listing_and_forgetting_stays(db):
+    """Only limits that nobody has used for long are listed, and of those only what is still unused is forgotten."""
+    for name, at in (("run:t:idle", 1.0), ("run:t:woken", 1.0), ("run:t:busy", 2.0)):
+        db.execute(statements.WRITE_COUNTER, (name, 1, 0.0, at))
+    listed = fetch(db, queries.counters_of_runs(2.0)[0])
+    assert sorted(listed) == [("run:t:idle",), ("run:t:woken",)]
+    db.execute(statements.WRITE_COUNTER, ("run:t:woken", 2, 0.0, 2.0))
+    for statement in queries.prune_counters(2.0, listed, []):
+        fetch(db, statement)
+    assert sorted(db.execute("SELECT name FROM pokayoke_counters")) == [("run:t:busy",), ("run:t:woken",)]
+
+
 # -- migrations -----------------------------------------------------------------------------------
 
 

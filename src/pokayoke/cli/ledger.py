@@ -271,7 +271,7 @@ def _states(state: str | None, *, in_doubt: bool) -> tuple[RecordState, ...]:
 
 def _doubtful(record: Record, at: float) -> bool:
     """Whether a person may settle it: a time that is over is as good as in doubt."""
-    return record.state == "in_doubt" or (record.state in ("executing", "resolving") and at >= record.lease_until)
+    return record.state == "in_doubt" or (record.state in ("executing", "resolving") and record.is_over(at))
 
 
 def _state_word(record: Record, at: float) -> str:

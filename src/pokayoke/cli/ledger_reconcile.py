@@ -29,6 +29,10 @@ _FORGOTTEN: Final = (
     "the ledger was pruned, so this may be an effect that it has forgotten, or one that was undone before: select "
     "younger rows, or name the key with --key if it is too much"
 )
+_STRANGE: Final = (
+    "none of the effects compared is one of {tool}, as if this were not the ledger of these rows: check --store, or "
+    "name the key with --key if it is too much"
+)
 _DOUBTFUL: Final = frozenset({"doubtful_happened", "doubtful_not", "in_flight"})
 
 
@@ -226,9 +230,12 @@ class Undoer:
         tool: str | None,
     ) -> None:
         self._known, self._compensator, self._chosen, self._tool = known, compensator, chosen, tool
+        self._at_work: set[str] = set()
 
     def wants(self, found: Compared) -> bool:
-        """True if something of a key is to be undone."""
+        """True if something of a key is to be undone. It is asked about every key before anything is."""
+        if found.record is not None and not found.record.compensates:
+            self._at_work.add(found.record.tool)
         return found.kind in _SURPLUS or found.key in self._chosen
 
     def undo(self, plan: list[Compared], report: Report, ledger: Store) -> None:
@@ -238,7 +245,8 @@ class Undoer:
             plan: what is to be undone.
             report: counts what became of it.
             ledger: what was compared. If it was pruned, what it does not know may be an old effect that is in order,
-                or one that was undone before; only who names its key says that it is neither.
+                or one that was undone before; if it holds no effect of the tool, it may be another one's. Only who
+                names a key says that neither is so.
 
         Raises:
             ConfigurationError: a chosen effect was not compared, or is in doubt; nothing was undone.
@@ -251,17 +259,22 @@ class Undoer:
             )
         forgot = forgets(ledger)  # asked after its records were read: what is forgotten from now on was among them
         for found in plan:
-            if forgot and found.record is None and found.key not in self._chosen:
-                _tell_undoing(Undone("refused", "", found.key, _FORGOTTEN), None, "", json=report.json)
+            name = self._tool_of(found)
+            unknown_here = found.record is None and found.key not in self._chosen
+            if unknown_here and (forgot or (name in self._known and name not in self._at_work)):
+                why = _FORGOTTEN if forgot else _STRANGE.format(tool=name)
+                _tell_undoing(Undone("refused", "", found.key, why), None, name, json=report.json)
                 report.undone(found, done=False)
             else:
-                report.undone(found, self._undo(found, json=report.json))
+                report.undone(found, self._undo(found, name, json=report.json))
 
-    def _undo(self, found: Compared, *, json: bool) -> bool:
+    def _tool_of(self, found: Compared) -> str:
+        if found.record is not None:
+            return found.record.tool
+        return next((row.tool for row in found.rows if row.tool), self._tool or "")
+
+    def _undo(self, found: Compared, name: str, *, json: bool) -> bool:
         """Returns True if all of it is undone now."""
-        name = (
-            found.record.tool if found.record else next((row.tool for row in found.rows if row.tool), self._tool or "")
-        )
         contract = self._known.get(name)
         steps = undoings(found, f"reconciliation: {found.reason or 'chosen'}") if contract is not None else ()
         if contract is None or not steps:

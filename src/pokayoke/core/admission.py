@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -27,6 +27,9 @@ CODES: dict[str, str] = {
     "approval_denied": "a person has denied this call",
     "approval_expired": "nobody decided, or used a yes, in time; the call needs a new approval",
 }
+
+_AHEAD: Final = 3_600.0
+"""Seconds that clocks may differ. Who asked by one that was further ahead would have a yes hold for as much longer."""
 
 ApprovalStatus = Literal["waiting", "approved", "denied", "expired"]
 
@@ -90,8 +93,8 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
     marks: tuple[str, ...] = ()
 
     def at(self, now: float) -> Approval:
-        """This approval as it stands at `now`: expired if nobody decided in time."""
-        if self.status in ("waiting", "approved") and now >= self.expires_at:
+        """This approval as it stands at `now`: expired if nobody decided in time, or if it was asked in the future."""
+        if self.status in ("waiting", "approved") and (now >= self.expires_at or self.asked_at - now > _AHEAD):
             return msgspec.structs.replace(self, status="expired")
         return self
 

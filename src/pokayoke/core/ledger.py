@@ -8,7 +8,7 @@ proven safe, or a completed record that changes.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -18,6 +18,7 @@ from pokayoke.core.ledger_explain import conflict, failed_before, in_doubt, in_p
 
 RecordState = Literal["executing", "resolving", "completed", "failed_retriable", "failed_final", "in_doubt"]
 Settling = Literal["completed", "failed_retriable", "failed_final", "in_doubt"]
+_AHEAD: Final = 86_400.0  # seconds that clocks may differ
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -73,6 +74,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     def answers(self) -> bool:
         """True if it answers for the effect from now on: completed, and its output will not change any more."""
         return self.state == "completed" and self.settled_at is not None
+
+    def is_over(self, now: float) -> bool:
+        """True if by its times nobody is at work on it any more; one claimed far ahead has those of a wrong clock."""
+        return now >= self.lease_until or self.claimed_at - now > _AHEAD
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -252,9 +257,9 @@ def _completed(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
 def _busy(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
     """Somebody executes or resolves, or did so until a moment ago."""
     if is_repeated(record, wish):
-        open_still = record.failure or wish.doubt
-        renewed = msgspec.structs.replace(record, lease_until=wish.now + wish.lease, failure=open_still)
-        return renewed, Answer("execute", None, renewed)
+        until, open_still = wish.now + wish.lease, record.failure or wish.doubt
+        record = msgspec.structs.replace(record, lease_until=until, failure=open_still)
+        return record, Answer("execute", None, record)
     if wish.claim_id == record.resolver:
         if wish.proceed:
             return _execute(wish, record.attempt + 1)
@@ -297,7 +302,8 @@ def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None
         # What its own transaction has committed stays; a report that it failed only says that there is no output.
         if settlement.early:
             return None, True
-        return _filled(record, settlement), settlement.state == "completed"
+        told, nothing = settlement.state == "completed", msgspec.structs.replace(record, settled_at=settlement.now)
+        return _settled(record, settlement) if told else nothing, told
     if own and settlement.state == "completed":
         open_for: tuple[RecordState, ...] = ("executing", "resolving", "in_doubt")
         if record.decided_by:
@@ -319,11 +325,8 @@ def _says_the_same(record: Record, settlement: Settlement) -> bool:
     A completion by somebody else (a lookup, a person) may know another output. Its own executor then
     has to answer from the record, so that all callers hear the same.
     """
-    return (record.state, record.output, record.output_ok) == (
-        settlement.state,
-        settlement.output,
-        settlement.output_ok,
-    )
+    said = (settlement.state, settlement.output, settlement.output_ok)
+    return (record.state, record.output, record.output_ok) == said
 
 
 def _settled(record: Record, settlement: Settlement) -> Record:
@@ -340,19 +343,13 @@ def _settled(record: Record, settlement: Settlement) -> Record:
     )
 
 
-def _filled(record: Record, settlement: Settlement) -> Record:
-    if settlement.state != "completed":
-        return msgspec.structs.replace(record, settled_at=settlement.now)
-    return _settled(record, settlement)
-
-
 def decide(record: Record, decision: Decision) -> Record | None:
     """Settle a doubt by a person's word. Returns the record to keep, or None if there is no doubt to settle.
 
     An execution whose lease has lapsed is as good as in doubt. A person who says that nothing
     happened allows one more attempt, whatever came before; a late report of the old one is refused.
     """
-    if record.state in ("executing", "resolving") and decision.now >= record.lease_until:
+    if record.state in ("executing", "resolving") and record.is_over(decision.now):
         record = lapsed(record)
     if record.state != "in_doubt":
         return None
@@ -373,7 +370,7 @@ def _alive(record: Record, wish: Claim) -> bool:
     Proof about the executor says nothing about a resolver, which is another process.
     """
     dead = wish.dead == record.claim_id and record.state != "resolving"
-    return record.lease_until > wish.now and not dead
+    return not record.is_over(wish.now) and not dead
 
 
 def _wait(record: Record, wish: Claim) -> Answer:

@@ -38,6 +38,7 @@ from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import aask, asked_now
 from pokayoke.runtime.clock import spread
 from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, is_unfinished
+from pokayoke.runtime.matter import Matter
 from pokayoke.runtime.workers import Late, react, unheard
 from pokayoke.stores.acts import recalling
 
@@ -69,7 +70,7 @@ class AsyncWorld(World):
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
-            _kept(self._withdrawn(request.tool, request.claim, asking))
+            _kept(self._withdrawn(request.tool, request.claim, asking, self._counted(request.claim)))
             raise
 
     async def _asked(self, request: Request) -> Answer:
@@ -85,11 +86,22 @@ class AsyncWorld(World):
         except Exception as error:  # noqa: BLE001 - as in `admit`
             return store_unavailable(step.tool, trouble(error))
 
-    async def _withdrawn(self, tool: str, claim: Claim, asking: Awaitable[Answer]) -> None:
+    def _counted(self, claim: Claim) -> Matter | None:
+        """Count a write as in doubt until it is known what became of its claim; the loop may end before that."""
+        progress = self._run.progress
+        if claim.key in progress.open:
+            return None
+        progress.begun(claim)
+        return progress.open[claim.key]
+
+    async def _withdrawn(self, tool: str, claim: Claim, asking: Awaitable[Answer], waited: Matter | None) -> None:
         """Give back a claim whose caller was cancelled while it waited for it: its tool has not begun."""
-        if (await asking).kind == "execute":
+        kind, progress = (await asking).kind, self._run.progress
+        if kind == "execute":
             report = Settlement(claim.key, claim.claim_id, "failed_retriable", claim.now, failure=_WITHDRAWN)
             await self._reported(Settle(report, tool))
+        elif waited is not None and kind != "in_doubt" and progress.open.get(claim.key) is waited:
+            progress.forget(claim.key)
 
     async def aask(self, step: Ask) -> bool | None:
         """`ask`; an awaitable answer is awaited."""

@@ -9,7 +9,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args, get_origin
 
@@ -21,6 +21,7 @@ from pokayoke.core.rare import rare
 from pokayoke.errors import PolicyError
 from pokayoke.runtime.document import Document, DocumentError, read_document
 from pokayoke.runtime.forks import renew
+from pokayoke.runtime.wholefile import followed
 
 SCHEMA_FILE: Final = Path(__file__).parent.parent / "config.schema.json"
 
@@ -69,9 +70,9 @@ def _written(policy: Policy) -> Any:
         raise PolicyError(f"configuration: the policy holds what no file could say: {error}.") from None
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, how: Callable[[Path], bytes] = Path.read_bytes) -> bytes:
     try:
-        return path.read_bytes()
+        return how(path)
     except (OSError, ValueError) as error:  # a ValueError is a path that no file has
         raise PolicyError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
@@ -326,7 +327,7 @@ class PolicyFile:
         """
         with self._lock:
             self._known = self._signature()
-            self._use(_read(self.path))
+            self._use(_read(self.path, followed))
             return self._policy
 
     def forked(self) -> None:
@@ -344,7 +345,7 @@ class PolicyFile:
         if not self._settled(found):
             return
         try:
-            data = _read(self.path)
+            data = _read(self.path, followed)
             if self._signature() != found:
                 return  # it changed while it was read: look again next time
             self._known = found

@@ -6,7 +6,7 @@ by definition, each with where it stands. A definition of a shape nobody documen
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from pokayoke.core.shapes import is_array, is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.errors import ConfigurationError, ContractError
 from pokayoke.runtime.document import read_document
+from pokayoke.runtime.wholefile import followed
 
 _AROUND: Final = ("result", "tools", "contracts")
 _OF_ONE: Final = ("name", "function")
@@ -51,7 +52,7 @@ def read_contracts(path: Path, *, name: str | None = None) -> list[Definition]:
         ContractError: a definition cannot be kept.
     """
     found: list[Definition] = []
-    for place, definition in read_definitions(path, name=name):
+    for place, definition in read_definitions(path, name=name, how=followed):
         try:
             fields = fields_of(definition)
             found.append(Definition(place, fields, Contract(**fields)))
@@ -60,15 +61,17 @@ def read_contracts(path: Path, *, name: str | None = None) -> list[Definition]:
     return found
 
 
-def read_definitions(path: Path, *, name: str | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield the definitions of a file as they stand there, each with its place.
+def read_definitions(
+    path: Path, *, name: str | None = None, how: Callable[[Path], bytes] = Path.read_bytes
+) -> Iterator[tuple[str, Any]]:
+    """Yield the definitions of a file as they stand there, each with its place; `how` returns a file's content.
 
     Raises:
         ConfigurationError: it cannot be read, or holds none.
     """
     name = name or str(path)
     try:
-        data = path.read_bytes()
+        data = how(path)
     except OSError as error:
         raise ConfigurationError(f"{name}: cannot be read: {error.strerror}") from None
     if path.suffix in (".yaml", ".yml"):

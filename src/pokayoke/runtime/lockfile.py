@@ -19,7 +19,7 @@ from pokayoke.core.lock import FORMAT, Lock
 from pokayoke.core.shapes import is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.wholefile import whole_file
+from pokayoke.runtime.wholefile import followed, whole_file
 
 try:
     import fcntl as _fcntl
@@ -33,14 +33,14 @@ NAME: Final = "contracts.lock"
 _MARK: Final = "pokayoke contracts.lock"
 
 
-def read_lock(path: Path) -> Lock:
-    """Read a lock.
+def read_lock(path: Path, how: Callable[[Path], bytes] = Path.read_bytes) -> Lock:
+    """Read a lock; `how` returns a file's content.
 
     Raises:
         ConfigurationError: there is none, or the file is none of ours.
     """
     try:
-        data = path.read_bytes()
+        data = how(path)
     except FileNotFoundError:
         raise ConfigurationError(f"{path}: no such file. Make it with: pokayoke contracts lock FILE") from None
     except OSError as error:
@@ -152,7 +152,7 @@ class LockFile:
             ConfigurationError: it is no lock.
         """
         self._known = signature(self.path)
-        return read_lock(self.path)
+        return read_lock(self.path, followed)
 
 
 def signature(path: str | os.PathLike[str]) -> tuple[int, ...] | None:

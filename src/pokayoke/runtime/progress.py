@@ -32,6 +32,7 @@ Change = Callable[[RunState], RunState]
 _KEPT_TEXTS = 16
 _FOOTER = 100  # characters that say how to go on
 _KEPT_REFUSALS = 20
+_ALL = 2**31 - 1
 # Findings that an equal call would meet again.
 _LASTING = frozenset({"permission_denied", "approval_denied", "failed_before"})
 
@@ -56,19 +57,18 @@ class Progress:
     ) -> None:
         """Go on from `state`. Only a run the host has named may have been open before."""
         self.state, self.tenant = state, tenant
-        self.rounds = Rounds()
-        self._loop = state.loop
+        self.rounds, self._loop = Rounds(), state.loop
         self.tokens = TokenCounter()
         if state.tokens:
             self.tokens.report(state.tokens)
         self._done: dict[str, str] = {}
+        self._here: set[str] = set()
         self.not_done: dict[str, None] = {}
         self.unmet: dict[str, tuple[str, str]] = {}
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
-        self._step, self._calls, self._rounds = state.step, state.calls, state.rounds
-        self._kept_rounds = state.rounds
-        self._in_batch = 0
+        self._step, self._calls, self._in_batch = state.step, state.calls, 0
+        self._rounds = self._kept_rounds = state.rounds
         # What is counted is the time since the first opening; a wall clock that was set back adds nothing.
         self._begun = clock.monotonic() - (max(0.0, clock.now() - state.started) if state.started else 0.0)
         self._unsaved: str | None = None
@@ -76,11 +76,9 @@ class Progress:
         self._numbers = itertools.count()
         self.open: dict[str, Matter] = {}
         self.refused: OrderedDict[tuple[str, str], Matter] = OrderedDict()
-        self._opened = clock.now()
         self._recalled, self._new_turn = not named, False
         self._texts: OrderedDict[str, str] = OrderedDict()
-        self.keeps_texts = False
-        self._handles = 0
+        self.keeps_texts, self._handles = False, 0
 
     def forked(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
@@ -228,6 +226,7 @@ class Progress:
 
     def begun(self, claim: Claim) -> None:
         """Count a write as in doubt from its claim on: whoever waits for it may be cancelled or interrupted."""
+        self._here.add(claim.key)
         self.unmet[claim.key] = (claim.tool, "in_doubt")
         self.open[claim.key] = Matter(claim.tool, "in_doubt")
 
@@ -282,24 +281,23 @@ class Progress:
         return list(self._done.values())
 
     def recall(self) -> bool:
-        """Learn from the ledger what this run did before it was opened here. Returns False if it cannot be read."""
+        """Learn from the ledger what this run did, here or elsewhere. Returns False if it cannot be read."""
         if self._recalled:
             return True
         try:
-            found = self._store.records(Query(run_id=self.state.run_id))
-            undone = {record.key for record in found if record.state == "completed" and self._undone(record)}
+            found = self._store.records(Query(run_id=self.state.run_id, limit=_ALL))
+            undone = {one.key for one in found if one.state == "completed" and self._undone(one)}
         except Exception:  # noqa: BLE001 - a store may raise anything; then it is said that nobody knows
             return False
         with self._lock:
             self._recalled = True
-            older = sorted(
-                (record for record in found if (record.settled_at or record.claimed_at) < self._opened),
-                key=lambda record: record.claimed_at,
-            )
-            stands = {record.key: record.tool for record in older if record.state == "completed"}
+            known = sorted(found, key=lambda record: record.claimed_at)
+            stands = {record.key: record.tool for record in known if record.state == "completed"}
             self._done = {key: tool for key, tool in stands.items() if key not in undone} | self._done
-            for record in older:
-                if record.state in ("executing", "resolving", "in_doubt") and not self._new_turn:
+            for record in known:
+                if self._new_turn or record.key in self._here:  # how that ended is known here, or will be
+                    continue
+                if record.state in ("executing", "resolving", "in_doubt"):
                     self.unmet.setdefault(record.key, (record.tool, "in_doubt"))
                     self.open.setdefault(record.key, Matter(record.tool, "in_doubt"))
         return True
@@ -343,7 +341,7 @@ class Progress:
         """All of these as one change of whatever the store holds by now."""
 
         def composed(state: RunState) -> RunState:
-            after = state
+            after = state if state.version >= self.state.version else self.state  # the store has forgotten the run
             for how in waiting.values():
                 after = how(after)
             return after if after is state else self._with_totals(after)

@@ -73,10 +73,9 @@ class Run:
         from pokayoke.runtime.trace import Ring  # noqa: PLC0415 - as in the guard
 
         self.trace = Ring(guard.snapshot.policy.trace.ring)
-        self.progress = progress
+        self.progress, self.named = progress, named
         self.selection: Selection | None = None
-        self.named = named
-        self._number, self._closed = next(_numbers), False
+        self._number, self._closed, self._well = next(_numbers), False, True
 
     @property
     def mode(self) -> Mode:
@@ -85,12 +84,13 @@ class Run:
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why writes or the run stopped. A closed run that nothing stopped says `success`, or what is still open."""
+        """Why it stopped. Closed without a stop: what is open, else `success`; None after an exception, or unknown."""
         if self.state.stop_reason is not None:
             return self.state.stop_reason
         if self.state.taints:
             return "invalid_tool_output"
-        return (self.progress.open_matter or "success") if self._closed else None
+        certain = self._closed and self.progress.recall()
+        return (self.progress.open_matter or ("success" if certain and self._well else None)) if self._closed else None
 
     @property
     def state(self) -> RunState:
@@ -150,8 +150,7 @@ class Run:
 
     def check(self, call: ToolCall) -> Verdict:
         """Say what would be decided about a call. Runs no tool and records nothing."""
-        judged = drive(judging(call, self._scene(self.progress.step + 1)), World(self, None))
-        return verdict_under(judged, self.state)
+        return verdict_under(drive(judging(call, self._scene(self.progress.step + 1)), World(self, None)), self.state)
 
     def call(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """Take one tool call from the model's text to an outcome.
@@ -289,7 +288,8 @@ class Run:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Close the run."""
+        """Close the run; one that is left by an exception is no success."""
+        self._well = not any(exc)
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -297,8 +297,8 @@ class Run:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Close the run."""
-        self.close()
+        """Close the run, as above."""
+        self.__exit__(*exc)
 
     def close(self) -> None:
         """Say that the run is over and write the trace out. A closed run may be reopened by its id."""

@@ -1,7 +1,8 @@
-"""A file that is there as a whole or not at all: written beside the old one, then put in its place."""
+"""Files as a whole: one written beside the old one and put in its place, and one that is read again and again."""
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -50,3 +51,16 @@ def whole_file(name: str | os.PathLike[str]) -> Generator[IO[bytes]]:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+def followed(path: Path) -> bytes:
+    """Return the content of a file that is looked at while calls run.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file any more: a pipe would be waited for.
+    """
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    with open(fd, "rb") as file:  # noqa: PTH123 - what is open already
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file any more")
+        return file.read()

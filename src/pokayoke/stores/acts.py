@@ -144,7 +144,8 @@ def changing(run_id: str, change: RunChange) -> Act[tuple[RunState, RunState]]:
         after = change(before)
         if after is before:
             return NOTHING, (before, after)
-        after = msgspec.structs.replace(after, version=before.version + 1)
+        # The run's own copy is the later one where the store has forgotten what it held.
+        after = msgspec.structs.replace(after, version=max(before.version, after.version) + 1)
         return Changes(run=after), (before, after)
 
     return Act("change_run", Need(run=run_id, keeps_run=False), decided)

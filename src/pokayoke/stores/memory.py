@@ -20,6 +20,7 @@ from pokayoke.stores.nouns import Entry, Query
 
 T = TypeVar("T")
 _MOST_ENTRIES = 10_000
+_MOST_RUNS = 100_000
 
 
 class MemoryStore(Store):
@@ -27,7 +28,8 @@ class MemoryStore(Store):
 
     Records are kept as long as the store lives: forgetting one would allow the effect again. Their
     outputs are kept up to a limit, the oldest go first: a repetition of theirs is then answered
-    without its value. Of the audit the latest ten thousand lines are kept.
+    without its value. Of the audit the latest ten thousand lines are kept, and of runs the hundred thousand that
+    changed last: an older one begins its totals anew. A run that was stopped, or is latched, is never forgotten.
 
     Args:
         max_output_bytes: bytes of recorded outputs that are kept.
@@ -43,6 +45,7 @@ class MemoryStore(Store):
         self._with_output: deque[str] = deque()
         self._records: dict[str, Record] = {}
         self._runs: dict[str, RunState] = {}
+        self._going_on: dict[str, None] = {}
         self._used: dict[str, Used] = {}
         self._approvals: dict[str, Approval] = {}
         self._switches: dict[str, Switch] = {}
@@ -167,7 +170,7 @@ class MemoryStore(Store):
         if changes.record is not None:
             self._keep(changes.record)
         if changes.run is not None:
-            self._runs[changes.run.run_id] = changes.run
+            self._keep_run(changes.run)
         if changes.used:
             self._used.update(changes.used)
         if changes.approval is not None:
@@ -190,6 +193,15 @@ class MemoryStore(Store):
             oldest = self._records[self._with_output.popleft()]
             self._output_bytes -= len(oldest.output or b"")
             self._records[oldest.key] = msgspec.structs.replace(oldest, output=None)
+
+    def _keep_run(self, run: RunState) -> None:
+        self._runs[run.run_id] = run
+        self._going_on.pop(run.run_id, None)
+        if run.mode != "stopped" and not run.taints:
+            self._going_on[run.run_id] = None
+            if len(self._going_on) > _MOST_RUNS:
+                oldest = next(iter(self._going_on))
+                del self._going_on[oldest], self._runs[oldest]
 
     def _append(self, entry: Entry) -> None:
         self._noted += 1
