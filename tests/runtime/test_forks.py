@@ -84,7 +84,14 @@ def test_a_lock_held_while_forking_does_not_hang_the_child(tmp_path):
     run = guard.run("r")
     assert run.call(ToolCall("c", "look", {})).ok
     held = [guard._opening, guard._renewing, guard.last_good._lock, guard.workers._lock, guard._file._lock]
-    held += [run.progress._lock, guard.alerts._lock, guard.switchboard._turn, guard.trace._lock]
+    held += [
+        run.progress._lock,
+        run.progress.matters._lock,
+        run.progress.texts._lock,
+        guard.alerts._lock,
+        guard.switchboard._turn,
+        guard.trace._lock,
+    ]
     taken, done = threading.Event(), threading.Event()
 
     def busy():

@@ -362,9 +362,9 @@ def test_a_write_that_ends_while_the_ledger_is_asked_is_no_doubt():
     other = threading.Thread(target=lambda: (run.call(ask("put", key="a"), invoke=slow), ended.set()))
     other.start()
     begun.wait(10)
-    run.progress.recall()
+    run.progress.matters.recall()
     other.join()
-    assert (run.progress.doubts, run.progress.done) == ({}, ["put"])
+    assert (run.progress.matters.doubts, run.progress.matters.done) == ({}, ["put"])
 
 
 def test_a_doubt_is_told_among_more_records_than_a_page_holds():

@@ -58,7 +58,7 @@ class Conversation:
     @property
     def pages(self) -> bool:
         """True if there is a text that was too long to show at once."""
-        return self._hosted is not None and self._hosted.run.progress.keeps_texts
+        return self._hosted is not None and self._hosted.run.progress.texts.any
 
     def heard(self, calls: Iterable[ToolCall]) -> None:
         """Keep the calls of a reply as the model wrote them."""

@@ -113,7 +113,9 @@ def _sent_back(run: Run, call: ToolCall, wrong: tuple[Finding, ...]) -> Outcome:
     said = digest(str(call.arguments).encode("utf-8", "surrogatepass"))
     run.rounds.note(outcome, said, None, run.snapshot.kinds, run.snapshot.policy.loop)
     run.note("handoff", ok=False, tool=call.name, error=wrong[0].code, reason=outcome.message)
-    return run.progress.ended(outcome, call)
+    run.progress.tokens.note(outcome.text)
+    run.progress.matters.ended(outcome, call)
+    return outcome
 
 
 sink = FunctionTool(SINK, "", {"type": "object", "properties": {}}, _answered, strict_json_schema=False)

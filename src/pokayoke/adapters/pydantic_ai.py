@@ -246,7 +246,7 @@ class _GuardedRun(Guarded):
                 return response  # the framework asks again by itself, or there is an answer that is no text
         kept = [part for part in response.parts if id(part) not in struck]
         if plain_text(terms) and not any(isinstance(part, ToolCallPart) for part in kept):
-            unmet = self._hosted.run.progress.unmet
+            unmet = self._hosted.run.progress.matters.unmet
             for tool in [key for key, (name, _) in unmet.items() if key == name and ended_well(ctx.messages, name)]:
                 del unmet[tool]  # it was put right by a call that ran elsewhere
             if (word := self._hosted.last_word(text or None)) != text:

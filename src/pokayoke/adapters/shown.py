@@ -23,7 +23,7 @@ def hides(run: Run, name: str) -> bool:
 
 def pager(run: Run) -> Contract | None:
     """Return the guard's own tool for reading on, once an output was too long to show."""
-    if not run.progress.keeps_texts:
+    if not run.progress.texts.any:
         return None
     own = run.guard.pager
     plan = run.snapshot.find(own.name)
@@ -65,9 +65,9 @@ class Look:
 
     def __init__(self, run: Run, tools: Iterable[Any]) -> None:
         """Keep it."""
-        self._seen = (run.snapshot, run.principal, run.progress.keeps_texts, *tools)
+        self._seen = (run.snapshot, run.principal, run.progress.texts.any, *tools)
 
     def holds(self, run: Run, tools: Iterable[Any]) -> bool:
         """Return whether all of it is the same now, so that nothing has to be looked at anew."""
-        now, seen = (run.snapshot, run.principal, run.progress.keeps_texts, *tools), self._seen
+        now, seen = (run.snapshot, run.principal, run.progress.texts.any, *tools), self._seen
         return len(now) == len(seen) and all(map(operator.is_, now, seen))

@@ -38,7 +38,7 @@ from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import aask, asked_now
 from pokayoke.runtime.clock import spread
 from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, is_unfinished
-from pokayoke.runtime.matter import Matter
+from pokayoke.runtime.matters import Matter
 from pokayoke.runtime.workers import Late, react, unheard
 from pokayoke.stores.acts import recalling
 
@@ -88,20 +88,17 @@ class AsyncWorld(World):
 
     def _counted(self, claim: Claim) -> Matter | None:
         """Count a write as in doubt until it is known what became of its claim; the loop may end before that."""
-        progress = self._run.progress
-        if claim.key in progress.open:
-            return None
-        progress.begun(claim)
-        return progress.open[claim.key]
+        matters = self._run.progress.matters
+        return None if claim.key in matters.open else matters.begun(claim)
 
     async def _withdrawn(self, tool: str, claim: Claim, asking: Awaitable[Answer], waited: Matter | None) -> None:
         """Give back a claim whose caller was cancelled while it waited for it: its tool has not begun."""
-        kind, progress = (await asking).kind, self._run.progress
+        kind, matters = (await asking).kind, self._run.progress.matters
         if kind == "execute":
             report = Settlement(claim.key, claim.claim_id, "failed_retriable", claim.now, failure=_WITHDRAWN)
             await self._reported(Settle(report, tool))
-        elif waited is not None and kind != "in_doubt" and progress.open.get(claim.key) is waited:
-            progress.forget(claim.key)
+        elif waited is not None and kind != "in_doubt" and matters.open.get(claim.key) is waited:
+            matters.forget(claim.key)
 
     async def aask(self, step: Ask) -> bool | None:
         """`ask`; an awaitable answer is awaited."""

@@ -120,7 +120,7 @@ class RunHistory(History):
         result = super()._viewed()
         if result.shortened:
             for handle, text in result.offloaded.items():
-                self._run.progress.keep(text, handle)
+                self._run.progress.texts.keep(text, handle)
             event = result.event
             self._run.note(event.pop("event"), ok=True, **event)
         return result
@@ -137,13 +137,13 @@ def facts_of(run: Run) -> Facts:
     def about(arguments: Any) -> str:
         return "" if arguments is None else plain(arguments)[1][:_MOST_ABOUT]
 
-    progress = run.progress
-    progress.recall()
+    matters = run.progress.matters
+    matters.recall()
     return Facts(
         effects=tuple(
             OpenEffect(one.tool, key, "in_doubt" if one.reason == "in_doubt" else "pending", about(one.arguments))
-            for key, one in tuple(progress.open.items())
+            for key, one in tuple(matters.open.items())
         ),
         taints=run.state.taints,
-        refusals=tuple(Refusal(one.tool, one.reason, about(one.arguments)) for one in tuple(progress.refused.values())),
+        refusals=tuple(Refusal(one.tool, one.reason, about(one.arguments)) for one in tuple(matters.refused.values())),
     )

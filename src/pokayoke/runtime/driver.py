@@ -91,7 +91,7 @@ class World:
 
     def keep(self, step: Keep) -> str:
         """Keep a large text aside."""
-        return self._run.progress.keep(step.text)
+        return self._run.progress.texts.keep(step.text)
 
     def emit(self, step: Emit) -> None:
         """Write a trace event."""
@@ -290,7 +290,7 @@ class World:
 
     def _claimed(self, request: Request, answer: Answer) -> Answer:
         if answer.kind == "execute" and request.claim is not None:
-            self._run.progress.begun(request.claim)
+            self._run.progress.matters.begun(request.claim)
             if self._guard.on_step is not None:
                 self._run.notice("after_claim")
         question = request.approval
@@ -306,7 +306,7 @@ class World:
             return record  # what this execution has not done, another one may have
         if settled.accepted:
             if step.settlement.state not in ("completed", "in_doubt"):
-                self._run.progress.forget(step.settlement.key)
+                self._run.progress.matters.forget(step.settlement.key)
             return None
         if step.settlement.state != "completed":
             # What the ledger knows to have happened has, whatever went wrong afterwards; any other doubt stays one.

@@ -231,8 +231,8 @@ def _taken(conversation: Conversation, said: Spoken) -> Generator[Take, Any, Non
 def _ended(conversation: Conversation, answer: Answer, rounds: int, *, refused: bool = False) -> Ended:
     conversation.append([{"role": "assistant", "content": answer.text}])
     run = conversation.run
-    reason = answer.stop_reason or run.progress.open_matter or "success"
-    done = tuple(run.progress.done)
+    reason = answer.stop_reason or run.progress.matters.unsettled or "success"
+    done = tuple(run.progress.matters.done)
     return Ended(answer.text, answer.verified, reason, run.id, rounds, conversation.messages, refused, done)
 
 

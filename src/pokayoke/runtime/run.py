@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pokayoke.core import event
-from pokayoke.core.answer import Answer, final_answer
+from pokayoke.core.answer import Answer
 from pokayoke.core.call import Mode, Outcome, StopReason, ToolCall, Verdict
 from pokayoke.core.contract import Contract
 from pokayoke.core.definitions import definitions, instructions
@@ -89,8 +89,7 @@ class Run:
             return self.state.stop_reason
         if self.state.taints:
             return "invalid_tool_output"
-        certain = self._closed and self.progress.recall()
-        return (self.progress.open_matter or ("success" if certain and self._well else None)) if self._closed else None
+        return self.progress.matters.ending(well=self._well) if self._closed else None
 
     @property
     def state(self) -> RunState:
@@ -123,7 +122,7 @@ class Run:
         """The contracts and the policy in force."""
         if self.selection is not None:
             return self.selection.snapshot
-        return self.view.paged if self.progress.keeps_texts else self.view.snapshot
+        return self.view.paged if self.progress.texts.any else self.view.snapshot
 
     # -- what the host says ------------------------------------------------------------------------
 
@@ -150,7 +149,8 @@ class Run:
 
     def check(self, call: ToolCall) -> Verdict:
         """Say what would be decided about a call. Runs no tool and records nothing."""
-        return verdict_under(drive(judging(call, self._scene(self.progress.step + 1)), World(self, None)), self.state)
+        judged = drive(judging(call, self._scene(self.progress.step + 1)), World(self, None))
+        return verdict_under(judged, self.state)
 
     def call(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """Take one tool call from the model's text to an outcome.
@@ -275,11 +275,7 @@ class Run:
     def answer(self, text: str | None) -> Answer:
         """Check the model's last answer: its own text if it says something, else an honest fallback."""
         self._end_round()
-        progress, fallback = self.progress, self.snapshot.policy.loop.fallback
-        certain = progress.recall()
-        done, lacking, unmet = progress.done, progress.not_done, dict(progress.unmet.values())
-        doubts, reason = progress.doubts, self.stop_reason
-        return final_answer(text, done, lacking, reason, unmet=unmet, fallback=fallback, certain=certain, doubts=doubts)
+        return self.progress.matters.answer(text, self.stop_reason, self.snapshot.policy.loop.fallback)
 
     # -- opening and closing -----------------------------------------------------------------------
 
@@ -333,7 +329,7 @@ class Run:
         if contract.handler is not None:
             return contract.handler
         if contract is self.guard.pager:
-            return partial(self.progress.page, most=self.snapshot.policy.context.offload_chars)
+            return partial(self.progress.texts.page, most=self.snapshot.policy.context.offload_chars)
         if self.selection is not None and contract is self.selection.finder:
             return self.selection.find
         raise UsageError(f"{contract.name} has no handler: give the contract one, or pass invoke= to call()")
@@ -371,7 +367,9 @@ class Run:
         plan = scene.snapshot.plans.get(outcome.contract or "")
         if self.selection is not None:
             self.selection.add(outcome.tool)
-        return self.progress.ended(outcome, call, writes=plan is not None and plan.contract.effect != "read")
+        self.progress.tokens.note(outcome.text)
+        self.progress.matters.ended(outcome, call, writes=plan is not None and plan.contract.effect != "read")
+        return outcome
 
     def _end_round(self) -> None:
         """Let the loop guard look at a round; it may take the tools away."""

@@ -153,7 +153,7 @@ def shown(run: Run, names: Collection[str] | None) -> list[Contract]:
     if selection is None:
         return contracts
     pager = run.guard.pager
-    return [one for one in contracts if selection.shows(one.name) or (one is pager and run.progress.keeps_texts)]
+    return [one for one in contracts if selection.shows(one.name) or (one is pager and run.progress.texts.any)]
 
 
 def _refuse_unknown(run: Run, names: Collection[str]) -> None:

@@ -1,0 +1,178 @@
+"""What became of a run's calls: what is done, what is not, what is open, and what would be refused again.
+
+What enters: outcomes, and what the ledger knows of the run from before. What leaves: what may be said of the run at its
+end, and what a shortened history must not lose. What must never happen here: a doubt that is dropped before something
+has settled it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any, Final, NamedTuple
+
+from pokayoke.core.answer import Answer, final_answer, remember
+from pokayoke.core.call import SUCCESSFUL, Outcome, StopReason, ToolCall
+from pokayoke.core.ledger import Claim, Record, compensation_key
+from pokayoke.core.resolve import taken_back
+from pokayoke.stores.base import Store
+from pokayoke.stores.nouns import Query
+
+_KEPT_REFUSALS: Final = 20
+_ALL: Final = 2**31 - 1
+# Findings that an equal call would meet again.
+_LASTING: Final = frozenset({"permission_denied", "approval_denied", "failed_before"})
+
+
+class Matter(NamedTuple):
+    """A call that is not over, or would be refused again.
+
+    Args:
+        tool: its tool.
+        reason: what keeps it open, or the code of the finding.
+        arguments: as the model sent them; None if nobody knows any more.
+    """
+
+    tool: str
+    reason: str
+    arguments: Any = None
+
+
+class Matters:
+    """What is known of the calls of one run.
+
+    Args:
+        store: where the run's writes are recorded.
+        run_id: the run.
+        named: True if the host chose its id: only then it may have been open before.
+
+    Attributes:
+        not_done: what did not end well, with reasons, in order; see `remember`.
+        unmet: writes that were tried and not done, as the tool's name and the reason.
+        open: calls in doubt or under way, and those that wait for a person, by key (a read: by tool).
+        refused: calls that would be refused again.
+    """
+
+    def __init__(self, store: Store, run_id: str, *, named: bool) -> None:
+        self.not_done: dict[str, None] = {}
+        self.unmet: dict[str, tuple[str, str]] = {}
+        self.open: dict[str, Matter] = {}
+        self.refused: OrderedDict[tuple[str, str], Matter] = OrderedDict()
+        self._done: dict[str, str] = {}
+        self._here: set[str] = set()
+        self._store, self._run_id = store, run_id
+        self._recalled, self._new_turn = not named, False
+        self._lock = threading.Lock()
+
+    def forked(self) -> None:
+        """Begin anew in a child process, whose parent may have held the lock."""
+        self._lock = threading.Lock()
+
+    @property
+    def done(self) -> list[str]:
+        """Names of the tools whose effect happened, in order, one for each effect."""
+        return list(self._done.values())
+
+    @property
+    def doubts(self) -> dict[str, None]:
+        """Names of the tools of which a write is in doubt, each once."""
+        return {matter.tool: None for matter in tuple(self.open.values()) if matter.reason == "in_doubt"}
+
+    @property
+    def unsettled(self) -> StopReason | None:
+        """What keeps the run from being a success: a write in doubt, or one that waits for a person."""
+        return "in_doubt" if self.doubts else "awaiting_approval" if self.open else None
+
+    def begin_turn(self) -> None:
+        """Begin the user's next turn: what was not done in the last one is no longer its business."""
+        self.unmet.clear()
+        self._new_turn = True
+
+    def begun(self, claim: Claim) -> Matter:
+        """Count a write as in doubt from its claim on: whoever waits for it may be cancelled or interrupted."""
+        self._here.add(claim.key)
+        self.unmet[claim.key] = (claim.tool, "in_doubt")
+        matter = self.open[claim.key] = Matter(claim.tool, "in_doubt")
+        return matter
+
+    def forget(self, key: str) -> None:
+        """Nothing is open under this key any more, or nothing has happened."""
+        self.unmet.pop(key, None)
+        self.open.pop(key, None)
+
+    def ended(self, outcome: Outcome, call: ToolCall, *, writes: bool = False) -> None:
+        """Remember what became of a call. `writes` tells whether its tool is one that does."""
+        key, tool = outcome.key or "", outcome.tool
+        if outcome.status == "in_doubt" or (outcome.status not in SUCCESSFUL and outcome.effect != "done"):
+            self._left(outcome, call, key, writes=writes)
+            return
+        if self.open or self.unmet:
+            self.forget(key)
+            self.forget(tool)
+        if self.refused:
+            self.refused.pop((tool, str(call.arguments)), None)
+        if outcome.effect == "done":
+            self._done.setdefault(key, tool)  # a replay is the same effect
+
+    def recall(self) -> bool:
+        """Learn from the ledger what this run did, here or elsewhere. Returns False if it cannot be read."""
+        if self._recalled:
+            return True
+        try:
+            found = self._store.records(Query(run_id=self._run_id, limit=_ALL))
+            undone = {one.key for one in found if one.state == "completed" and self._undone(one)}
+        except Exception:  # noqa: BLE001 - a store may raise anything; then it is said that nobody knows
+            return False
+        with self._lock:
+            self._recalled = True
+            known = sorted(found, key=lambda record: record.claimed_at)
+            stands = {record.key: record.tool for record in known if record.state == "completed"}
+            self._done = {key: tool for key, tool in stands.items() if key not in undone} | self._done
+            for record in known:
+                if self._new_turn or record.key in self._here:  # how that ended is known here, or will be
+                    continue
+                if record.state in ("executing", "resolving", "in_doubt"):
+                    self.unmet.setdefault(record.key, (record.tool, "in_doubt"))
+                    self.open.setdefault(record.key, Matter(record.tool, "in_doubt"))
+        return True
+
+    def ending(self, *, well: bool) -> StopReason | None:
+        """Why a run that nothing stopped is over; `well` if no exception ended it. None if nobody can say."""
+        certain = self.recall()
+        return self.unsettled or ("success" if certain and well else None)
+
+    def answer(self, text: str | None, reason: StopReason | None, fallback: str | None) -> Answer:
+        """Check the model's last answer against what is known; `fallback` stands in for one that says nothing."""
+        certain = self.recall()
+        done, unmet, doubts = self.done, dict(self.unmet.values()), self.doubts
+        return final_answer(
+            text, done, self.not_done, reason, unmet=unmet, fallback=fallback, certain=certain, doubts=doubts
+        )
+
+    def _left(self, outcome: Outcome, call: ToolCall, key: str, *, writes: bool) -> None:
+        tool, reason, in_doubt = outcome.tool, outcome.stop_reason or outcome.status, outcome.status == "in_doubt"
+        waits = in_doubt or outcome.status == "pending"
+        if not in_doubt:
+            remember(self.not_done, outcome)
+        if writes:
+            # A mistake is put right by another call of the tool; a doubt, or a person's no, only by that very one.
+            mark = key if waits or reason == "approval_denied" else ""
+            if outcome.status != "refused":  # it began, and this is how it ended
+                self.unmet.pop(key, None)
+            self.unmet[mark or tool] = (tool, reason)
+        if waits:
+            self.open[key or tool] = Matter(tool, "in_doubt" if in_doubt else "awaiting_approval", call.arguments)
+        elif outcome.status != "refused" or reason == "approval_denied":
+            self.open.pop(key or tool, None)  # whatever it waited for is decided
+        if outcome.findings and (code := outcome.findings[0].code) in _LASTING:
+            self._refuse(Matter(tool, code, call.arguments))
+
+    def _refuse(self, matter: Matter) -> None:
+        with self._lock:
+            self.refused[matter.tool, str(matter.arguments)] = matter
+            if len(self.refused) > _KEPT_REFUSALS:
+                self.refused.popitem(last=False)
+
+    def _undone(self, record: Record) -> bool:
+        undoing = self._store.record(compensation_key(record.key))
+        return undoing is not None and taken_back(record, undoing) is not None
