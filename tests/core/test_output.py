@@ -532,6 +532,7 @@ def test_a_text_contract_takes_any_text(text):
         (Raw(b"x", "text/plain; charset=unicode_escape"), "bad_encoding"),
         (Raw(b"x", "text/plain; charset=utf-7"), "bad_encoding"),
         (Raw(b"x", "text/plain; charset=cp1259"), "bad_encoding"),
+        (Raw(b"\x80" * 200_001, "text/plain; charset=windows-1252"), "output_too_large"),
     ],
 )
 def test_a_text_contract_takes_nothing_else(raw, expected):
