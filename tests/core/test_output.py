@@ -175,6 +175,10 @@ BAD_TRANSPORT = [
     (Raw(PAGE, "text/html", 200), "wrong_content_type", "content-type text/html"),
     (Raw(TEXT, "text/html; charset=utf-8"), "wrong_content_type", "content-type text/html"),
     (Raw(TEXT, "text/plain; x=application/json"), "wrong_content_type", "content-type text/plain"),
+    *(
+        (Raw(TEXT, kind), "wrong_content_type", f"content-type {kind}")
+        for kind in ("application/xml", "application/json-seq", "text/x+json")
+    ),
     (Raw(TEXT, None), "missing_content_type", "missing_content_type"),
     (Raw(TEXT, " "), "missing_content_type", "missing_content_type"),
     ({"body": TEXT, "content_type": None}, "missing_content_type", "missing_content_type"),
@@ -576,6 +580,7 @@ SENT = {"body": TEXT, "content_type": "application/json"}
     ("told", "status"),
     [
         ({"status": 500.0}, 500),
+        ({"status": 200.5}, "float"),
         ({"status": "500 Internal Server Error"}, 500),
         ({"status": "HTTP/1.1 503 Service Unavailable"}, 503),
         ({"status": "error"}, "error"),
@@ -725,6 +730,7 @@ def test_a_schema_that_describes_the_carriers_fields_wins():
     """A tool that returns e-mails or documents may use the words body, content_type and content."""
     mail = {"body": "hello", "content_type": "text/plain"}
     assert judge(mail, {"properties": {"content_type": {"type": "string"}}}).value == mail
+    assert judge({"content_type": "text/plain"}, None).value == {"content_type": "text/plain"}
     document = {"content": [{"type": "text", "text": "x"}]}
     assert judge(document, {"properties": {"content": {"type": "array"}}}).value == document
 

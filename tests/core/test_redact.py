@@ -560,6 +560,7 @@ def test_a_value_beside_its_name_is_hidden():
     for listed in ({"name": "DB_PASSWORD", "value": "x"}, {"Key": "Authorization", "Value": "x"}):
         assert set(redacted([listed])[0].values()) == {next(iter(listed.values())), HIDDEN}
     kept = [{"name": "max_tokens", "value": 5}, {"name": "The secret garden", "value": 9}, {"name": "a", "value": "b"}]
+    kept += [{"kind": "password", "value": "x"}, {"name": 5, "value": "x"}]
     assert redacted(kept) == kept
 
 
