@@ -570,6 +570,8 @@ def test_a_text_contract_that_names_a_type_is_held_to_it():
     assert code(judge(PAGE, "text", content_type="text/*")) is None
     assert code(judge(Raw("x", "text/css"), "text", content_type="text/*")) is None
     assert code(judge(Raw("x", "image/png"), "text", content_type="text/*")) == "wrong_content_type"
+    assert code(judge(Raw("x", "text/x+json"), "text", content_type="text/css")) == "wrong_content_type"
+    assert code(judge(Raw("x", "application/hal+json"), "text", content_type="text/css")) == "wrong_content_type"
     assert code(judge(Raw("x", None), "text", content_type="*/*")) is None
 
 
