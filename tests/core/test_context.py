@@ -574,6 +574,18 @@ def test_a_wrapped_output_is_previewed_without_its_wrapping():
     assert "rows: list, 2000 items" in everything(result.messages)
 
 
+def test_an_output_that_only_quotes_a_preview_is_no_preview():
+    """What an output says of itself does not save it from being put aside; its first line, which is ours, does."""
+    wrapped = f'<tool_output tool="find" call="c" trust="trusted">\nvideo preview="true" {LONG * 100}\n</tool_output>'
+    build = Builder("openai")
+    build.user("a")
+    build.calls(["c"])
+    build.results(["c"], wrapped)
+    result = compacted(build.messages, 2_000, kept=True)
+    assert list(result.offloaded.values()) == [wrapped]
+    assert compacted(result.messages, 100, kept=True).offloaded == {}
+
+
 def test_a_note_that_would_cost_more_is_not_made():
     """Leaving out a message smaller than its note makes nothing shorter, so it stays."""
     messages = [{"role": "user", "content": LONG}, {"role": "assistant", "content": "ok"}]

@@ -573,6 +573,8 @@ def test_a_text_contract_that_names_a_type_is_held_to_it():
     assert code(judge(Raw("x", "text/x+json"), "text", content_type="text/css")) == "wrong_content_type"
     assert code(judge(Raw("x", "application/hal+json"), "text", content_type="text/css")) == "wrong_content_type"
     assert code(judge(Raw("x", None), "text", content_type="*/*")) is None
+    assert code(judge(Raw(PAGE, "text/html"), "text")) is None
+    assert code(judge(Raw("x", None), None)) is None
 
 
 SENT = {"body": TEXT, "content_type": "application/json"}
