@@ -574,6 +574,29 @@ def test_a_wrapped_output_is_previewed_without_its_wrapping():
     assert "rows: list, 2000 items" in everything(result.messages)
 
 
+def test_only_as_many_of_the_last_outputs_go_as_have_to():
+    """Of two large outputs among the last messages the newer one stays if there is room for it."""
+    build = Builder("openai")
+    build.user("a")
+    for key, text in (("old", LONG * 100), ("new", LONG * 90)):
+        build.calls([key], {"id": key})
+        build.results([key], text)
+    room = compacted([build.messages[0], *build.messages[3:]], 10**6).before + 1_000
+    assert list(compacted(build.messages, room, kept=True).offloaded.values()) == [LONG * 100]
+
+
+def test_an_output_that_only_quotes_a_preview_is_no_preview():
+    """What an output says of itself does not save it from being put aside; its first line, which is ours, does."""
+    wrapped = f'<tool_output tool="find" call="c" trust="trusted">\nvideo preview="true" {LONG * 100}\n</tool_output>'
+    build = Builder("openai")
+    build.user("a")
+    build.calls(["c"])
+    build.results(["c"], wrapped)
+    result = compacted(build.messages, 2_000, kept=True)
+    assert list(result.offloaded.values()) == [wrapped]
+    assert compacted(result.messages, 100, kept=True).offloaded == {}
+
+
 def test_a_note_that_would_cost_more_is_not_made():
     """Leaving out a message smaller than its note makes nothing shorter, so it stays."""
     messages = [{"role": "user", "content": LONG}, {"role": "assistant", "content": "ok"}]

@@ -175,6 +175,10 @@ BAD_TRANSPORT = [
     (Raw(PAGE, "text/html", 200), "wrong_content_type", "content-type text/html"),
     (Raw(TEXT, "text/html; charset=utf-8"), "wrong_content_type", "content-type text/html"),
     (Raw(TEXT, "text/plain; x=application/json"), "wrong_content_type", "content-type text/plain"),
+    *(
+        (Raw(TEXT, kind), "wrong_content_type", f"content-type {kind}")
+        for kind in ("application/xml", "application/json-seq", "text/x+json")
+    ),
     (Raw(TEXT, None), "missing_content_type", "missing_content_type"),
     (Raw(TEXT, " "), "missing_content_type", "missing_content_type"),
     ({"body": TEXT, "content_type": None}, "missing_content_type", "missing_content_type"),
@@ -532,6 +536,7 @@ def test_a_text_contract_takes_any_text(text):
         (Raw(b"x", "text/plain; charset=unicode_escape"), "bad_encoding"),
         (Raw(b"x", "text/plain; charset=utf-7"), "bad_encoding"),
         (Raw(b"x", "text/plain; charset=cp1259"), "bad_encoding"),
+        (Raw(b"\x80" * 200_001, "text/plain; charset=windows-1252"), "output_too_large"),
     ],
 )
 def test_a_text_contract_takes_nothing_else(raw, expected):
@@ -565,7 +570,11 @@ def test_a_text_contract_that_names_a_type_is_held_to_it():
     assert code(judge(PAGE, "text", content_type="text/*")) is None
     assert code(judge(Raw("x", "text/css"), "text", content_type="text/*")) is None
     assert code(judge(Raw("x", "image/png"), "text", content_type="text/*")) == "wrong_content_type"
+    assert code(judge(Raw("x", "text/x+json"), "text", content_type="text/css")) == "wrong_content_type"
+    assert code(judge(Raw("x", "application/hal+json"), "text", content_type="text/css")) == "wrong_content_type"
     assert code(judge(Raw("x", None), "text", content_type="*/*")) is None
+    assert code(judge(Raw(PAGE, "text/html"), "text")) is None
+    assert code(judge(Raw("x", None), None)) is None
 
 
 SENT = {"body": TEXT, "content_type": "application/json"}
@@ -575,6 +584,7 @@ SENT = {"body": TEXT, "content_type": "application/json"}
     ("told", "status"),
     [
         ({"status": 500.0}, 500),
+        ({"status": 200.5}, "float"),
         ({"status": "500 Internal Server Error"}, 500),
         ({"status": "HTTP/1.1 503 Service Unavailable"}, 503),
         ({"status": "error"}, "error"),
@@ -724,6 +734,7 @@ def test_a_schema_that_describes_the_carriers_fields_wins():
     """A tool that returns e-mails or documents may use the words body, content_type and content."""
     mail = {"body": "hello", "content_type": "text/plain"}
     assert judge(mail, {"properties": {"content_type": {"type": "string"}}}).value == mail
+    assert judge({"content_type": "text/plain"}, None).value == {"content_type": "text/plain"}
     document = {"content": [{"type": "text", "text": "x"}]}
     assert judge(document, {"properties": {"content": {"type": "array"}}}).value == document
 

@@ -52,6 +52,7 @@ TABLE = [
     ("failed, without a row", record("failed_retriable"), [], {}, "matched"),
     ("the row of a late effect", record(reference="O-1"), [row("O-9")], {"late": {"O-9"}}, "extra"),
     ("a late effect that the target dropped", record(reference="O-1"), [row("O-1")], {"late": {"O-1"}}, "matched"),
+    ("a late effect without a name", record(reference="O-1"), [row("")], {"late": {""}}, "matched"),
     ("two rows", record(), TWO, {}, "duplicate"),
     ("two rows without a record", None, TWO, {}, "duplicate"),
     ("two rows of a failure", record("failed_final"), TWO, {}, "duplicate"),
@@ -61,6 +62,8 @@ TABLE = [
     ("the same amount in another spelling", record(), [row(amount="12.50")], {"amount": "12.5"}, "matched"),
     ("an amount nobody recorded", record(), [row(amount="12.50")], {}, "matched"),
     ("another reference", record(reference="O-7"), [row("O-1")], {}, "mismatched"),
+    ("an amount of which the row says nothing", record(), [row()], {"amount": "13"}, "matched"),
+    ("a reference of which the row says nothing", record(reference="O-7"), [row("")], {}, "matched"),
     ("the same reference", record(reference="O-1"), [row("O-1")], {}, "matched"),
     ("in doubt with a row", record("in_doubt"), [row()], {}, "doubtful_happened"),
     ("in doubt with another amount", record("in_doubt"), [row(digest="b" * 64)], {}, "doubtful_happened"),
@@ -68,6 +71,7 @@ TABLE = [
     ("executing, its time over", record("executing"), [], {}, "doubtful_not"),
     ("resolving, its time over", record("resolving"), [row()], {}, "doubtful_happened"),
     ("executing, its time not over", record("executing", lease_until=1_001.0), [], {}, "in_flight"),
+    ("completed, the time of its claim not over", record(lease_until=1_001.0), [], {}, "missing"),
     ("claimed a moment ago", record(claimed_at=901.0), [], {}, "in_flight"),
     ("settled after the rows were read", record(settled_at=1_001.0), [], {}, "in_flight"),
     ("young, with two rows", record(claimed_at=901.0), TWO, {}, "in_flight"),
@@ -79,6 +83,8 @@ TABLE = [
     ("undone, its row marked", record(), [row()], {"undone": {""}}, "matched"),
     ("undone, two rows of which one is marked", record(), TWO, {"undone": {""}}, "matched"),
     ("undone, and three rows", record(), (*TWO, row("O-3", 3)), {"undone": {""}}, "duplicate"),
+    ("undone, and two rows of a failure", record("failed_final"), TWO, {"undone": {""}}, "duplicate"),
+    ("undone, and two rows of a doubt", record("in_doubt"), TWO, {"undone": {""}}, "duplicate"),
     ("an extra row undone", None, [row()], {"undone": {""}}, "matched"),
     ("two rows without a record, one undoing", None, TWO, {"undone": {""}}, "duplicate"),
     ("the surplus row undone by its name", record(), TWO, {"undone": {"O-2"}}, "matched"),
@@ -98,6 +104,7 @@ def test_an_amount_that_was_not_recorded_is_counted_not_hidden():
     """It is matched by what could be compared, and says that the amount was not."""
     assert compare(KEY, record(), [row(amount="1")], TIMES).uncompared
     assert not compare(KEY, record(), [row(amount="1")], TIMES, amount="1").uncompared
+    assert not compare(KEY, record(), [row()], TIMES).uncompared
 
 
 SAME = {"digest": MARK, "amount": "5"}
@@ -118,8 +125,10 @@ SURPLUS = [
     ("they have other names", record(reference="O-3"), (row("O-1", 1, **SAME), row("O-2", 2, **SAME)), {}, []),
     ("they say different things", record(), (row("O-1", 1, amount="5"), row("O-2", 2, amount="6")), {}, []),
     ("they have no names", record(), (row("", 1), row("", 2)), {}, []),
+    ("they say the same under one name", record(), (row("O-1", 1, **SAME), row("O-1", 2, **SAME)), {}, []),
     ("they have one name", record(reference="O-1"), (row("O-1", 1), row("O-1", 2)), {}, []),
     ("all are those of late effects", record(), (row("O-1", amount="1"), row("O-2")), {"late": {"O-1", "O-2"}}, []),
+    ("a late effect has no name, and a row", record(), (row("", 1), row("O-1", 2)), {"late": {""}}, []),
     ("a row nobody knows", None, (row(),), {}, ["O-1"]),
 ]
 

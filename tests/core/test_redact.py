@@ -141,12 +141,15 @@ def test_what_tells_nothing_stays_readable(value):
         ("token", 123456, False),
         ("tokens", ["a"], False),
         ("max_tokens", "abc", False),
+        ("secret_max_tokens", 4096, False),
         ("otp", 123456, False),
     ],
 )
 def test_counts_of_tokens_are_numbers_not_secrets(name, value, kept):
     """A number under a counting token name is kept; a text there, or a one-time code, is not."""
     assert (redacted({name: value})[name] == value) is kept
+    text = f"{name}: {value}"
+    assert isinstance(value, list) or (REDACTOR.text(text) == text) is kept
 
 
 @pytest.mark.parametrize(
@@ -195,8 +198,8 @@ def test_counts_of_tokens_are_numbers_not_secrets(name, value, kept):
     ],
 )
 def test_a_secret_is_known_by_its_shape(secret):
-    """Keys, tokens and card numbers are hidden wherever they stand: as a value, in a text, as a name."""
-    for value in ({"note": secret}, [f"it is {secret}, ok"], {secret: 1}, secret, f"({secret})"):
+    """Keys, tokens and card numbers are hidden wherever they stand: as a value, in a text, as a name met again."""
+    for value in ({"note": secret}, [f"it is {secret}, ok"], {secret: 1}, {secret: 2}, secret, f"({secret})"):
         assert secret not in json.dumps(redacted(value))
         assert secret not in REDACTOR.text(f"failed: {value}")
 
@@ -287,6 +290,7 @@ def test_what_only_resembles_a_shape_is_kept(text):
         ("1234 4111 1111 1111 1111 5678", f"1234 {HIDDEN} 5678"),
         ("3782 822463 10005 1234", f"{HIDDEN} 1234"),
         ("5500005555555559 3056 930902 5904", f"{HIDDEN} {HIDDEN}"),
+        ("41111111 11111111", HIDDEN),
         ("4111 1111 1111 1111 2nd", f"{HIDDEN} 2nd"),
     ],
 )
@@ -364,6 +368,9 @@ def test_a_private_key_is_hidden_as_a_whole():
         ("<tokens>55</tokens> for <password> or <b>", "<tokens>55</tokens> for <password> or <b>"),
         ("postgres://bob:hunt@er2@db/x?a=b@c", f"postgres://bob:{HIDDEN}@db/x?a=b@c"),
         ("postgres://bob:hunter2@db?a=b@c", f"postgres://bob:{HIDDEN}@db?a=b@c"),
+        (r'password="a\npassword=b hunter2" x', f'password="{HIDDEN}" x'),
+        (r'password="api_key=\"b\" hunter2" x', f'password="{HIDDEN}" x'),
+        ('password=""', 'password=""'),
         ("max_tokens=5, secret=hunter2 token=hunter2", f"max_tokens=5, secret={HIDDEN} token={HIDDEN}"),
     ],
 )
@@ -387,8 +394,9 @@ def test_numbers_of_any_size_survive_the_walk():
 
 
 def test_a_card_number_as_a_number_is_hidden():
-    """A card number is secret whether it is sent as text or as an integer."""
-    assert redacted({"a": 4111111111111111, "b": -3}) == {"a": HIDDEN, "b": -3}
+    """A card number is secret whether it is sent as text, as an integer or as a float; other fractions stay."""
+    for card in (4111111111111111, 4111111111111111.0, 378282246310005.0, 30569309025904):
+        assert redacted({"a": card, "b": -3, "c": 34.567890123456}) == {"a": HIDDEN, "b": -3, "c": 34.567890123456}
 
 
 @pytest.mark.parametrize(
@@ -558,6 +566,7 @@ def test_a_value_beside_its_name_is_hidden():
     for listed in ({"name": "DB_PASSWORD", "value": "x"}, {"Key": "Authorization", "Value": "x"}):
         assert set(redacted([listed])[0].values()) == {next(iter(listed.values())), HIDDEN}
     kept = [{"name": "max_tokens", "value": 5}, {"name": "The secret garden", "value": 9}, {"name": "a", "value": "b"}]
+    kept += [{"kind": "password", "value": "x"}, {"name": 5, "value": "x"}]
     assert redacted(kept) == kept
 
 

@@ -45,6 +45,19 @@ def test_the_tool_a_text_is_about_comes_first(text, best):
     assert INDEX.rank(text, 3)[0].name == best
 
 
+def test_parameters_tell_what_a_tool_is_about():
+    """A tool without a description is found by the name of a parameter and by what is said of it."""
+    bare = Contract.from_schema("run", {"properties": {"invoice": {"description": "as in Stripe"}, "x": True}})
+    index = Index([bare, *TOOLS])
+    assert [one.name for text in ("the invoice", "with Stripe") for one in index.rank(text, 3)] == ["run", "run"]
+
+
+def test_tools_without_any_word_are_never_found():
+    """A name that says nothing, and no tools at all, are a catalogue like any other."""
+    for tools in ([], [tool("a")]):
+        assert Index(tools).rank("a weather", 5) == []
+
+
 @pytest.mark.parametrize("text", ["", "  ", "what is the", "qwertz asdf", "!?", "😀"])
 def test_a_text_without_a_common_word_has_no_candidates(text):
     """Nothing in common is nothing found: no tool is offered for want of a better one."""

@@ -91,7 +91,9 @@ _BRACKETS = (
 _BLANKS = r"[ \t\r\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]*"
 _ROLE = _BLANKS + r"(?:[Hh]uman|HUMAN|[Aa]ssistant|ASSISTANT|System|SYSTEM|User|USER) ?(?P<mark>[:\uff1a])"
 _TITLE = _BLANKS + r"(?P<mark>#)#{1,5} ?(?:Instruction|Response|System|User|Assistant|Human)s?:"
-_TURN, _FIRST_TURN = r"\n" + _BLANKS + r"\n" + _ROLE, re.compile(_ROLE)
+_TURN = r"\n" + _BLANKS + r"\n" + _ROLE
+# A text is shown behind a line break: its first line begins a paragraph, and so does the one behind an empty first.
+_FIRST_TURN = re.compile(rf"(?:{_BLANKS}\n)?{_ROLE}")
 _HEADING = r"\n" + _TITLE
 
 

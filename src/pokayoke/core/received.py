@@ -237,9 +237,8 @@ def _wire(wire: Wire, raw: Any, contract: Contract, limit: int, policy: ToolOutp
     if isinstance(body, bytes) and wire.content_type and not is_textual(wire.content_type):
         return Received(content=(raw,))
     text = as_text(body, wire.content_type)
-    if not isinstance(text, str):
-        return _no(text)
-    return _extracted(text, contract, limit) if contract.extract is not None else _verbatim(text)
+    # Not every character set has a byte for each character that `measure` counts: the text has the last word.
+    return _text(text, contract, limit) if isinstance(text, str) else _no(text)
 
 
 def _wrong_type(wire: Wire, contract: Contract, policy: ToolOutputPolicy) -> Finding | None:

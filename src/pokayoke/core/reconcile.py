@@ -201,8 +201,8 @@ def _surplus(
     named = [row for row in rows if record is not None and record.reference and row.reference == record.reference]
     if len(named) == 1:
         return tuple(row for row in rows if row is not named[0])
-    others = [row for row in rows if row.reference not in late]
-    if len(others) == 1 and len(rows) > 1:
+    others = [row for row in rows if not row.reference or row.reference not in late]
+    if len(others) == 1:
         return tuple(row for row in rows if row is not others[0])
     same = len({(row.digest, row.amount) for row in rows}) == 1 and all(row.digest or row.amount for row in rows)
     right = record is None or not any(_differs(record, row, amount) for row in rows)

@@ -208,7 +208,8 @@ class _Walk:
         if isinstance(value, bool) or value is None or not (self._cards or self._patterns):
             return value
         digits = str(value)
-        secret = (self._cards and is_card(digits)) or any(p.found(digits) for p in self._patterns)
+        # A column that misses a value makes floats of its numbers.
+        secret = (self._cards and is_card(digits.removesuffix(".0"))) or any(p.found(digits) for p in self._patterns)
         return HIDDEN if secret else value
 
     def text(self, text: str) -> str:

@@ -277,8 +277,10 @@ def _unassigned(text: str, rules: NameRules, seen: Seen | None) -> str:
     parts: list[str] = []
     done = 0
     for match in _NAMED.finditer(text):
+        if match.start() < done:  # inside a value that is hidden as a whole
+            continue
         name = match[1] or match[2]
-        kind = rules.kind(name) if match.start() >= done else ""
+        kind = rules.kind(name)
         if not kind and text.startswith("\\", max(match.start() - 1, 0)):  # its first letter may be that of an escape
             kind = rules.kind(name[1:])
         value = _VALUE.match(text, match.end()) if kind else None

@@ -311,5 +311,5 @@ def _only_note(group: Group) -> bool:
 
 
 def _is_brief(text: str) -> bool:
-    head = text[:300]
+    head = text[:300].partition("\n")[0]  # ours; behind it the tool speaks
     return text.startswith(SUPERSEDED) or (head.startswith("<tool_output") and ' preview="true"' in head)
