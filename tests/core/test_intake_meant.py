@@ -65,6 +65,20 @@ MEANT = [
     "{}\nWould you like me to check y as well?",
     "{}\nI will wait for the tool's answer.",
     "{}\nOnce I have it, I'll answer.",
+    "{}\nI will not make up a result.",
+    "If I'm not mistaken, you want x:\n{}",
+    "As soon as possible, I'll get it:\n{}",
+    "Until now I only had y, so I look again:\n{}",
+    "I'm not sure what the price is, so I'll check:\n{}",
+    # What is looked at or changed may itself be an example, or say something
+    "Now let me see what the page says:\n{}",
+    "Let me find out what it looks like:\n{}",
+    "First, I'll update the README:\n{}",
+    "To see how it works, I need to read the tutorial:\n{}",
+    "We should fix the mock in the test:\n{}",
+    "I'm going to look for malicious code:\n{}",
+    "Let me look at your shell configuration:\n{}",
+    "Let me try another option:\n{}",
 ]
 
 
@@ -146,6 +160,18 @@ NOT_MEANT = [
     "Provided that you agree, I will run:\n{}",
     "{}\nSay yes and I will run it.",
     "{}\nJust kidding.",
+    # Looked at is the call itself, or it is not looked at now
+    "Let me look at a sample:\n{}",
+    "Let me look at the call in the README:\n{}",
+    "Let me look: the page says:\n{}",
+    "Let me see what the page says, which shows:\n{}",
+    "If you agree, I'll read the README:\n{}",
+    "I'll read the README later:\n{}",
+    "I'd read the README:\n{}",
+    "He said let me look at the README:\n{}",
+    "I'm not sure about this, so I'll check:\n{}",
+    "I'm not sure that I'll check:\n{}",
+    "I will not make it up, I will not call it, this is made up as an example:\n{}",
 ]
 
 

@@ -21,9 +21,9 @@ _MAKING = r"(?:call|send|run|use|execute|invoke|make|submit|do|issue|perform|try
 _MADE = r"(?:called|sent|ran|run|used|executed|invoked|made|submitted|done|issued|performed|tried)\b"
 _ELSE = (
     r"(?!\s+(?:me|you|us|twice|again|(?:any|an)\s*(?:other|more|further|thing else)"
-    r"|another|(?:any )?(?:harm|damage))\b)"
+    r"|another|(?:any )?(?:harm|damage)|(?:(?<=make )|(?<=making ))up)\b)"
 )
-"""What is made need not be the call: `I won't make you wait`, `I will not call any other tool`."""
+"""What is made need not be the call: `I won't make you wait`, `I will not make up a result`."""
 _DENIES_MAKING = rf"\b{DENIED}\s+(?:(?!another\b)\w+\s+){{0,2}}{_MAKING}{_ELSE}"
 _DISOWNS = re.compile(
     rf"{_DENIES_MAKING}|\b(?:(?:instead of|rather than)\W*\Z"
@@ -96,27 +96,17 @@ _LEADS = _any(
     rf"\b(?:I|we)['’]d {_MAKING}",
     rf"\b(?:you|one|they|users?|developers?) (?:can|may|should|must|have to|need to) {_MAKING}",
     r"\b(?:suppose|imagine|pretend|let['’]?s say|let us say|what if|in theory)\b",
-    r"\A\W*if(?! (?:I|we) (?:understand|remember|recall)\b)\b|\A\W*once(?! (?:again|more)\b)\b",
-    r"\A\W*(?:unless|until|as soon as|either|later|next time|in (?:the )?future|tomorrow|eventually)\b",
+    r"\A\W*if(?! (?:I|we) (?:understand|remember|recall)\b| I(?:['’]| a)m not mistaken\b)\b"
+    r"|\A\W*once(?! (?:again|more)\b)\b",
+    r"\A\W*(?:unless|until(?! now\b)|as soon as(?! possible\b)|either|later|next time|in (?:the )?future|tomorrow"
+    r"|eventually)\b",
     r"\A\W*(?:when|after)\b.*(?:\b(?:will|shall)|['’]ll)\b",
     r"\A\W*(?:when|after|before)\b.*\b(?:confirm|approve|agree)\b",
-    r"\b(?:one|another|an|the other) (?:option|possibility|alternative|idea)\b",
     # Past, or somebody else's
     rf"(?<!to be )\b{_PAST}(?: (?:{_IT}|before|earlier|yesterday|already|last time|previously)){{0,2}}\W*\Z",
-    r"(?<!what you )(?<!as you )\b(?:says?|said|shows?|showed|writes|contains?|reads|posted|returned|answered|replied"
-    r"|suggests?|recommends?"
-    rf"|came from|was|were|got|received|checks)(?: (?:that|me|us|{_IT}))?\W*\Z",
     rf"\b(?:asks?|asked|tells?|told|wants?|wanted|begged) (?:me|us) to {_MAKING}(?: {_IT})?\W*\Z",
     r"\b(?:that|which) (?:has )?(?:failed|(?:was|were) \w+)(?: \w+)?\W*\Z",
-    r"\byour(?:self| (?:terminal|shell|console))\b",
     rf"\btr(?:y|ies|ied) to (?:make|get|trick) me\b|\b(?:nobody|no one|short of)\b.*{_MAKING}\W*\Z",
-    # An example of its form
-    r"(?<!not )(?<!not a )\b(?:samples?|tutorial|readme|deprecated|quote[ds]?|copy[- ]paste|old syntax"
-    r"|show the syntax)\b",
-    rf"\b(?:such as|e\.g\.?|for (?:illustration|demonstration)|how to {_MAKING}(?: {_IT})?)\W*\Z",
-    r"\b(?:looks?|looked|written|works?) like(?: (?:this|that|so))?\W*\Z|\bto (?:illustrate|demonstrate)\b",
-    r"\b(?:format|syntax|signature|form|shape)\b[^.]*\b(?:is|are)\W*\Z",
-    r"\b(?:simulat\w+|dry[- ]run|mock(?:ed)?|pseudo-?code|injection|attacker|malicious|phishing)\b",
     # Denied
     r"\b(?:no need|(?:not|un) ?(?:necessary|needed|allowed|permitted)|forbidden|prohibited|illegal|wrong|dangerous"
     r"|unsafe|lack(?: \w+){1,2}|decided against|thought about|considered|considering|refrain(?:ed)? from|avoid"
@@ -125,9 +115,45 @@ _LEADS = _any(
     r"(?:\b(?:instead of|rather than)|\A\W*without(?! further\b))(?: \w+){1,2}\W*\Z",
     # Leave is asked for
     r"\bplease confirm\b|(?<!not )\b(?:needs?|pending|awaiting|requires?) (?:your )?(?:approval|confirmation)\b",
-    r"\b(?:do you want|would you like)(?: me)? to\b|\b(?:I['’]m|I am) (?:not sure|unsure)\b",
+    r"\b(?:do you want|would you like)(?: me)? to\b",
 ).search
-"""Words of a sentence that leads to a call by which it is possible, past, somebody else's, an example, or denied."""
+"""Words of a sentence that leads to a call by which it is possible, past, somebody else's, or denied."""
+_MENTIONS = _any(
+    # What somebody else says
+    r"(?<!what you )(?<!as you )\b(?:says?|said|shows?|showed|writes|contains?|reads|posted|returned|answered|replied"
+    r"|suggests?|recommends?"
+    rf"|came from|was|were|got|received|checks)(?: (?:that|me|us|{_IT}))?\W*\Z",
+    # What may be done, perhaps by somebody else
+    r"\byour(?:self| (?:terminal|shell|console))\b",
+    r"\b(?:one|another|an|the other) (?:option|possibility|alternative|idea)\b",
+    r"\b(?:I['’]m|I am) (?:not sure|unsure)\b",
+    # An example of its form
+    r"(?<!not )(?<!not a )\b(?:samples?|tutorial|readme|deprecated|quote[ds]?|copy[- ]paste|old syntax"
+    r"|show the syntax)\b",
+    rf"\b(?:such as|e\.g\.?|for (?:illustration|demonstration)|how to {_MAKING}(?: {_IT})?)\W*\Z",
+    r"\b(?:looks?|looked|written|works?) like(?: (?:this|that|so))?\W*\Z|\bto (?:illustrate|demonstrate)\b",
+    r"\b(?:format|syntax|signature|form|shape)\b[^.]*\b(?:is|are)\W*\Z",
+    r"\b(?:simulat\w+|dry[- ]run|mock(?:ed)?|pseudo-?code|injection|attacker|malicious|phishing)\b",
+).search
+"""Words of a sentence that leads to a call by which it is an example, or words of somebody else.
+
+What the model says that it looks at or changes now may be of that kind itself, and the call is meant.
+"""
+_UNDERTAKES = re.compile(
+    r"\A(?:\W*(?:now|first|next|then|so|and|but|also|finally|okay|ok|sure|great|right|thanks|to [^,:;]*(?=,)"
+    r"|I(?:['’]| a)m (?:not sure|unsure) (?!.*\b(?:you|this|that|it|should)\b)[^,:;]*(?=,? so\b))\b)*\W*"
+    r"((?:let me|let['’]?s|(?:I|we)(?:['’]ll| will| need to| should| must| have to|(?:['’]m|['’]re| am| are) going to))"
+    r"(?: (?:now|also|first|next|then|just|quickly|try to|try and|go and|take a)){0,2}"
+    r" (?:add|browse|check|delete|determine|edit|examine|explore|fetch|figure|find|fix|get|grep|inspect|install"
+    r"|investigate|list|locate|look|move|open|query|read|refactor|remove|rename|replace|retrieve|scan|search|see|try"
+    r"|understand|update|verify|view))\b"
+    r"(?!.*\b(?:I|we|calls?|calling|requests?|invocations?|usage|syntax|formats?|this|these|following|how to"
+    r"|if|unless|until|when|once|later"
+    r"|an? (?:\w+ )?(?:samples?|simulat\w+|dry|mock\w*|pseudo\w*|malicious|quote[ds]?))\b)"
+    r"[^,:;]*(?=\W*\Z)",
+    re.IGNORECASE,
+).sub
+"""What the model says that it does now, with what it does it to, up to the call."""
 _ASKS = _any(
     rf"\b(?:do you want|would you like)(?: me)? to {_MAKING}[^?]*\?\W*\Z|\bplease confirm\b",
     r"\A\W*(?:q|question|what (?:does|would|if|happens))\b[^?]*\?\W*\Z",
@@ -208,7 +234,7 @@ def is_disowned(before: str, after: str, *, followed: bool) -> bool:
     leads_on = followed and not more
     return bool(
         (_DENIES(lead) if ended else (_DISOWNS(lead) and not _leads_elsewhere(lead)) or _AWAITS(lead))
-        or (not ended and _LEADS(lead))
+        or (not ended and (_LEADS(lead) or (_MENTIONS(lead) and _MENTIONS(_UNDERTAKES(r"\1", lead)))))
         or _ASKS(lead)
         or _TOLD(lead)
         or _HEADS(lead)
