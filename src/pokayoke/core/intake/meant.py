@@ -281,7 +281,7 @@ def is_disowned(before: str, after: str, *, followed: bool, names: Container[str
     if _is_set_off(before, after):
         return True
     lead = _SENTENCE.split(strip_markup(before[-_NEAR:])[0])[-1]
-    behind, *more = _SENTENCE.split(strip_markup(after[:_NEAR])[0].lstrip(" \t.,;([-–—"), maxsplit=1)
+    behind, *more = _SENTENCE.split(strip_markup(after[:_NEAR])[0].lstrip(" \t.,;([-–—*/#"), maxsplit=1)
     ended = lead.endswith((".", "!", "?"))
     leads_on = followed and not more
     return bool(
