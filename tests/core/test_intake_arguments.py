@@ -391,7 +391,19 @@ def test_a_schema_that_is_none_is_no_failure_inside(schema):
         ("{}}", {**FLAT, "required": []}, "lossless", "extra_closer", {}),
         ('{"a": 1}}', {**FLAT, "anyOf": [{}]}, "ambiguous", "extra_closer", None),
         ('{"a": 1}}', {"type": "object"}, "ambiguous", "extra_closer", None),
-        ('{"a": 1}}', {"properties": {"b": {}}, "additionalProperties": False}, "ambiguous", "extra_closer", None),
+        *(
+            (
+                '{"a": 1}}',
+                {"properties": {"a": {"type": "integer"}, "b": other}, "additionalProperties": False},
+                *(("ambiguous", "extra_closer", None) if may else ("lossless", "extra_closer", {"a": 1})),
+            )
+            for other, may in (
+                ({}, True),
+                (True, True),
+                ({"type": ["string", "object"]}, True),
+                ({"type": ["string", "array"]}, False),
+            )
+        ),
         ('{}{"a": 1}', FLAT, "lossless", "empty_prefix", {"a": 1}),
         ('{}{"a": 1', FLAT, "lossy", "several_values", None),
         ('{}{"a": 1}{"a": 2}', FLAT, "lossy", "several_values", None),

@@ -133,6 +133,25 @@ def test_what_is_wrong_does_not_run_and_the_model_is_told(world, driver, name, a
     assert all(len(finding.hint) < 600 for finding in outcome.findings)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [('{"user": u1", "amount": 2}', "edit_suggested"), ('{\n"user": "u1"\n"amount": 2,\n}', "uneven_commas")],
+)
+@pytest.mark.parametrize("effect", ["write", "destructive"])
+def test_what_is_one_sign_away_is_only_suggested_to_a_write(world, driver, arguments, code, effect):
+    """It is likely and not proven, so nothing with an effect runs from it; the model is shown the whole reading."""
+    outcome = driver.call(world.guard(order={"effect": effect}).run("r"), call("order", arguments))
+    assert (outcome.status, outcome.stop_reason, codes(outcome)) == ("refused", "invalid_arguments", [code])
+    assert '{"amount":2,"user":"u1"}' in outcome.text
+    assert world.effects == []
+
+
+def test_what_is_one_sign_away_runs_for_a_read(world, driver):
+    """A wrong reading costs a look, and no effect."""
+    assert driver.call(world.guard().run("r"), call("profile", '{"user_id": u1"}')).ok
+    assert world.reads == ["u1"]
+
+
 @pytest.mark.parametrize("arguments", ["", "null", '["u1", 2]', "u1, 2"])
 def test_a_model_that_names_no_argument_is_told_which_ones_there_are(world, driver, arguments):
     """It sent nothing from which it could learn what is missing."""

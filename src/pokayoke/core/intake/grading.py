@@ -110,7 +110,7 @@ class Grading:
         start, opened = find_object(reader, names)
         if text[start] != "{" and not opened:
             value, end = reader.read_value(start)
-            if isinstance(value, str) and not reader.unclosed and not text[end:].strip():
+            if isinstance(value, str) and not reader.unclosed and not reader.comments and not text[end:].strip():
                 return self.decoded(value)
             raise Refusal("not_an_object", start)
         if is_named(text[:start], names):
@@ -125,20 +125,20 @@ class Grading:
             end = len(text)
         surplus = unwrap_after(reader, end, names)
         if not _AROUND.isdisjoint(reader.repairs):
-            self.doubt_around(reader, text[:start], text[end:], value)
+            self.doubt_around(text[:start], text[end:], value)
         flaw = flaw_of(reader)
         reading = refused(flaw, reader.list_comma or end, (value,)) if flaw else self.judged(reader, value, end, dump)
         if reading.value is not None and (opened or surplus is not None or reader.unclosed):
             return self.by_schema(reader, value, opened=opened, surplus=surplus)
         return reading
 
-    def doubt_around(self, reader: Reader, before: str, behind: str, value: dict[str, Any]) -> None:
+    def doubt_around(self, before: str, behind: str, value: dict[str, Any]) -> None:
         """Refuse an object that the words around it complete, change or disown."""
         names = frozenset[str](self.declared["properties"])
         # What is said behind the object may change it, too.
         if gives_missing(before, names, value) or gives_missing(behind, names, ()):
             raise Refusal("trailing_text", len(before))
-        if "prose" in reader.repairs and is_disowned(before.lstrip("> \t"), behind, followed=False):
+        if is_disowned(before.lstrip("> \t"), behind, followed=False):
             raise Refusal("disowned", len(before))
 
     def repeats(self, behind: str, value: dict[str, Any]) -> bool:

@@ -79,13 +79,14 @@ LEFT_OUT = re.compile(
 STAND_IN = re.compile(
     r"\b(?:TODO|FIXME|TBD|placeholder|dummy|replace (?:this|with|by|me|it)|fill (?:this )?in"
     r"|to be (?:filled|determined|replaced)|example (?:value|only)|guess(?:ed)?|made[- ]up|not sure|ask (?:the )?user"
-    r"|(?:do not|don['’]t) use)\b|\A\W*(?:this is |an? )?(?:example|sample|wrong|incorrect)\b|占位|待定|待填|替换",
+    r"|(?:do not|don['’]t|never|(?:must|should) not|(?:must|should)n['’]t) (?:use|send|run|call|execute|submit|make)"
+    r"|not (?:yet|final))\b|\A\W*(?:this is |an? )?(?:example|sample|wrong|incorrect)\b|占位|待定|待填|替换",
     re.IGNORECASE,
 ).search
 """A comment that says that the value beside it is none."""
 OTHERWISE = re.compile(
     r"\A\W*+(?:(?:or|alternatively|oder|ou|o|或者?|wait|oops|actually|correction|no(?=[,!]))\b"
-    r"|(?:should|must|needs to) (?:be|have been|say|read) [\"'`\d-])",
+    r"|(?:should|must|needs to) (?:be|have been|say|read) (?:[\"'`\d-]|(?-i:[A-Z]))|should have been\b)",
     re.IGNORECASE,
 ).match
 """A comment that offers another value, or takes back the one beside it."""
