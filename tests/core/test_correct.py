@@ -32,7 +32,7 @@ def one(node, *, required=True, **fields):
 INTEGER, NUMBER, STRING, BOOLEAN = ({"type": name} for name in ("integer", "number", "string", "boolean"))
 NUMBERS, STRINGS = {"type": "array", "items": NUMBER}, {"type": "array", "items": STRING}
 ITEM = {"type": "object", "properties": {"n": INTEGER}, "required": ["n"], "additionalProperties": False}
-DATE, MOMENT = {"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}
+DATE, MOMENT, EMAIL = ({"type": "string", "format": name} for name in ("date", "date-time", "email"))
 
 
 @pytest.mark.parametrize("before", [0, 600])
@@ -70,6 +70,7 @@ def test_many_wrong_choices_out_of_very_many_are_judged_at_once(before):
         (STRINGS, "a", ["a"], "list_from_single_value"),
         (STRINGS, "mon-fri", ["mon-fri"], "list_from_single_value"),
         (NUMBERS, 5, [5], "list_from_single_value"),
+        ({"type": "array"}, 5, [5], "list_from_single_value"),
         (NUMBERS, "5", [5], "list_from_single_value"),
         ({"type": "array", "items": BOOLEAN}, True, [True], "list_from_single_value"),
         ({"type": "array", "items": {"enum": ["New York", "a, b"]}}, "a, b", ["a, b"], "list_from_single_value"),
@@ -97,7 +98,7 @@ def test_many_wrong_choices_out_of_very_many_are_judged_at_once(before):
         (DATE, "20261121", "2026-11-21", "date_spelling"),
         (MOMENT, "2026-11-21 10:00:00Z", "2026-11-21T10:00:00Z", "date_spelling"),
         (MOMENT, "2026/11/21 10:00:00 +0100", "2026-11-21T10:00:00+01:00", "date_spelling"),
-        ({"type": "string", "format": "email"}, " a@b.de ", "a@b.de", "surrounding_spaces"),
+        (EMAIL, " a@b.de ", "a@b.de", "surrounding_spaces"),
         ({"anyOf": [ITEM, {"type": "null"}]}, {"n": "1"}, {"n": 1}, "number_from_text"),
     ],
 )
@@ -185,6 +186,20 @@ def test_equivalent(node, before, after, rule):
         (MOMENT, "2026/13/21 10:00:00Z"),
         ({"type": "integer", "minimum": 1}, "0"),
         ({"type": ["integer", "array"], "items": INTEGER}, "5"),
+        ({"anyOf": [INTEGER, {"type": "array", "items": INTEGER, "minItems": 2}]}, [3]),
+        *(({"type": ["integer", "null"]}, text) for text in ("NULL", "nil", "none", "-")),
+        ({"type": "array", "items": {"type": ["integer", "null"]}}, None),
+        ({"type": "array", "items": {"properties": {"n": INTEGER}, "additionalProperties": False}}, {}),
+        (INTEGER, [[3]]),
+        ({"type": "array", "items": NUMBERS}, 5),
+        *(({"not": STRING}, text) for text in ("5", "true", "null", "[1]", '{"a": 1}')),
+        ({"not": INTEGER}, 5),
+        (INTEGER, "1000.000"),
+        *(({"type": [name, "number"], "items": INTEGER}, "1.500") for name in ("object", "array")),
+        *((STRINGS, text) for text in ("['a', 'b'] and c", "['a'] ['b']")),
+        ({"type": ["string", "null"], "format": "date"}, "tomorrow"),
+        ({"anyOf": [{"type": "string", "pattern": "^a"}, INTEGER]}, " a"),
+        *(({"anyOf": [EMAIL, {"pattern": "^2026-"}]}, text) for text in ("2026/11/21", "2026/11/21 10:00:00Z")),
     ],
 )
 def test_refused(node, value):
@@ -195,6 +210,12 @@ def test_refused(node, value):
     assert prepared.value is given_value
     assert prepared.corrections == ()
     assert not prepared.changed
+
+
+def test_an_object_with_a_gap_is_no_item():
+    """An object that lacks a field of an item is not called one: what is asked for is a list."""
+    node = {"type": "array", "items": {"properties": {"n": INTEGER, "m": INTEGER}, "required": ["n", "m"]}}
+    assert [finding.at for finding in prepare({"v": {"n": 1}}, one(node), kinds=READ).findings] == ["/v"]
 
 
 @pytest.mark.parametrize(
@@ -383,6 +404,7 @@ def test_envelope(sent):
         {"arguments": {"v": 1}, "input": {"v": 2}},
         {"arguments": [1]},
         {"arguments": "v=1"},
+        {"arguments": 5},
         {"arguments": {"w": 1}},
         {"arguments": {"v": "a"}},
         {"arguments": {"v": 1}, "v": 2},
