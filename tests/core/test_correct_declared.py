@@ -97,6 +97,7 @@ def test_declared(field, corrector, before, after):
         ("day", ("date:%d/%m/%Y", "date:%m/%d/%Y"), "03/04/2026"),
         ("amount", lambda value: value, "seven"),
         ("amount", lambda value: 500, "seven"),
+        ("amount", lambda value: 5, {7}),
         ("amount", (lambda value: 5, lambda value: 6), "seven"),
     ],
 )
@@ -277,7 +278,9 @@ def test_input_model_needs_the_class():
 
 
 def test_input_model_refuses():
-    """What the input model finds is passed on, and nothing is changed."""
+    """What the input model finds is passed on, and nothing is changed; what the schema refuses it cannot let pass."""
+    seven = prepare({"amount": "seven"}, order(validate_input=lambda args: ({"amount": 7}, ())), kinds=WRITE)
+    assert [item.code for item in seven.findings] == ["wrong_type"]
     finding = Finding("invalid_argument", "/amount")
     prepared = prepare({"amount": 20}, order(validate_input=lambda args: ({}, (finding,))), kinds=WRITE)
     assert prepared.findings == (finding,)
