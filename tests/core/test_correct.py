@@ -316,6 +316,9 @@ def test_field_names_left_alone(sent):
         ("published", "unpublished"),
         ("increment", "decrement"),
         ("latitude", "altitude"),
+        ("from", "form"),
+        ("size", "sise"),
+        ("customer_address", "custmer_adress"),
     ],
 )
 def test_another_name_is_not_another_spelling(field, sent):

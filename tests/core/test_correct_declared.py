@@ -146,6 +146,13 @@ def test_nested_fields():
     assert prepare({"rows": [{"n": "2件"}, {"n": "3件"}]}, made, kinds=WRITE).value == {"rows": [{"n": 2}, {"n": 3}]}
 
 
+@pytest.mark.parametrize("sent", [{"grams": "2件"}, {"rows": [{"n": "2件"}]}, {"rows": "2件"}])
+def test_no_other_field(sent):
+    """The corrector of one field says nothing about another one, beside it or below."""
+    for made in (order({"amount": "counter_suffix"}), order({"/rows/*": lambda value: {"n": 2}})):
+        assert [item.code for item in prepare(sent, made, kinds=WRITE).findings] == ["wrong_type"]
+
+
 def test_declared_needs_its_class():
     """Without the class declared the answer is a hint."""
     found = outcome("amount", "2件", "counter_suffix", kinds=("equivalent",))
