@@ -32,7 +32,7 @@ def one(node, *, required=True, **fields):
 INTEGER, NUMBER, STRING, BOOLEAN = ({"type": name} for name in ("integer", "number", "string", "boolean"))
 NUMBERS, STRINGS = {"type": "array", "items": NUMBER}, {"type": "array", "items": STRING}
 ITEM = {"type": "object", "properties": {"n": INTEGER}, "required": ["n"], "additionalProperties": False}
-DATE, MOMENT = {"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}
+DATE, MOMENT, EMAIL = ({"type": "string", "format": name} for name in ("date", "date-time", "email"))
 
 
 @pytest.mark.parametrize("before", [0, 600])
@@ -70,6 +70,7 @@ def test_many_wrong_choices_out_of_very_many_are_judged_at_once(before):
         (STRINGS, "a", ["a"], "list_from_single_value"),
         (STRINGS, "mon-fri", ["mon-fri"], "list_from_single_value"),
         (NUMBERS, 5, [5], "list_from_single_value"),
+        ({"type": "array"}, 5, [5], "list_from_single_value"),
         (NUMBERS, "5", [5], "list_from_single_value"),
         ({"type": "array", "items": BOOLEAN}, True, [True], "list_from_single_value"),
         ({"type": "array", "items": {"enum": ["New York", "a, b"]}}, "a, b", ["a, b"], "list_from_single_value"),
@@ -97,7 +98,8 @@ def test_many_wrong_choices_out_of_very_many_are_judged_at_once(before):
         (DATE, "20261121", "2026-11-21", "date_spelling"),
         (MOMENT, "2026-11-21 10:00:00Z", "2026-11-21T10:00:00Z", "date_spelling"),
         (MOMENT, "2026/11/21 10:00:00 +0100", "2026-11-21T10:00:00+01:00", "date_spelling"),
-        ({"type": "string", "format": "email"}, " a@b.de ", "a@b.de", "surrounding_spaces"),
+        (MOMENT, "2026-11-21 10:00:00.5-05:30", "2026-11-21T10:00:00.5-05:30", "date_spelling"),
+        (EMAIL, " a@b.de ", "a@b.de", "surrounding_spaces"),
         ({"anyOf": [ITEM, {"type": "null"}]}, {"n": "1"}, {"n": 1}, "number_from_text"),
     ],
 )
@@ -185,16 +187,38 @@ def test_equivalent(node, before, after, rule):
         (MOMENT, "2026/13/21 10:00:00Z"),
         ({"type": "integer", "minimum": 1}, "0"),
         ({"type": ["integer", "array"], "items": INTEGER}, "5"),
+        ({"enum": [3, [3, 4]]}, [3]),
+        *(({"type": ["integer", "null"]}, text) for text in ("NULL", "nil", "none", "-")),
+        ({"type": "array", "items": {"type": ["integer", "null"]}}, None),
+        ({"type": "array", "items": {"properties": {"n": INTEGER}, "additionalProperties": False}}, {}),
+        (INTEGER, [[3]]),
+        ({"type": "array", "items": NUMBERS}, 5),
+        *(({"not": STRING}, text) for text in ("5", "true", "null", "[1]", '{"a": 1}')),
+        ({"not": INTEGER}, 5),
+        (INTEGER, "1000.000"),
+        *(({"type": [name, "number"], "items": INTEGER}, "1.500") for name in ("object", "array")),
+        *((STRINGS, text) for text in ("['a', 'b'] and c", "['a'] ['b']")),
+        ({"type": ["string", "null"], "format": "date"}, "tomorrow"),
+        ({"not": {"pattern": "^ "}}, " a"),
+        ({"type": ["string", "integer"], "minLength": 5}, "12"),
+        *(({"anyOf": [EMAIL, {"pattern": "^2026-"}]}, text) for text in ("2026/11/21", "2026/11/21 10:00:00Z")),
     ],
 )
 def test_refused(node, value):
-    """What may mean something else, or nothing, is refused for every class, and comes back as it came."""
-    given_value = {"v": value}
-    prepared = prepare(given_value, one(node), kinds=READ)
-    assert prepared.findings
-    assert prepared.value is given_value
-    assert prepared.corrections == ()
-    assert not prepared.changed
+    """What may mean something else, or nothing, is refused for every class, and comes back as it came; twice, too."""
+    for given_value, schema in (({"v": value}, node), ({"v": [value, value]}, {"type": "array", "items": node})):
+        for canonical in (None, json.dumps(given_value).encode()):
+            prepared = prepare(given_value, one(schema), kinds=READ, canonical=canonical)
+            assert prepared.findings
+            assert prepared.value is given_value
+            assert prepared.corrections == ()
+            assert not prepared.changed
+
+
+def test_an_object_with_a_gap_is_no_item():
+    """An object that lacks a field of an item is not called one: what is asked for is a list."""
+    node = {"type": "array", "items": {"properties": {"n": INTEGER, "m": INTEGER}, "required": ["n", "m"]}}
+    assert [finding.at for finding in prepare({"v": {"n": 1}}, one(node), kinds=READ).findings] == ["/v"]
 
 
 @pytest.mark.parametrize(
@@ -257,6 +281,7 @@ def test_field_names(sent, meant, kind):
         {"user_id": "u", "mni_prcie": 2},
         {"user_id": "u", "amount": 1, "ammount": 2},
         {"user_id": "u", "ammount": 2, "amuont": 3},
+        {"user_id": "u", "ammount": 2, "note": 3},
         {"user_id": "u", "mix_price": 2},
         {"user_id": "u", "mim_price": 2, "max_price": 3},
         {"user_id": "u", "linel": "x"},
@@ -291,6 +316,9 @@ def test_field_names_left_alone(sent):
         ("published", "unpublished"),
         ("increment", "decrement"),
         ("latitude", "altitude"),
+        ("from", "form"),
+        ("size", "sise"),
+        ("customer_address", "custmer_adress"),
     ],
 )
 def test_another_name_is_not_another_spelling(field, sent):
@@ -322,7 +350,22 @@ def test_two_typos_of_one_field():
     """In an open object, too, nobody chooses between two fields that may be meant."""
     schema = {"type": "object", "properties": {"amount": INTEGER}, "required": ["amount"]}
     assert prepare({"ammount": 2}, contract(schema), kinds=READ).value == {"amount": 2}
-    assert prepare({"ammount": 2, "amuont": 3}, contract(schema), kinds=READ).findings
+    for sent in ({"ammount": 2, "amuont": 3}, {"Amount": 2, "ammount": 3}):
+        assert prepare(sent, contract(schema), kinds=READ).findings
+
+
+def test_what_a_name_means_is_found_out_for_each_object():
+    """A name that means a field in one item of a list means nothing in another that has the field."""
+    rows = one({"type": "array", "items": ITEM})
+    assert prepare({"v": [{"N": 1}, {"n_": 2}]}, rows, kinds=WRITE).value == {"v": [{"n": 1}, {"n": 2}]}
+    for first in ({"N": 1}, {"n": 1}):
+        assert prepare({"v": [first, {"N": 2, "n": 3}]}, rows, kinds=READ).findings
+
+
+def test_a_renamed_value_that_fits_is_as_it_was():
+    """What fits under its right name is not spelled in another way, too."""
+    made = contract({"properties": {"user_name": {"type": ["string", "integer"]}}, "additionalProperties": False})
+    assert prepare({"userName": "5"}, made, kinds=WRITE).value == {"user_name": "5"}
 
 
 def test_two_fields_of_one_spelling():
@@ -380,9 +423,11 @@ def test_envelope(sent):
     [
         {"name": "other", "arguments": {"v": 1}},
         {"arguments": {"v": 1}, "more": 2},
+        {"arguments": {"v": 1}, "comment": "book"},
         {"arguments": {"v": 1}, "input": {"v": 2}},
         {"arguments": [1]},
         {"arguments": "v=1"},
+        {"arguments": 5},
         {"arguments": {"w": 1}},
         {"arguments": {"v": "a"}},
         {"arguments": {"v": 1}, "v": 2},
@@ -403,10 +448,17 @@ def test_empty_envelope():
     assert prepare({"arguments": {}}, one(INTEGER, required=False), kinds=WRITE).value == {}
 
 
-def test_wrong_whole():
+@pytest.mark.parametrize("whole", [[{"v": 1}, 2], ["arguments"], "arguments", None])
+def test_wrong_whole(whole):
     """Arguments that are no object at all are one finding about the whole."""
-    prepared = prepare([{"v": 1}, 2], one(INTEGER), kinds=READ)
-    assert [finding.at for finding in prepared.findings] == [""]
+    assert [finding.at for finding in prepare(whole, one(INTEGER), kinds=READ).findings] == [""]
+
+
+def test_a_rule_about_the_whole_beside_one_about_a_field():
+    """What is wrong with the whole and with a field are two findings, and nothing is exchanged between them."""
+    made = contract({"type": "object", "properties": {"v": INTEGER}, "not": {"required": ["w"]}})
+    found = prepare({"v": "two", "w": 1}, made, kinds=READ).findings
+    assert sorted(finding.at for finding in found) == ["", "/v"]
 
 
 def test_inner_places():
@@ -458,6 +510,8 @@ def test_alike_but_not_all():
     """One bad item among many refuses the whole, and the finding names that item."""
     prepared = prepare({"v": ["1", "2", "x", "4"]}, one(NUMBERS), kinds=WRITE)
     assert [finding.at for finding in prepared.findings] == ["/v/2"]
+    gaps = prepare({"v": [{}, {}]}, one({"type": "array", "items": ITEM}), kinds=READ)
+    assert [finding.at for finding in gaps.findings] == ["/v/0/n", "/v/1/n"]
 
 
 def test_alike_with_other_results():
@@ -544,6 +598,9 @@ def test_placeholders_are_refused():
         assert [finding.code for finding in found] == ["placeholder"]
     assert [finding.code for finding in prepare({"v": "TODO"}, one(INTEGER), kinds=READ).findings] == ["placeholder"]
     assert prepare({"v": '["..."]'}, one(STRINGS), kinds=READ).findings[0].at == "/v/0"
+    made = one(STRING, correctors={"v": lambda value: "<user_id>"})
+    found = prepare({"v": True}, made, kinds=WRITE, canonical=b'{"v":true}').findings
+    assert [finding.code for finding in found] == ["placeholder"]
 
 
 def test_valid_is_the_same_object():

@@ -97,6 +97,7 @@ def test_declared(field, corrector, before, after):
         ("day", ("date:%d/%m/%Y", "date:%m/%d/%Y"), "03/04/2026"),
         ("amount", lambda value: value, "seven"),
         ("amount", lambda value: 500, "seven"),
+        ("amount", lambda value: 5, {7}),
         ("amount", (lambda value: 5, lambda value: 6), "seven"),
     ],
 )
@@ -143,6 +144,13 @@ def test_nested_fields():
     """A pointer reaches fields inside lists; a name reaches only the top."""
     made = order({"/rows/*/n": "counter_suffix"})
     assert prepare({"rows": [{"n": "2件"}, {"n": "3件"}]}, made, kinds=WRITE).value == {"rows": [{"n": 2}, {"n": 3}]}
+
+
+@pytest.mark.parametrize("sent", [{"grams": "2件"}, {"rows": [{"n": "2件"}]}, {"rows": "2件"}])
+def test_no_other_field(sent):
+    """The corrector of one field says nothing about another one, beside it or below."""
+    for made in (order({"amount": "counter_suffix"}), order({"/rows/*": lambda value: {"n": 2}})):
+        assert [item.code for item in prepare(sent, made, kinds=WRITE).findings] == ["wrong_type"]
 
 
 def test_declared_needs_its_class():
@@ -277,7 +285,9 @@ def test_input_model_needs_the_class():
 
 
 def test_input_model_refuses():
-    """What the input model finds is passed on, and nothing is changed."""
+    """What the input model finds is passed on, and nothing is changed; what the schema refuses it cannot let pass."""
+    seven = prepare({"amount": "seven"}, order(validate_input=lambda args: ({"amount": 7}, ())), kinds=WRITE)
+    assert [item.code for item in seven.findings] == ["wrong_type"]
     finding = Finding("invalid_argument", "/amount")
     prepared = prepare({"amount": 20}, order(validate_input=lambda args: ({}, (finding,))), kinds=WRITE)
     assert prepared.findings == (finding,)
