@@ -181,6 +181,22 @@ def test_lossless_repairs_and_equivalent_corrections_run_a_write(world, driver):
     assert [(c.at, c.before, c.after, c.kind) for c in outcome.corrections] == [("/amount", "2", 2, "equivalent")]
 
 
+def test_what_a_tool_does_to_its_arguments_changes_no_record_of_them(driver):
+    """A correction says what it said before the tool ran."""
+    schema = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}}
+    sort = Contract.from_schema("sort", schema, output_schema={}, handler=lambda tags: tags.append("b"))
+    outcome = driver.call(Guard([sort]).run("r"), call("sort", '{"tags": "[\\"a\\"]"}'))
+    assert [(one.before, one.after) for one in outcome.corrections] == [('["a"]', ["a"])]
+
+
+def test_a_text_that_lacks_one_sign_runs_a_read_and_never_a_write(world, driver):
+    """What one sign would make fit is evidence enough to look something up, and no licence for an effect."""
+    run = world.guard().run("r")
+    assert driver.call(run, call("profile", '{"user_id" "u1"}')).ok
+    outcome = driver.call(run, call(arguments='{"user": "u1" "amount": 2}'))
+    assert (outcome.status, codes(outcome), world.effects) == ("refused", ["edit_suggested"], [])
+
+
 def test_a_likely_correction_runs_a_read_and_never_a_write(world, driver):
     """A misspelt field is corrected for a read; a write gets it as a hint that names the field."""
     schema = {"type": "object", "properties": {"address": {"type": "string"}}, "additionalProperties": False}
@@ -191,6 +207,21 @@ def test_a_likely_correction_runs_a_read_and_never_a_write(world, driver):
     assert outcome.status == "refused"
     assert "amount" in outcome.text
     assert world.effects == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (GOOD_ORDER, None),
+        ("{'user': 'u1', 'amount': 2}", "low_confidence"),
+        ('{"user": "u1", "amount": "2"}', "low_confidence"),
+    ],
+)
+def test_what_was_changed_to_make_a_call_fit_makes_it_less_certain(world, driver, arguments, code):
+    """A repair and a correction each count against the threshold; a call that was sent as it has to be is certain."""
+    run = world.guard(config={"confidence": {"threshold": 0.96}}).run("r")
+    outcome = driver.call(run, call(arguments=arguments))
+    assert (codes(outcome), len(world.effects)) == (([code], 0) if code else ([], 1))
 
 
 def test_low_host_confidence_is_refused_with_a_clarification(world, driver):
