@@ -292,6 +292,23 @@ def test_a_declared_harmless_failure_may_be_tried_again(world, driver):
     assert [driver.call(run, call()).status for _ in range(2)] == ["failed", "ok"]
 
 
+@pytest.mark.parametrize(
+    ("tool", "error", "doubted"),
+    [("order", OSError(), True), ("order", LookupError(), False), ("profile", OSError(), False)],
+)
+def test_the_model_is_told_of_a_doubt_where_there_is_one(world, driver, tool, error, doubted):
+    """Of a failure that may have had an effect it hears that nobody knows, of any other that nothing was changed."""
+
+    def failing(_):
+        raise error
+
+    world.reply = world.answer = failing
+    sent = GOOD_ORDER if tool == "order" else '{"user_id": "u1"}'
+    run = world.guard(order={"no_effect_errors": (LookupError,)}).run("r")
+    text = driver.call(run, call(tool, sent)).text
+    assert ("not known whether" in text, "Nothing was changed" in text) == (doubted, not doubted)
+
+
 def test_the_text_of_a_tool_error_reaches_the_model(world, driver):
     """ToolError is the author's word to the model; its effect stays unknown for a write."""
 
@@ -350,11 +367,13 @@ def test_only_the_same_question_opens_the_latch(world, driver):
 
 
 def test_fail_closed_stops_the_run(world, driver):
-    """In `fail_closed` mode nothing runs after an invalid output, not even a read."""
+    """In `fail_closed` mode nothing stands in for an invalid output, and nothing runs after it, not even a read."""
     run = world.guard(config={"safe_mode": {"on_invalid_output": "fail_closed"}}).run("r")
+    assert driver.call(run, call("profile", '{"user_id": "u1"}')).ok
     world.answer = lambda user_id: None
     outcome = driver.call(run, call("profile", '{"user_id": "u1"}'))
     assert (outcome.status, outcome.safe_mode, run.mode) == ("invalid_output", "fail_closed", "stopped")
+    assert (outcome.value, '"plan"' in outcome.text) == (None, False)
     after = driver.call(run, call("profile", '{"user_id": "u2"}'))
     assert (after.status, after.stop_reason, codes(after)) == ("refused", "invalid_tool_output", ["run_stopped"])
     assert run.tools() == []
@@ -406,6 +425,25 @@ def test_only_a_whole_and_valid_answer_is_kept_to_stand_in(world, driver, mode, 
     world.answer = lambda user_id: answer
     assert driver.call(guard.run("r"), call("profile", '{"user_id": "u1"}')).status == "ok"
     assert len(guard.last_good) == kept
+
+
+@pytest.mark.parametrize("fields", [{"secret": True, "output_schema": PROFILE}, {"output_schema": None}])
+def test_what_is_secret_or_unchecked_is_not_kept_to_stand_in(driver, fields):
+    """An answer that may not be shown again, or of which nothing is known, is handed on once and not kept."""
+    tool = Contract.from_schema("look", {}, effect="read", handler=lambda: {"user_id": "u", "plan": "pro"}, **fields)
+    guard = Guard([tool])
+    assert driver.call(guard.run("r"), call("look", "{}")).ok
+    assert len(guard.last_good) == 0
+
+
+def test_what_monitor_mode_hands_on_opens_no_latch(world, driver):
+    """A trial run of a host that enforces leaves a closed latch closed: the second answer is as unusable as the first."""
+    store, world.answer = MemoryStore(), lambda user_id: None
+    for mode in ("enforce", "monitor"):
+        guard = world.guard(store=store, config={"mode": mode})
+        driver.call(guard.run("r"), call("profile", '{"user_id": "u1"}'))
+    assert codes(driver.call(world.guard(store=store).run("r"), call())) == ["latched"]
+    assert world.effects == []
 
 
 def test_a_write_with_invalid_output_is_done_and_never_repeated(world, driver):

@@ -92,6 +92,18 @@ def test_a_repetition_may_be_refused(bank, driver):
     assert len(bank.paid) == 2
 
 
+def test_a_doubt_is_said_where_repetitions_are_refused(bank, driver):
+    """`on_duplicate="refuse"` is about what was done: of what may have been, nobody is told that it was."""
+
+    def broken(**_):
+        raise OSError
+
+    run = bank.run(handler=broken, on_duplicate="refuse")
+    said = [driver.call(run, pay(ident)) for ident in ("c1", "c2")]
+    assert [(one.status, one.effect) for one in said] == [("in_doubt", "unknown")] * 2
+    assert [codes(one) for one in said] == [["tool_failed"], ["in_doubt"]]
+
+
 def test_a_repetition_may_be_a_question(bank, driver):
     """`on_duplicate="ask"`: it waits for a person and then runs as the next occurrence; a no leaves it at one."""
     run = bank.run(on_duplicate="ask")
