@@ -376,6 +376,8 @@ def test_fail_closed_stops_the_run(world, driver):
     assert (outcome.value, '"plan"' in outcome.text) == (None, False)
     after = driver.call(run, call("profile", '{"user_id": "u2"}'))
     assert (after.status, after.stop_reason, codes(after)) == ("refused", "invalid_tool_output", ["run_stopped"])
+    verdict = run.check(call("profile", '{"user_id": "u2"}'))
+    assert (verdict.decision, codes(verdict)) == ("stop", ["run_stopped"])
     assert run.tools() == []
 
 
@@ -528,6 +530,22 @@ def test_transient_failures_of_reads_are_retried_with_backoff(world, driver):
     assert [0.75 <= clock.slept[0] <= 1.25, 1.5 <= clock.slept[1] <= 2.5, len(clock.slept)] == [True, True, 2]
 
 
+def test_a_retry_gets_the_arguments_that_were_judged(driver):
+    """What the first attempt has made of its arguments is not sent by the second."""
+    schema = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}}
+    seen = []
+
+    def look(tags):
+        seen.append([*tags])
+        tags.append("b")
+        if len(seen) == 1:
+            raise ConnectionError
+
+    tool = Contract.from_schema("look", schema, effect="read", output_schema={}, handler=look)
+    outcome = driver.call(Guard([tool], clock=FrozenClock()).run("r"), call("look", '{"tags": ["a"]}'))
+    assert (outcome.attempts, seen) == (2, [["a"], ["a"]])
+
+
 def test_a_status_that_says_later_is_retried(world, driver):
     """503 then an answer: one retry, no trace of it in the value."""
     clock = FrozenClock()
@@ -669,8 +687,9 @@ def test_monitor_mode_names_the_denial_and_lets_the_call_run(world, driver, sent
 def test_limits_count_calls_and_amounts(world, driver):
     """A limit per user holds over runs; the call that would pass it does not run."""
     guard = world.guard(config={"limits": [{"tool": "order", "per": "user", "amount": 5, "field": "amount"}]})
-    outcomes = [driver.call(guard.run(principal=who), call()).status for who in ("a", "a", "a", "b")]
-    assert outcomes == ["ok", "ok", "refused", "ok"]
+    outcomes = [driver.call(guard.run(principal=who), call()) for who in ("a", "a", "a", "b")]
+    assert [one.status for one in outcomes] == ["ok", "ok", "refused", "ok"]
+    assert [one.effect for one in outcomes] == ["done", "done", "none", "done"]
 
 
 def test_a_limit_may_be_each_users_own_and_of_each_day(world, driver):
