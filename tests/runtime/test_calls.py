@@ -200,6 +200,22 @@ def test_lossless_repairs_and_equivalent_corrections_run_a_write(world, driver):
     assert [(c.at, c.before, c.after, c.kind) for c in outcome.corrections] == [("/amount", "2", 2, "equivalent")]
 
 
+def test_what_a_tool_does_to_its_arguments_changes_no_record_of_them(driver):
+    """A correction says what it said before the tool ran."""
+    schema = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}}
+    sort = Contract.from_schema("sort", schema, output_schema={}, handler=lambda tags: tags.append("b"))
+    outcome = driver.call(Guard([sort]).run("r"), call("sort", '{"tags": "[\\"a\\"]"}'))
+    assert [(one.before, one.after) for one in outcome.corrections] == [('["a"]', ["a"])]
+
+
+def test_a_text_that_lacks_one_sign_runs_a_read_and_never_a_write(world, driver):
+    """What one sign would make fit is evidence enough to look something up, and no licence for an effect."""
+    run = world.guard().run("r")
+    assert driver.call(run, call("profile", '{"user_id" "u1"}')).ok
+    outcome = driver.call(run, call(arguments='{"user": "u1" "amount": 2}'))
+    assert (outcome.status, codes(outcome), world.effects) == ("refused", ["edit_suggested"], [])
+
+
 def test_a_likely_correction_runs_a_read_and_never_a_write(world, driver):
     """A misspelt field is corrected for a read; a write gets it as a hint that names the field."""
     schema = {"type": "object", "properties": {"address": {"type": "string"}}, "additionalProperties": False}
@@ -210,6 +226,21 @@ def test_a_likely_correction_runs_a_read_and_never_a_write(world, driver):
     assert outcome.status == "refused"
     assert "amount" in outcome.text
     assert world.effects == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (GOOD_ORDER, None),
+        ("{'user': 'u1', 'amount': 2}", "low_confidence"),
+        ('{"user": "u1", "amount": "2"}', "low_confidence"),
+    ],
+)
+def test_what_was_changed_to_make_a_call_fit_makes_it_less_certain(world, driver, arguments, code):
+    """A repair and a correction each count against the threshold; a call that was sent as it has to be is certain."""
+    run = world.guard(config={"confidence": {"threshold": 0.96}}).run("r")
+    outcome = driver.call(run, call(arguments=arguments))
+    assert (codes(outcome), len(world.effects)) == (([code], 0) if code else ([], 1))
 
 
 def test_low_host_confidence_is_refused_with_a_clarification(world, driver):
@@ -280,6 +311,23 @@ def test_a_declared_harmless_failure_may_be_tried_again(world, driver):
     assert [driver.call(run, call()).status for _ in range(2)] == ["failed", "ok"]
 
 
+@pytest.mark.parametrize(
+    ("tool", "error", "doubted"),
+    [("order", OSError(), True), ("order", LookupError(), False), ("profile", OSError(), False)],
+)
+def test_the_model_is_told_of_a_doubt_where_there_is_one(world, driver, tool, error, doubted):
+    """Of a failure that may have had an effect it hears that nobody knows, of any other that nothing was changed."""
+
+    def failing(_):
+        raise error
+
+    world.reply = world.answer = failing
+    sent = GOOD_ORDER if tool == "order" else '{"user_id": "u1"}'
+    run = world.guard(order={"no_effect_errors": (LookupError,)}).run("r")
+    text = driver.call(run, call(tool, sent)).text
+    assert ("not known whether" in text, "Nothing was changed" in text) == (doubted, not doubted)
+
+
 def test_the_text_of_a_tool_error_reaches_the_model(world, driver):
     """ToolError is the author's word to the model; its effect stays unknown for a write."""
 
@@ -338,13 +386,17 @@ def test_only_the_same_question_opens_the_latch(world, driver):
 
 
 def test_fail_closed_stops_the_run(world, driver):
-    """In `fail_closed` mode nothing runs after an invalid output, not even a read."""
+    """In `fail_closed` mode nothing stands in for an invalid output, and nothing runs after it, not even a read."""
     run = world.guard(config={"safe_mode": {"on_invalid_output": "fail_closed"}}).run("r")
+    assert driver.call(run, call("profile", '{"user_id": "u1"}')).ok
     world.answer = lambda user_id: None
     outcome = driver.call(run, call("profile", '{"user_id": "u1"}'))
     assert (outcome.status, outcome.safe_mode, run.mode) == ("invalid_output", "fail_closed", "stopped")
+    assert (outcome.value, '"plan"' in outcome.text) == (None, False)
     after = driver.call(run, call("profile", '{"user_id": "u2"}'))
     assert (after.status, after.stop_reason, codes(after)) == ("refused", "invalid_tool_output", ["run_stopped"])
+    verdict = run.check(call("profile", '{"user_id": "u2"}'))
+    assert (verdict.decision, codes(verdict)) == ("stop", ["run_stopped"])
     assert run.tools() == []
 
 
@@ -394,6 +446,25 @@ def test_only_a_whole_and_valid_answer_is_kept_to_stand_in(world, driver, mode, 
     world.answer = lambda user_id: answer
     assert driver.call(guard.run("r"), call("profile", '{"user_id": "u1"}')).status == "ok"
     assert len(guard.last_good) == kept
+
+
+@pytest.mark.parametrize("fields", [{"secret": True, "output_schema": PROFILE}, {"output_schema": None}])
+def test_what_is_secret_or_unchecked_is_not_kept_to_stand_in(driver, fields):
+    """An answer that may not be shown again, or of which nothing is known, is handed on once and not kept."""
+    tool = Contract.from_schema("look", {}, effect="read", handler=lambda: {"user_id": "u", "plan": "pro"}, **fields)
+    guard = Guard([tool])
+    assert driver.call(guard.run("r"), call("look", "{}")).ok
+    assert len(guard.last_good) == 0
+
+
+def test_what_monitor_mode_hands_on_opens_no_latch(world, driver):
+    """A trial run of a host that enforces leaves a closed latch closed: the second answer is as unusable as the first."""
+    store, world.answer = MemoryStore(), lambda user_id: None
+    for mode in ("enforce", "monitor"):
+        guard = world.guard(store=store, config={"mode": mode})
+        driver.call(guard.run("r"), call("profile", '{"user_id": "u1"}'))
+    assert codes(driver.call(world.guard(store=store).run("r"), call())) == ["latched"]
+    assert world.effects == []
 
 
 def test_a_write_with_invalid_output_is_done_and_never_repeated(world, driver):
@@ -476,6 +547,22 @@ def test_transient_failures_of_reads_are_retried_with_backoff(world, driver):
     outcome = driver.call(world.guard(clock=clock).run("r"), call("profile", '{"user_id": "u1"}'))
     assert (outcome.status, outcome.attempts, outcome.retry_exhausted) == ("failed", 3, True)
     assert [0.75 <= clock.slept[0] <= 1.25, 1.5 <= clock.slept[1] <= 2.5, len(clock.slept)] == [True, True, 2]
+
+
+def test_a_retry_gets_the_arguments_that_were_judged(driver):
+    """What the first attempt has made of its arguments is not sent by the second."""
+    schema = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}}
+    seen = []
+
+    def look(tags):
+        seen.append([*tags])
+        tags.append("b")
+        if len(seen) == 1:
+            raise ConnectionError
+
+    tool = Contract.from_schema("look", schema, effect="read", output_schema={}, handler=look)
+    outcome = driver.call(Guard([tool], clock=FrozenClock()).run("r"), call("look", '{"tags": ["a"]}'))
+    assert (outcome.attempts, seen) == (2, [["a"], ["a"]])
 
 
 def test_a_status_that_says_later_is_retried(world, driver):
@@ -619,8 +706,9 @@ def test_monitor_mode_names_the_denial_and_lets_the_call_run(world, driver, sent
 def test_limits_count_calls_and_amounts(world, driver):
     """A limit per user holds over runs; the call that would pass it does not run."""
     guard = world.guard(config={"limits": [{"tool": "order", "per": "user", "amount": 5, "field": "amount"}]})
-    outcomes = [driver.call(guard.run(principal=who), call()).status for who in ("a", "a", "a", "b")]
-    assert outcomes == ["ok", "ok", "refused", "ok"]
+    outcomes = [driver.call(guard.run(principal=who), call()) for who in ("a", "a", "a", "b")]
+    assert [one.status for one in outcomes] == ["ok", "ok", "refused", "ok"]
+    assert [one.effect for one in outcomes] == ["done", "done", "none", "done"]
 
 
 def test_a_limit_may_be_each_users_own_and_of_each_day(world, driver):

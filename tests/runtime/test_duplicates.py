@@ -54,6 +54,7 @@ def codes(outcome):
     [
         ({}, {"amount": 1}, {"amount": 1}, "replayed", 1),
         ({}, {"amount": 1}, {"amount": 2}, "ok", 2),
+        ({}, {"amount": "1"}, {"amount": 1}, "replayed", 1),
         ({"identity": ("to",)}, {"amount": 1}, {"amount": 2}, "refused", 1),
         ({"volatile": ("trace",)}, {"trace": "a"}, {"trace": "b"}, "replayed", 1),
         ({"volatile": ("trace",)}, {"trace": "a"}, {}, "replayed", 1),
@@ -63,7 +64,7 @@ def codes(outcome):
     ],
 )
 def test_what_makes_two_writes_the_same(bank, driver, fields, first, second, said, paid):
-    """All arguments, or the identity; what is volatile makes no difference, and other details are a conflict."""
+    """All arguments as they were corrected, or the identity; what is volatile makes no difference, other details do."""
     run = bank.run(**fields)
     assert driver.call(run, pay(**first)).ok
     again = driver.call(run, pay("c2", **second))
@@ -89,6 +90,28 @@ def test_a_repetition_may_be_refused(bank, driver):
     assert again.stop_reason == "loop_detected"
     assert driver.call(run, pay("c3", occurrence=1)).ok
     assert len(bank.paid) == 2
+
+
+def test_a_doubt_is_said_where_repetitions_are_refused(bank, driver):
+    """`on_duplicate="refuse"` is about what was done: of what may have been, nobody is told that it was."""
+
+    def broken(**_):
+        raise OSError
+
+    run = bank.run(handler=broken, on_duplicate="refuse")
+    said = [driver.call(run, pay(ident)) for ident in ("c1", "c2")]
+    assert [(one.status, one.effect) for one in said] == [("in_doubt", "unknown")] * 2
+    assert [codes(one) for one in said] == [["tool_failed"], ["in_doubt"]]
+
+
+@pytest.mark.parametrize(("sealed", "kept"), [(True, {"ref": "canary-7"}), (False, None)])
+def test_a_marked_output_is_kept_only_where_values_are_sealed(bank, driver, sealed, kept):
+    """A store that would write it down as it is keeps that the effect happened, and nothing of the secret."""
+    bank.store.sealed = sealed
+    run = bank.run(handler=lambda **_: {"ref": "canary-7"}, redact=("ref",))
+    first, second = (driver.call(run, pay(ident)) for ident in ("c1", "c2"))
+    assert (first.value, second.status, second.value) == ({"ref": "canary-7"}, "replayed", kept)
+    assert ("canary-7" in repr(bank.store.record(first.key))) is sealed
 
 
 def test_a_repetition_may_be_a_question(bank, driver):
