@@ -15,7 +15,7 @@ from pokayoke.core.context import Compacted, Facts, History, OpenEffect, Refusal
 from pokayoke.core.contract import Contract
 from pokayoke.core.gate import Principal
 from pokayoke.core.intake import Calls, Reading, read_arguments, read_calls
-from pokayoke.core.ledger import Decision
+from pokayoke.core.ledger import Resolution
 from pokayoke.core.loop import Kind
 from pokayoke.core.policy import Policy
 from pokayoke.core.reconcile import Compensation
@@ -46,7 +46,6 @@ __all__ = [
     "ConfinedPath",
     "Contract",
     "Correction",
-    "Decision",
     "Effect",
     "Envelope",
     "Equal",
@@ -66,6 +65,7 @@ __all__ = [
     "Raw",
     "Reading",
     "Refusal",
+    "Resolution",
     "Run",
     "RunHistory",
     "Ticket",

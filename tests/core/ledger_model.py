@@ -14,7 +14,7 @@ import msgspec
 from pokayoke.core import admission, ledger, resolve
 from pokayoke.core.admission import Held, Request
 from pokayoke.core.contract import Contract
-from pokayoke.core.ledger import Answer, Claim, Decision, Record, Settlement
+from pokayoke.core.ledger import Admission, Claim, Record, Resolution, Settlement
 from pokayoke.core.resolve import NOT_FOUND, UNKNOWN, Found
 from pokayoke.core.state import RunState, Taint, latch
 from pokayoke.core.steps import Admit, Gone, Invoke, Look, Raised, Returned, Settle, TimedOut
@@ -23,7 +23,7 @@ from pokayoke.core.switch import Switch
 LEASE = 10.0
 ERROR = ConnectionError("the answer was lost")
 REFUSED = PermissionError("declared to have had no effect")
-UNAVAILABLE = Answer("refuse")
+UNAVAILABLE = Admission("refuse")
 LOST = "the report was lost"
 
 
@@ -344,7 +344,7 @@ class Model:
             true = bool(world.effects) is happened and (happened or not acting)
             if not true and not self.setting.careless:
                 continue
-            record = ledger.decide(world.record, Decision("k", happened, "ann", "asked", world.now))
+            record = ledger.decide(world.record, Resolution("k", happened, "ann", "asked", world.now))
             if record is not None:
                 left = world.left._replace(decisions=world.left.decisions - 1)
                 after = world._replace(record=record, left=left, vouched=world.vouched or happened)

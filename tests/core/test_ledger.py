@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pokayoke.core.ledger import (
     Claim,
-    Decision,
     Record,
+    Resolution,
     Settlement,
     claim,
     compensation_key,
@@ -327,7 +327,7 @@ DECISIONS = [
 def test_what_a_person_may_settle(changes, open_to, happened):
     """Only a doubt, and what is as good as one; the word, its speaker and its time stand in the record."""
     before = record(**changes)
-    kept = decide(before, Decision("k", happened, "ann", "asked the bank", 101.0, "R1" if happened else ""))
+    kept = decide(before, Resolution("k", happened, "ann", "asked the bank", 101.0, "R1" if happened else ""))
     assert (kept is not None) is open_to
     if kept is not None:
         assert kept.state == ("completed" if happened else "failed_retriable")
@@ -338,7 +338,7 @@ def test_what_a_person_may_settle(changes, open_to, happened):
 
 def test_a_persons_no_allows_one_more_attempt_and_closes_the_old_one():
     """Beyond the highest number of attempts too, once; once that has begun, the first executor's word comes too late."""
-    no = decide(record("in_doubt", attempt=3), Decision("k", False, "ann", "asked", 101.0))
+    no = decide(record("in_doubt", attempt=3), Resolution("k", False, "ann", "asked", 101.0))
     again, answer = claim(no, wish(now=102.0))
     assert (answer.kind, again.attempt, again.decided_by) == ("execute", 4, "")
     assert settle(again, Settlement("k", "c0", "completed", 102.0)) == (None, False)
@@ -348,7 +348,7 @@ def test_a_persons_no_allows_one_more_attempt_and_closes_the_old_one():
 
 def test_an_executor_knows_better_than_a_persons_no():
     """Its completion is taken as long as no other attempt has begun: that attempt would be a second effect."""
-    no = decide(record("in_doubt"), Decision("k", False, "ann", "asked", 101.0))
+    no = decide(record("in_doubt"), Resolution("k", False, "ann", "asked", 101.0))
     for other in (("c0", "failed_retriable"), ("c0", "in_doubt"), ("c7", "completed")):
         assert settle(no, Settlement("k", other[0], other[1], 102.0))[0] is None
     done, accepted = settle(no, Settlement("k", "c0", "completed", 102.0, b"1"))
@@ -358,7 +358,7 @@ def test_an_executor_knows_better_than_a_persons_no():
 
 def test_a_persons_yes_is_the_answer_for_all():
     """Afterwards every caller is answered from the record, the executor too."""
-    yes = decide(record("in_doubt"), Decision("k", True, "ann", "asked", 101.0, "R1"))
+    yes = decide(record("in_doubt"), Resolution("k", True, "ann", "asked", 101.0, "R1"))
     assert claim(yes, WISH)[1].kind == "replay"
     assert settle(yes, Settlement("k", "c0", "completed", 102.0, b"1")) == (None, False)
 
@@ -396,7 +396,7 @@ def test_completed_is_final_and_attempts_only_grow(script):
         elif what == "settle":
             kept, _ = settle(known, Settlement("k", f"c{who}", report, clock, b"%d" % who, early=early))
         else:
-            kept = None if known is None else decide(known, Decision("k", early, "ann", "so", clock))
+            kept = None if known is None else decide(known, Resolution("k", early, "ann", "so", clock))
         known = kept or known
         if before is not None and before.state == "completed":
             assert known.state == "completed"

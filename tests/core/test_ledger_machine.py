@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pokayoke import NOT_FOUND, UNKNOWN, Contract, Found, Guard, ToolCall
 from pokayoke.core import admission, ledger, result
-from pokayoke.core.ledger import Decision
+from pokayoke.core.ledger import Resolution
 from pokayoke.errors import StoreError
 from pokayoke.runtime import driver
 from pokayoke.stores import MemoryStore, open_store
@@ -158,7 +158,7 @@ class Ledgers(RuleBasedStateMachine):
             if self.names[record.key] == to:
                 with contextlib.suppress(StoreError):
                     happened = bool(self.effects.get(to))
-                    self.store.decide(Decision(record.key, happened, "ann", "asked the bank", self.clock.now()))
+                    self.store.decide(Resolution(record.key, happened, "ann", "asked the bank", self.clock.now()))
 
     @property
     def names(self):

@@ -9,7 +9,7 @@ import pytest
 from ledger_model import Bounds, Model, Setting, ViolationError
 
 from pokayoke.core import admission, ledger, resolve
-from pokayoke.core.ledger import Answer
+from pokayoke.core.ledger import Admission
 from pokayoke.core.ledger_explain import in_doubt, lapsed
 from pokayoke.core.resolve import NOT_FOUND, UNKNOWN, Found
 from pokayoke.core.steps import Admit, Gone, Look, Returned, Settle
@@ -113,7 +113,7 @@ def asking_for_proof_last(request, contract, arguments, answer, timeout):
         if answer.kind == "execute":
             return answer, None
     else:
-        answer = Answer("in_doubt", in_doubt(lapsed(record)), record, retry_after=wait)
+        answer = Admission("in_doubt", in_doubt(lapsed(record)), record, retry_after=wait)
     yield Settle(resolve._undecided(claim, record, said, since, request.now), claim.tool)
     return answer, None
 

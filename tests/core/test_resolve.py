@@ -7,12 +7,12 @@ from pokayoke.core import resolve
 from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
-from pokayoke.core.ledger import Answer, Claim, Record, compensation_key
+from pokayoke.core.ledger import Admission, Claim, Record, compensation_key
 from pokayoke.core.steps import Admit, Gone, Look, Recall, Returned, Settle
 
 WISH = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 40.0)
 RECORD = Record("k", "h", "executing", 1, "c0", 105.0, "pay", "pay@1", "r", 95.0, owner="them")
-BUSY = Answer("refuse", Finding(code="in_progress"), RECORD, retry_after=5.0)
+BUSY = Admission("refuse", Finding(code="in_progress"), RECORD, retry_after=5.0)
 
 
 def contract(safe, **more):
@@ -65,7 +65,7 @@ def test_proof_of_death_is_asked_for_before_the_target(safe, owner, dead_since, 
     """Only where it could change the answer, and where somebody is known who could be dead; never afterwards."""
     record = msgspec.structs.replace(RECORD, state="resolving", resolver="c1", owner=owner, dead_since=dead_since)
     request = Request("r", "pay", "write", None, 100.0, WISH)
-    walk = resolve.resolved(request, contract(safe), {}, Answer("resolve", None, record), 1.0)
+    walk = resolve.resolved(request, contract(safe), {}, Admission("resolve", None, record), 1.0)
     step = next(walk)
     if asks:
         assert step == Gone("them")
@@ -79,14 +79,14 @@ def test_proof_of_death_is_asked_for_before_the_target(safe, owner, dead_since, 
 @pytest.mark.parametrize(
     ("answer", "claim"),
     [
-        (Answer("execute", None, RECORD), WISH),
-        (Answer("replay", None, RECORD, retry_after=5.0), WISH),
-        (Answer("in_doubt", Finding(code="in_doubt"), RECORD, retry_after=5.0), WISH),
+        (Admission("execute", None, RECORD), WISH),
+        (Admission("replay", None, RECORD, retry_after=5.0), WISH),
+        (Admission("in_doubt", Finding(code="in_doubt"), RECORD, retry_after=5.0), WISH),
         (changed(BUSY, {"owner": ""}), WISH),
         (changed(BUSY, {"state": "resolving"}), WISH),
         (changed(BUSY, retry_after=None), WISH),
-        (Answer("refuse", Finding(code="kill_switch")), WISH),
-        (Answer("refuse", Finding(code="quota_exceeded")), None),
+        (Admission("refuse", Finding(code="kill_switch")), WISH),
+        (Admission("refuse", Finding(code="quota_exceeded")), None),
         (BUSY, None),
     ],
 )
@@ -114,7 +114,7 @@ def test_a_dead_executor_is_asked_about_once_more(seen):
     assert (again.request.claim.dead, again.request.claim.dead_at) == ("c0", 17.0)
     assert again.request.claim.proceed is False
     with pytest.raises(StopIteration):
-        walk.send(Answer("resolve", None, RECORD))
+        walk.send(Admission("resolve", None, RECORD))
 
 
 def test_a_second_execution_that_is_not_admitted_is_not_executed():
@@ -122,21 +122,21 @@ def test_a_second_execution_that_is_not_admitted_is_not_executed():
     record = msgspec.structs.replace(RECORD, state="resolving", resolver="c1", dead_since=90.0)
     request = Request("r", "pay", "write", None, 100.0, WISH)
     for kind in ("refuse", "pending"):
-        walk = resolve.resolved(request, contract("executor_dead"), {}, Answer("resolve", None, record), 1.0)
+        walk = resolve.resolved(request, contract("executor_dead"), {}, Admission("resolve", None, record), 1.0)
         next(walk)
         again = walk.send(Returned(resolve.NOT_FOUND))
         assert again.request.claim.proceed
-        said = Answer(kind, Finding(code="kill_switch"))
+        said = Admission(kind, Finding(code="kill_switch"))
         assert isinstance(walk.send(said), Settle)
         with pytest.raises(StopIteration) as end:
             walk.send(None)
         assert end.value.value == (said, None)
-    walk = resolve.resolved(request, contract("executor_dead"), {}, Answer("resolve", None, record), 1.0)
+    walk = resolve.resolved(request, contract("executor_dead"), {}, Admission("resolve", None, record), 1.0)
     next(walk)
     walk.send(Returned(resolve.NOT_FOUND))
     with pytest.raises(StopIteration) as end:
-        walk.send(Answer("execute", None, record))
-    assert end.value.value == (Answer("execute", None, record), None)
+        walk.send(Admission("execute", None, record))
+    assert end.value.value == (Admission("execute", None, record), None)
 
 
 UNREAD = Finding(code="store_unavailable")

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from pokayoke import NOT_FOUND, UNKNOWN, Contract, Envelope, Found, Guard, ToolCall, open_store, this_effect
-from pokayoke.core.ledger import Decision, Settlement
+from pokayoke.core.ledger import Resolution, Settlement
 from pokayoke.core.policy import RetryPolicy
 from pokayoke.core.state import worsen
 from pokayoke.errors import UsageError
@@ -391,7 +391,7 @@ def test_a_caller_that_lost_its_claim_answers_from_the_ledger(place, driver, fou
     def slow():
         place.clock.advance(41)
         if found == "a person's yes":
-            place.store.decide(Decision(place.record.key, True, "ann", "asked", place.clock.now(), "R1"))
+            place.store.decide(Resolution(place.record.key, True, "ann", "asked", place.clock.now(), "R1"))
         else:
             place.act = lambda: {"id": "second"}
             heard.append(place.guard(SHARED).run("r2").call(order("c2")))
@@ -579,7 +579,7 @@ def test_a_repetition_does_not_run_beside_another_call(place, driver):
     def between():
         other = place.guard({}).run("r")
         assert other.call(order("c2")).status == "in_doubt"
-        place.store.decide(Decision(place.record.key, False, "ann", "nothing was booked", place.clock.now()))
+        place.store.decide(Resolution(place.record.key, False, "ann", "nothing was booked", place.clock.now()))
         assert other.call(order("c3")).status == "ok"
 
     outcome = driver.call(busy_once(place, between), order())
@@ -599,7 +599,7 @@ def test_a_repetition_after_a_persons_word_is_another_attempt(place, driver):
 
     def between():
         place.guard({}).run("r").call(order("c2"))
-        place.store.decide(Decision(place.record.key, False, "ann", "nothing was booked", place.clock.now()))
+        place.store.decide(Resolution(place.record.key, False, "ann", "nothing was booked", place.clock.now()))
 
     seen = []
     run = busy_once(place, between)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pokayoke.core.admission import Approval, Charge, Request
-from pokayoke.core.ledger import Claim, Decision, Settlement
+from pokayoke.core.ledger import Claim, Resolution, Settlement
 from pokayoke.core.state import Taint, latch, worsen
 from pokayoke.core.switch import Seen
 from pokayoke.errors import StoreError
@@ -176,7 +176,7 @@ def test_no_text_of_a_tool_can_make_a_report_fail(store, text):
     assert store.settle(Settlement("k", "c1", "in_doubt", 101.0, failure=text, reference=text)).accepted
     record = store.record("k")
     assert (record.failure, record.reference) == (text, text)
-    decided = store.decide(Decision("k", True, text, text, 102.0, text))
+    decided = store.decide(Resolution("k", True, text, text, 102.0, text))
     assert store.record("k") == decided
     assert store.audit()[-1].reason == text
     assert store.audit()[-1].data["reference"] == text
@@ -351,7 +351,7 @@ def test_arguments_of_any_json_are_shown_as_they_are(store):
 def test_a_person_settles_a_doubt(store, happened, state):
     """A person's word settles a doubt, is audited, and is recognised when it comes twice."""
     doubtful(store)
-    decision = Decision("k", happened, "ann", "looked", 110.0, "pay_7" if happened else "")
+    decision = Resolution("k", happened, "ann", "looked", 110.0, "pay_7" if happened else "")
     record = store.decide(decision)
     assert (record.state, record.decided_by, record.settled_at) == (state, "ann", 110.0)
     assert store.record("k") == record
@@ -462,7 +462,7 @@ async def test_asynchronous_twins_do_the_same(store):
     assert (await store.achange_run("r", lambda state: msgspec.structs.replace(state, calls=3)))[1].calls == 3
     assert store.record("k").state == "completed"
     with pytest.raises(StoreError, match="no record 'zz'"):
-        await store.arun(acts.deciding(Decision("zz", True, "ann", "", 1.0)))
+        await store.arun(acts.deciding(Resolution("zz", True, "ann", "", 1.0)))
 
 
 def test_a_key_is_claimed_once_by_many_threads(site):

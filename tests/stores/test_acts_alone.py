@@ -3,7 +3,7 @@
 import pytest
 
 from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Decision, Record, Settled, Settlement
+from pokayoke.core.ledger import Claim, Record, Resolution, Settled, Settlement
 from pokayoke.core.switch import Board, Rate, Seen, Switch
 from pokayoke.errors import StoreError
 from pokayoke.stores import acts
@@ -38,7 +38,7 @@ def test_what_a_lookup_has_found_too_late_is_no_late_effect():
 @pytest.mark.parametrize(("by", "now", "own"), [("ann", 100.0, True), ("ann", 101.0, False), ("bob", 100.0, False)])
 def test_only_ones_own_decision_is_recognised(by, now, own):
     """The same word of the same person at the same second came through before; any other finds nothing to decide."""
-    act = acts.deciding(Decision("k", True, by, "asked", now))
+    act = acts.deciding(Resolution("k", True, by, "asked", now))
     if own:
         assert act.decide(Books(record=RECORD)) == (acts.NOTHING, RECORD)
     else:

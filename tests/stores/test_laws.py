@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.admission import Approval, Charge, Request
-from pokayoke.core.ledger import Claim, Decision, Settlement
+from pokayoke.core.ledger import Claim, Resolution, Settlement
 from pokayoke.core.state import Taint, begin_turn, latch, unlatch, worsen
 from pokayoke.core.switch import Seen
 from pokayoke.errors import StoreError
@@ -108,7 +108,9 @@ STEPS = st.one_of(
             early=st.booleans(),
         ),
     ),
-    st.tuples(st.just("decide"), st.builds(Decision, st.sampled_from(KEYS), st.booleans(), TEXTS, TEXTS, TIMES, TEXTS)),
+    st.tuples(
+        st.just("decide"), st.builds(Resolution, st.sampled_from(KEYS), st.booleans(), TEXTS, TEXTS, TIMES, TEXTS)
+    ),
     st.tuples(st.just("change_run"), st.tuples(st.sampled_from(RUNS), CHANGES)),
     st.tuples(st.just("observe"), st.tuples(SEEN, TIMES)),
     st.tuples(st.just("propose"), APPROVALS),

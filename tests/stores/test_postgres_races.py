@@ -13,7 +13,7 @@ from pgacts import done, line, wish
 from pgserver import Missing, empty_schema, joined
 
 from pokayoke.core.admission import Approval, Charge
-from pokayoke.core.ledger import Decision
+from pokayoke.core.ledger import Resolution
 from pokayoke.core.switch import Seen
 from pokayoke.errors import StoreError
 from pokayoke.stores.nouns import Flip, Query
@@ -157,7 +157,7 @@ def _answers(store, lots, name):
 
 
 def _decides(store, lots, name):
-    decision = Decision(f"k{lots.randrange(5)}", happened=False, by=name, reason="", now=time.time())
+    decision = Resolution(f"k{lots.randrange(5)}", happened=False, by=name, reason="", now=time.time())
     _or_says(("there is",), lambda: store.decide(decision))
 
 

@@ -27,7 +27,7 @@ from pokayoke.cli.operating import (
     when,
 )
 from pokayoke.cli.output import as_json, listing, out, plural, say, show, table
-from pokayoke.core.ledger import Decision, Record, RecordState, compensation_key
+from pokayoke.core.ledger import Record, RecordState, Resolution, compensation_key
 from pokayoke.core.resolve import is_of
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.stores.base import Store
@@ -186,7 +186,7 @@ def resolve(
     with opened(store) as ledger:
         record = _found(ledger, key)
         require_enough(key, record.key)
-        decision = Decision(record.key, happened is not None, by, reason, now(), happened or "")
+        decision = Resolution(record.key, happened is not None, by, reason, now(), happened or "")
         after = ledger.decide(decision)
     if json:
         out(as_json(_shown_record(after, decision.now)))

@@ -16,7 +16,7 @@ import msgspec
 
 from pokayoke.core.call import Effect, Finding
 from pokayoke.core.canonical import digest
-from pokayoke.core.ledger import EXECUTE, Answer, Claim, Record, claim, is_repeated
+from pokayoke.core.ledger import EXECUTE, Admission, Claim, Record, claim, is_repeated
 from pokayoke.core.policy import LimitPolicy
 from pokayoke.core.state import RunState, blocked
 from pokayoke.core.switch import Switch, switched_off
@@ -148,7 +148,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 class Kept(msgspec.Struct, frozen=True, gc=False):
     """The answer, and what the store must keep from now on (None: unchanged)."""
 
-    answer: Answer
+    answer: Admission
     record: Record | None = None
     used: Mapping[str, Used] = {}
     approval: Approval | None = None
@@ -165,7 +165,7 @@ def admit(request: Request, held: Held) -> Kept:
         kept, answer = claim(record, wish)
         return Kept(answer, kept)
     if finding := _halted(request, held):
-        return Kept(Answer("refuse", finding))
+        return Kept(Admission("refuse", finding))
     if wish is not None and record is not None:
         kept, answer = claim(record, wish)
         if answer.kind != "execute":
@@ -175,7 +175,7 @@ def admit(request: Request, held: Held) -> Kept:
     used: Mapping[str, Used] = {}
     if record is None and request.charges:
         if refusal := _over_limit(request, held.used):
-            return Kept(Answer("refuse", refusal))
+            return Kept(Admission("refuse", refusal))
         used = _charged(request.charges, held.used)
     if wish is None:
         return Kept(EXECUTE, used=used)
@@ -192,16 +192,16 @@ def _halted(request: Request, held: Held) -> Finding | None:
 
 def _question(asked: Approval, known: Approval | None, now: float) -> Kept | None:
     if known is None:
-        return Kept(Answer("pending", _awaiting(asked), approval=asked.id), approval=asked)
+        return Kept(Admission("pending", _awaiting(asked), approval=asked.id), approval=asked)
     status = known.at(now).status
     if status == "approved":
         return None
     if status == "waiting":
-        return Kept(Answer("pending", _awaiting(known), approval=known.id))
+        return Kept(Admission("pending", _awaiting(known), approval=known.id))
     if status == "denied":
-        return Kept(Answer("refuse", _denied(known), approval=known.id))
+        return Kept(Admission("refuse", _denied(known), approval=known.id))
     # The old question is void; asking anew replaces it, so that this refusal is not for ever.
-    return Kept(Answer("refuse", _expired(known), approval=asked.id), approval=asked)
+    return Kept(Admission("refuse", _expired(known), approval=asked.id), approval=asked)
 
 
 def _awaiting(approval: Approval) -> Finding:

@@ -17,7 +17,7 @@ from pokayoke.core.admission import Approval, Charge, Request, charges, fingerpr
 from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, ToolCall
 from pokayoke.core.gate import stop_reason_for
 from pokayoke.core.judge import Judged, Scene, effect_hash, identity_of, judged_at_a_glance, judging
-from pokayoke.core.ledger import Answer, Claim, ledger_key
+from pokayoke.core.ledger import Admission, Claim, ledger_key
 from pokayoke.core.ledger_explain import in_doubt, no_scope, repeated_write
 from pokayoke.core.outcome import already_done, from_ledger, refused
 from pokayoke.core.plan import Plan
@@ -75,7 +75,7 @@ def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcom
     if plan.alone and not scene.snapshot.budgeted:
         halted = blocked(scene.view.state, "read", plan.contract.sources)
         if halted is not None:
-            return (yield from _answered(judged, plan, scene, Answer("refuse", halted), None))
+            return (yield from _answered(judged, plan, scene, Admission("refuse", halted), None))
         return Entered(judged, plan, arguments, located, None)
     scope: tuple[str, str] | None = None
     if plan.contract.effect != "read":
@@ -100,7 +100,7 @@ def leave(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> Gener
 
 def _admission(
     judged: Judged, plan: Plan, scene: Scene, scope: tuple[str, str] | None
-) -> Generator[Step, Any, tuple[Request, Answer]]:
+) -> Generator[Step, Any, tuple[Request, Admission]]:
     """Ask until there is an answer; a write that asks before it is repeated goes on to its next occurrence."""
     occurrence = judged.call.occurrence
     while True:
@@ -127,22 +127,22 @@ def _open(claim: Claim, plan: Plan, reaction: Reaction) -> Claim:
     return msgspec.structs.replace(claim, doubt=type(reaction.error).__name__)
 
 
-def _renewed(claim: Claim, plan: Plan, scene: Scene) -> Generator[Step, Any, Answer]:
+def _renewed(claim: Claim, plan: Plan, scene: Scene) -> Generator[Step, Any, Admission]:
     """Ask whether a claim still holds; it does not if its lease has lapsed and somebody else came meanwhile.
 
     Nothing is counted or asked a second time, and a doubt is left to those who know nothing better.
     """
     contract = plan.contract
     claim = msgspec.structs.replace(claim, resolves=False)
-    answer: Answer = yield Admit(
+    answer: Admission = yield Admit(
         Request(scene.run_id, contract.name, contract.effect, contract.sources, scene.now, claim, step=scene.step)
     )
     return answer
 
 
 def _resolution(
-    request: Request, judged: Judged, plan: Plan, scene: Scene, answer: Answer
-) -> Generator[Step, Any, Answer]:
+    request: Request, judged: Judged, plan: Plan, scene: Scene, answer: Admission
+) -> Generator[Step, Any, Admission]:
     """Settle a doubt by asking the target. What it found is checked, recorded, and then answered by the ledger."""
     contract = plan.contract
     patience = contract.timeout or scene.snapshot.policy.execution.timeout
@@ -151,10 +151,10 @@ def _resolution(
     if found is None:
         return answer
     yield Settle((yield from found_effect(request, plan, judged.again(), found)), contract.name, contract.redact)
-    told: Answer = yield Admit(request)
+    told: Admission = yield Admit(request)
     if told.kind == "resolve" and told.record is not None:
         # The ledger did not take what was found; until it does, the doubt stays.
-        return Answer("in_doubt", in_doubt(told.record), told.record)
+        return Admission("in_doubt", in_doubt(told.record), told.record)
     return told
 
 
@@ -215,12 +215,12 @@ def _refuse(judged: Judged, scene: Scene, finding: Finding, room: str) -> Genera
 
 
 def _answered(
-    judged: Judged, plan: Plan, scene: Scene, answer: Answer, claim: Claim | None
+    judged: Judged, plan: Plan, scene: Scene, answer: Admission, claim: Claim | None
 ) -> Generator[Step, Any, Outcome]:
     """Turn an answer that does not start the tool into an outcome."""
     record, finding = answer.record, answer.finding
     if answer.kind == "replay" and record is not None and (gone := (yield from standing(record))) is not None:
-        answer, finding = Answer("refuse", gone, record), gone
+        answer, finding = Admission("refuse", gone, record), gone
     if answer.kind == "replay" and plan.contract.on_duplicate == "refuse":
         finding = repeated_write(judged.tool)
     elif answer.kind == "replay" and record is not None:

@@ -149,7 +149,7 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     record: Record | None = None
 
 
-class Decision(msgspec.Struct, frozen=True, gc=False):
+class Resolution(msgspec.Struct, frozen=True, gc=False):
     """A person's word on an effect in doubt.
 
     Args:
@@ -169,7 +169,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     reference: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class Admission(msgspec.Struct, frozen=True, gc=False):
     """What a claimant is told.
 
     Args:
@@ -188,7 +188,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     approval: str | None = None
 
 
-EXECUTE = Answer("execute")
+EXECUTE = Admission("execute")
 
 
 def ledger_key(
@@ -225,45 +225,45 @@ def compensation_key(key: str) -> str:
     return digest(dump(["pk1", key, "compensate"]))
 
 
-def claim(record: Record | None, wish: Claim) -> tuple[Record | None, Answer]:
+def claim(record: Record | None, wish: Claim) -> tuple[Record | None, Admission]:
     """Decide over a wish to execute. Returns the record to keep (None: unchanged) and the answer."""
     if record is None:
         return _execute(wish, 1)
     if record.args_hash != wish.args_hash:
-        return None, Answer("refuse", conflict(record.args_hash, wish.args_hash, wish.tool), record)
+        return None, Admission("refuse", conflict(record.args_hash, wish.args_hash, wish.tool), record)
     if record.state == "completed":
         return _completed(record, wish)
     if record.state == "failed_final":
-        return None, Answer("failed", failed_before(record.tool, record.failure), record)
+        return None, Admission("failed", failed_before(record.tool, record.failure), record)
     if record.state == "failed_retriable":
         if record.attempt >= wish.max_attempts and not record.decided_by:
-            return None, Answer("failed", failed_before(record.tool, record.failure), record)
+            return None, Admission("failed", failed_before(record.tool, record.failure), record)
         return _execute(wish, record.attempt + 1)
     if record.state == "in_doubt":
         return _doubtful(record, wish, None)
     return _busy(record, wish)
 
 
-def _completed(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
+def _completed(record: Record, wish: Claim) -> tuple[Record | None, Admission]:
     if record.answers:
-        return None, Answer("replay", None, record)
+        return None, Admission("replay", None, record)
     # The effect committed in its own transaction; its output is on its way, unless its owner is gone.
     if _alive(record, wish):
         return None, _wait(record, wish)
     record = msgspec.structs.replace(record, settled_at=wish.now)
-    return record, Answer("replay", None, record)
+    return record, Admission("replay", None, record)
 
 
-def _busy(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
+def _busy(record: Record, wish: Claim) -> tuple[Record | None, Admission]:
     """Somebody executes or resolves, or did so until a moment ago."""
     if is_repeated(record, wish):
         until, open_still = wish.now + wish.lease, record.failure or wish.doubt
         record = msgspec.structs.replace(record, lease_until=until, failure=open_still)
-        return record, Answer("execute", None, record)
+        return record, Admission("execute", None, record)
     if wish.claim_id == record.resolver:
         if wish.proceed:
             return _execute(wish, record.attempt + 1)
-        return None, Answer("resolve", None, record)
+        return None, Admission("resolve", None, record)
     if _alive(record, wish):
         return None, _wait(record, wish)
     # A lapsed lease, or a dead owner, proves nothing about the effect: it only tells that nobody will report soon.
@@ -273,15 +273,15 @@ def _busy(record: Record, wish: Claim) -> tuple[Record | None, Answer]:
     return _doubtful(doubt, wish, doubt)
 
 
-def _doubtful(record: Record, wish: Claim, changed: Record | None) -> tuple[Record | None, Answer]:
+def _doubtful(record: Record, wish: Claim, changed: Record | None) -> tuple[Record | None, Admission]:
     if wish.reruns:
         return _execute(wish, record.attempt + 1, record.failure)
     if wish.resolves:
         asked = msgspec.structs.replace(
             record, state="resolving", resolver=wish.claim_id, lease_until=wish.now + wish.lease
         )
-        return asked, Answer("resolve", None, asked)
-    return changed, Answer("in_doubt", in_doubt(record), record)
+        return asked, Admission("resolve", None, asked)
+    return changed, Admission("in_doubt", in_doubt(record), record)
 
 
 def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None, bool]:
@@ -343,7 +343,7 @@ def _settled(record: Record, settlement: Settlement) -> Record:
     )
 
 
-def decide(record: Record, decision: Decision) -> Record | None:
+def decide(record: Record, decision: Resolution) -> Record | None:
     """Settle a doubt by a person's word. Returns the record to keep, or None if there is no doubt to settle.
 
     An execution whose lease has lapsed is as good as in doubt. A person who says that nothing
@@ -373,11 +373,11 @@ def _alive(record: Record, wish: Claim) -> bool:
     return not record.is_over(wish.now) and not dead
 
 
-def _wait(record: Record, wish: Claim) -> Answer:
-    return Answer("refuse", in_progress(record.tool), record, retry_after=record.lease_until - wish.now)
+def _wait(record: Record, wish: Claim) -> Admission:
+    return Admission("refuse", in_progress(record.tool), record, retry_after=record.lease_until - wish.now)
 
 
-def _execute(wish: Claim, attempt: int, doubt: str = "") -> tuple[Record, Answer]:
+def _execute(wish: Claim, attempt: int, doubt: str = "") -> tuple[Record, Admission]:
     record = Record(
         key=wish.key,
         args_hash=wish.args_hash,
@@ -394,4 +394,4 @@ def _execute(wish: Claim, attempt: int, doubt: str = "") -> tuple[Record, Answer
         failure=doubt,
         compensates=wish.compensates,
     )
-    return record, Answer("execute", None, record)
+    return record, Admission("execute", None, record)

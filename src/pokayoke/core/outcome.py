@@ -9,7 +9,7 @@ import msgspec
 from pokayoke.core.call import Finding, Happened, Outcome, Status, StopReason
 from pokayoke.core.gate import stop_reason_for
 from pokayoke.core.judge import Judged
-from pokayoke.core.ledger import Answer, Record
+from pokayoke.core.ledger import Admission, Record
 from pokayoke.core.plan import Plan
 from pokayoke.core.present import present, refusal_text
 
@@ -36,7 +36,7 @@ def refused(judged: Judged, finding: Finding, findings: tuple[Finding, ...]) -> 
 
 
 def from_ledger(
-    judged: Judged, answer: Answer, findings: tuple[Finding, ...], reason: StopReason, key: str | None
+    judged: Judged, answer: Admission, findings: tuple[Finding, ...], reason: StopReason, key: str | None
 ) -> Outcome:
     """The outcome of a call that admission did not let through."""
     statuses: dict[str, Status] = {"in_doubt": "in_doubt", "failed": "failed", "pending": "pending"}
@@ -51,7 +51,7 @@ def from_ledger(
     )
 
 
-def _happened(answer: Answer) -> Happened:
+def _happened(answer: Admission) -> Happened:
     """Whether the effect of this very call happened: it may while another call is at work, or in one that failed."""
     if answer.kind == "in_doubt" or (answer.finding is not None and answer.finding.code == "in_progress"):
         return "unknown"

@@ -15,7 +15,7 @@ import msgspec
 from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
-from pokayoke.core.ledger import Answer, Claim, Record, Settlement, compensation_key
+from pokayoke.core.ledger import Admission, Claim, Record, Settlement, compensation_key
 from pokayoke.core.ledger_explain import compensated, in_doubt, lapsed
 from pokayoke.core.steps import Admit, Gone, Look, Reaction, Recall, Returned, Settle, Step
 
@@ -48,9 +48,9 @@ UNKNOWN = NoTrace.UNKNOWN
 _ASKED = "; asked, "
 
 
-def admitted(request: Request) -> Generator[Step, Any, Answer]:
+def admitted(request: Request) -> Generator[Step, Any, Admission]:
     """Ask for admission; if another process holds the claim, and is proven dead, ask again with the proof."""
-    answer: Answer = yield Admit(request)
+    answer: Admission = yield Admit(request)
     claim, record = request.claim, answer.record
     if claim is None or record is None or not record.owner or answer.kind != "refuse":
         return answer
@@ -80,8 +80,8 @@ def is_of(undoing: Record, record: Record) -> bool:
 
 
 def resolved(
-    request: Request, contract: Contract, arguments: dict[str, Any], answer: Answer, lookup_timeout: float
-) -> Generator[Step, Any, tuple[Answer, Found | None]]:
+    request: Request, contract: Contract, arguments: dict[str, Any], answer: Admission, lookup_timeout: float
+) -> Generator[Step, Any, tuple[Admission, Found | None]]:
     """Ask the target, once the ledger has said that this call may.
 
     Args:
@@ -112,10 +112,10 @@ def resolved(
         if answer.kind == "execute":
             return answer, None
     else:
-        answer = Answer("in_doubt", in_doubt(lapsed(record)), record, retry_after=wait)
+        answer = Admission("in_doubt", in_doubt(lapsed(record)), record, retry_after=wait)
     known: Finding | Record | None = yield Settle(_undecided(claim, record, said, since, request.now), claim.tool)
     # The first executor has completed meanwhile: then there is no doubt any more.
-    return (Answer("replay", None, known) if isinstance(known, Record) else answer), None
+    return (Admission("replay", None, known) if isinstance(known, Record) else answer), None
 
 
 def _asks_for_proof(contract: Contract, record: Record) -> bool:

@@ -13,7 +13,7 @@ from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding
 from pokayoke.core.contract_rules import is_async
 from pokayoke.core.failure import trouble
-from pokayoke.core.ledger import Answer, Claim, Record, Settlement
+from pokayoke.core.ledger import Admission, Claim, Record, Settlement
 from pokayoke.core.ledger_explain import store_unavailable
 from pokayoke.core.shapes import kind_of
 from pokayoke.core.steps import (
@@ -58,7 +58,7 @@ class AsyncWorld(World):
             return react(step.function)
         return await self._in_worker(step.function, step.timeout, None)
 
-    async def aadmit(self, step: Admit) -> Answer:
+    async def aadmit(self, step: Admit) -> Admission:
         """`admit` without blocking the event loop."""
         request = step.request
         if (answer := self._admitted_here(request)) is not None:
@@ -73,11 +73,11 @@ class AsyncWorld(World):
             _kept(self._withdrawn(request.tool, request.claim, asking, self._counted(request.claim)))
             raise
 
-    async def _asked(self, request: Request) -> Answer:
+    async def _asked(self, request: Request) -> Admission:
         try:
             return self._claimed(request, await self._guard.store.aadmit(request))
         except Exception as error:  # noqa: BLE001 - as in `admit`
-            return Answer("refuse", store_unavailable(request.tool, trouble(error)))
+            return Admission("refuse", store_unavailable(request.tool, trouble(error)))
 
     async def arecall(self, step: Recall) -> Record | Finding | None:
         """`recall` without blocking the event loop."""
@@ -91,7 +91,7 @@ class AsyncWorld(World):
         matters = self._run.progress.matters
         return None if claim.key in matters.open else matters.begun(claim)
 
-    async def _withdrawn(self, tool: str, claim: Claim, asking: Awaitable[Answer], waited: Matter | None) -> None:
+    async def _withdrawn(self, tool: str, claim: Claim, asking: Awaitable[Admission], waited: Matter | None) -> None:
         """Give back a claim whose caller was cancelled while it waited for it: its tool has not begun."""
         kind, matters = (await asking).kind, self._run.progress.matters
         if kind == "execute":

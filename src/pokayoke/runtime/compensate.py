@@ -18,7 +18,7 @@ from pokayoke.core.admission import Request
 from pokayoke.core.contract import Contract
 from pokayoke.core.contract_rules import is_async
 from pokayoke.core.failure import trouble
-from pokayoke.core.ledger import Answer, Claim, Record, Settlement, Settling, compensation_key
+from pokayoke.core.ledger import Admission, Claim, Record, Settlement, Settling, compensation_key
 from pokayoke.core.policy import ExecutionPolicy
 from pokayoke.core.reconcile import Compensation, undoing_hash
 from pokayoke.core.resolve import admitted, is_of
@@ -115,7 +115,7 @@ class Compensator:
             compensates=what.effect_key or f"row {reference}",
         )
 
-    def _admitted(self, request: Request) -> Answer:
+    def _admitted(self, request: Request) -> Admission:
         walk = admitted(request)
         answer: Any = None
         try:
@@ -126,7 +126,7 @@ class Compensator:
                 else:
                     answer = self._store.admit(cast("Admit", step).request)
         except StopIteration as end:
-            return cast("Answer", end.value)
+            return cast("Admission", end.value)
 
     def _run(
         self, compensate: Callable[..., Any], what: Compensation, claim: Claim, attempt: int, timeout: float

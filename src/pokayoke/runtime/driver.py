@@ -20,7 +20,7 @@ from pokayoke.core.canonical import dump
 from pokayoke.core.contract import Contract
 from pokayoke.core.contract_rules import is_async
 from pokayoke.core.failure import not_recorded, trouble
-from pokayoke.core.ledger import Answer, Claim, Record, Settled, Settlement
+from pokayoke.core.ledger import Admission, Claim, Record, Settled, Settlement
 from pokayoke.core.ledger_explain import store_unavailable
 from pokayoke.core.misuse import function_of
 from pokayoke.core.output import declared_failure
@@ -122,7 +122,7 @@ class World:
             return react(step.function)
         return self._guard.workers.run(step.function, step.timeout)
 
-    def admit(self, step: Admit) -> Answer:
+    def admit(self, step: Admit) -> Admission:
         """Ask the run, then the store."""
         request = step.request
         if (answer := self._admitted_here(request)) is not None:
@@ -131,7 +131,7 @@ class World:
         try:
             return self._claimed(request, self._guard.store.admit(request))
         except Exception as error:  # noqa: BLE001 - a store may raise anything; the write is then refused
-            return Answer("refuse", store_unavailable(request.tool, trouble(error)))
+            return Admission("refuse", store_unavailable(request.tool, trouble(error)))
 
     def recall(self, step: Recall) -> Record | Finding | None:
         """Read a record."""
@@ -277,18 +277,18 @@ class World:
         run, contract, claim = self._run, step.contract, step.claim
         return lambda reaction: _came_late(run, contract, claim, reaction)
 
-    def _admitted_here(self, request: Request) -> Answer | None:
+    def _admitted_here(self, request: Request) -> Admission | None:
         """Admit or refuse what needs no store; None if the store has to decide."""
         progress = self._run.progress
         force = self._guard.snapshot
         if force.budgeted and (refusal := progress.overspent(force.policy.budgets, request.step)) is not None:
-            return Answer("refuse", refusal)
+            return Admission("refuse", refusal)
         if not request.shared:
             return progress.admit(request)
         problem = progress.unsaved()
-        return None if problem is None else Answer("refuse", store_unavailable(request.tool, problem))
+        return None if problem is None else Admission("refuse", store_unavailable(request.tool, problem))
 
-    def _claimed(self, request: Request, answer: Answer) -> Answer:
+    def _claimed(self, request: Request, answer: Admission) -> Admission:
         if answer.kind == "execute" and request.claim is not None:
             self._run.progress.matters.begun(request.claim)
             if self._guard.on_step is not None:
@@ -352,7 +352,7 @@ def forget(pending: Any) -> None:
         pending.close()
 
 
-def asks_anew(answer: Answer) -> bool:
+def asks_anew(answer: Admission) -> bool:
     """Whether a question waits for a person because of this answer."""
     return answer.kind == "pending" or (answer.finding is not None and answer.finding.code == "approval_expired")
 

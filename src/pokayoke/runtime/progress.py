@@ -11,7 +11,7 @@ import msgspec
 
 from pokayoke.core.admission import Approval, Request
 from pokayoke.core.call import Finding, StopReason
-from pokayoke.core.ledger import EXECUTE, Answer
+from pokayoke.core.ledger import EXECUTE, Admission
 from pokayoke.core.loop import Rounds, counted, exhausted, instruction
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.policy import BudgetPolicy
@@ -192,10 +192,10 @@ class Progress:
                     return over_budget(kind, amount, allowed)
         return None
 
-    def admit(self, request: Request) -> Answer:
+    def admit(self, request: Request) -> Admission:
         """Admit a call that nothing but this run's own state can stop."""
         finding = blocked(self.state, request.effect, request.sources)
-        return EXECUTE if finding is None else Answer("refuse", finding)
+        return EXECUTE if finding is None else Admission("refuse", finding)
 
     def _waiting_with(self, how: Change) -> dict[int, Change]:
         """One more change, and everything that waits to be kept."""

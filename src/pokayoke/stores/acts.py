@@ -14,7 +14,7 @@ import msgspec
 
 from pokayoke.core import admission
 from pokayoke.core.admission import Approval, Held, Request, Used
-from pokayoke.core.ledger import Answer, Decision, Record, Settled, Settlement, decide, settle
+from pokayoke.core.ledger import Admission, Record, Resolution, Settled, Settlement, decide, settle
 from pokayoke.core.state import RunState
 from pokayoke.core.switch import Board, Seen, Switch, count, flipped
 from pokayoke.errors import StoreError
@@ -94,10 +94,10 @@ def only(found: Sequence[T], approval_id: str) -> T | None:
     return found[0] if found else None
 
 
-def admitting(request: Request) -> Act[Answer]:
+def admitting(request: Request) -> Act[Admission]:
     """Decide over a request and keep the consequences."""
 
-    def decided(books: Books) -> tuple[Changes, Answer]:
+    def decided(books: Books) -> tuple[Changes, Admission]:
         board = books.board
         run = books.run or RunState(request.run_id)
         switches = tuple(board.switches.values())
@@ -188,7 +188,7 @@ def _ended(approval: Approval) -> str:
     return f"is {approval.status} already, by {approval.by}; {now}"
 
 
-def deciding(decision: Decision) -> Act[Record]:
+def deciding(decision: Resolution) -> Act[Record]:
     """Settle a doubt by a person's word."""
 
     def decided(books: Books) -> tuple[Changes, Record]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from pokayoke.core.admission import Approval, Request
-from pokayoke.core.ledger import Answer, Decision, Record, Settled, Settlement
+from pokayoke.core.ledger import Admission, Record, Resolution, Settled, Settlement
 from pokayoke.core.state import RunState
 from pokayoke.core.switch import Rate, Seen, Switch
 from pokayoke.errors import StoreError
@@ -105,11 +105,11 @@ class Store(ABC):
 
     # -- calls -----------------------------------------------------------------------------------
 
-    def admit(self, request: Request) -> Answer:
+    def admit(self, request: Request) -> Admission:
         """Decide over a request and keep the consequences. The same request again gets the same answer."""
         return self.run(acts.admitting(request))
 
-    async def aadmit(self, request: Request) -> Answer:
+    async def aadmit(self, request: Request) -> Admission:
         """`admit` for asynchronous callers."""
         return await self.arun(acts.admitting(request))
 
@@ -159,7 +159,7 @@ class Store(ABC):
         """
         return self.run(acts.answering(approval_id, approved=approved, by=by, reason=reason, now=now))
 
-    def decide(self, decision: Decision) -> Record:
+    def decide(self, decision: Resolution) -> Record:
         """Settle a doubt by a person's word.
 
         Raises:

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from pokayoke.core.admission import Approval, Held, Request, Used, admit
-from pokayoke.core.ledger import Answer, Record, Settled, Settlement, settle
+from pokayoke.core.ledger import Admission, Record, Settled, Settlement, settle
 from pokayoke.core.state import RunState
 from pokayoke.core.switch import Board, Rate, Switch
 from pokayoke.stores.acts import Act, Books, Changes, Need, only, settling
@@ -67,7 +67,7 @@ class MemoryStore(Store):
             self._write(changes)
         return result
 
-    def admit(self, request: Request) -> Answer:
+    def admit(self, request: Request) -> Admission:
         """`Store.admit` without an act between: it is on the path of every write."""
         claim, asked = request.claim, request.approval
         with self._lock:
