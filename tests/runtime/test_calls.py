@@ -208,14 +208,6 @@ def test_what_a_tool_does_to_its_arguments_changes_no_record_of_them(driver):
     assert [(one.before, one.after) for one in outcome.corrections] == [('["a"]', ["a"])]
 
 
-def test_a_text_that_lacks_one_sign_runs_a_read_and_never_a_write(world, driver):
-    """What one sign would make fit is evidence enough to look something up, and no licence for an effect."""
-    run = world.guard().run("r")
-    assert driver.call(run, call("profile", '{"user_id" "u1"}')).ok
-    outcome = driver.call(run, call(arguments='{"user": "u1" "amount": 2}'))
-    assert (outcome.status, codes(outcome), world.effects) == ("refused", ["edit_suggested"], [])
-
-
 def test_a_likely_correction_runs_a_read_and_never_a_write(world, driver):
     """A misspelt field is corrected for a read; a write gets it as a hint that names the field."""
     schema = {"type": "object", "properties": {"address": {"type": "string"}}, "additionalProperties": False}
