@@ -160,7 +160,8 @@ class Grading:
             return refused("lost_member", end, (value,))
         if "python_word" in reader.repairs and (schema := self.schema()) and mistaken_word(schema, value):
             return refused("bare_reference", end, (value,))
-        if gives_missing("\n".join(reader.comments), frozenset(self.declared["properties"]), value):
+        said = reader.comments
+        if said and gives_missing("\n".join(said), frozenset(self.declared["properties"]), value):
             return refused("comment_holds_data", end, (value,))
         if "odd_whitespace" in reader.repairs and (found := ODD_SPACE(dump_compact(value).decode())):
             return refused("odd_whitespace", reader.text.find(found[0]), (value,))

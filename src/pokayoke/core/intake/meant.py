@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
+from functools import lru_cache
 
 from pokayoke.core.intake.reading import ReadCall, refused
 from pokayoke.core.intake.wrapping import DENIED, IS_WRONG, strip_markup
@@ -278,13 +279,24 @@ def is_disowned(before: str, after: str, *, followed: bool, names: Container[str
         followed: True if there is a next one; then a sentence that does not end before that is about that.
         names: the arguments of the call, in lower case; a sentence behind it that says what one should be, amends it.
     """
-    if _is_set_off(before, after):
+    is_short = len(before) <= _NEAR and len(after) <= _NEAR
+    if (_set_off_nearby if is_short else _is_set_off)(before, after):
         return True
-    lead = _SENTENCE.split(strip_markup(before[-_NEAR:])[0])[-1]
-    behind, *more = _SENTENCE.split(strip_markup(after[:_NEAR])[0].lstrip(" \t.,;([-–—*/#"), maxsplit=1)
+    disowned, behind = _worded(before[-_NEAR:], after[:_NEAR], followed)
+    return disowned or _amends(behind, names)
+
+
+@lru_cache(maxsize=512)
+def _worded(before: str, after: str, followed: bool) -> tuple[bool, str]:
+    """Return whether sentences next to a call disown it, and the one behind it.
+
+    Remembered: a model announces its calls in few words, and looking at them takes longer than reading the call.
+    """
+    lead = _SENTENCE.split(strip_markup(before)[0])[-1]
+    behind, *more = _SENTENCE.split(strip_markup(after)[0].lstrip(" \t.,;([-–—*/#"), maxsplit=1)
     ended = lead.endswith((".", "!", "?"))
     leads_on = followed and not more
-    return bool(
+    disowned = bool(
         (_DENIES(lead) if ended else (_DISOWNS(lead) and not _leads_elsewhere(lead)) or _AWAITS(lead))
         or (not ended and (_LEADS(lead) or (_MENTIONS(lead) and _MENTIONS(_UNDERTAKES(r"\1", lead)))))
         or _ASKS(lead)
@@ -292,8 +304,8 @@ def is_disowned(before: str, after: str, *, followed: bool, names: Container[str
         or _HEADS(lead)
         or (not leads_on and _DISOWNS(behind) and _DISOWNS(_TELLS("", behind)))
         or any(_TAKES_BACK(said) or _FOLLOWS(said) for said in {behind, _HESITATES("", behind)})
-        or _amends(behind, names)
     )
+    return disowned, behind
 
 
 def _amends(behind: str, names: Container[str]) -> bool:
@@ -321,3 +333,7 @@ def _is_set_off(before: str, after: str) -> bool:
     if rest and rest[0] == _QUOTE_MARKS.get(line[-1:]) and any(map(str.isalpha, line + rest)):
         return True
     return _QUOTED_LINE(line) is not None
+
+
+_set_off_nearby = lru_cache(maxsize=512)(_is_set_off)
+"""The same for what is short, remembered for the same reason."""

@@ -148,12 +148,14 @@ def gives_missing(around: str, names: frozenset[str], present: Iterable[str]) ->
     if "<" in around and not names.isdisjoint(_TAGGED(around)):
         return True
     absent = {name.lower() for name in names.difference(present)}
-    if not absent:
+    plain = strip_markup(around)[0].lower() if absent else ""
+    if not plain:
         return False
-    plain = strip_markup(around)[0].lower()
     for name in absent:
         if "_" in name:  # a sentence has spaces there
             plain = plain.replace(name.replace("_", " "), name)
+    if not any(name in plain for name in absent):
+        return False
     return not absent.isdisjoint((*_GIVEN(plain), *chain(*_SETTING(plain), *_OPTION(plain))))
 
 
@@ -164,10 +166,15 @@ def _quotes_balance(text: str, start: int, brace: int) -> bool:
 
 def strip_markup(around: str) -> tuple[str, tuple[str, ...]]:
     """Take tags and fences off; return the sentences that are left and the names of the repairs."""
-    bare = _TAG.sub("\n", around.strip())
-    plain = _FENCE.sub("\n", bare.strip())
-    repairs = ("tags",) * (bare != around.strip()) + ("code_fence",) * (plain != bare.strip())
-    return plain.strip(), repairs
+    repairs: tuple[str, ...] = ()
+    plain = around.strip()
+    if "<" in plain or "[" in plain:
+        plain, tags = _TAG.subn("\n", plain)
+        plain, repairs = plain.strip(), ("tags",) * (tags > 0)
+    if "`" in plain:
+        plain, fences = _FENCE.subn("\n", plain)
+        plain, repairs = plain.strip(), (*repairs, *("code_fence",) * (fences > 0))
+    return plain, repairs
 
 
 def _strip(reader: Reader, around: str) -> str:
