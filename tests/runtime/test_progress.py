@@ -1,9 +1,11 @@
 """What a run remembers when its store is slow, fails, or is left in the middle."""
 
 import asyncio
+import threading
 
 import pytest
 
+from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.state import RunState, Taint, latch
 from pokayoke.runtime.clock import SystemClock
 from pokayoke.runtime.progress import Progress
@@ -118,3 +120,25 @@ def test_an_outage_does_not_pile_up_totals():
     assert progress.save() is None
     assert not progress._pending
     assert store.load_run("r").step == 1_000
+
+
+def test_a_call_that_is_made_while_another_is_remembered_does_not_hang():
+    """Telling what was refused runs users' code (the text of an argument), which may call a tool of the same run."""
+    matters = Progress(RunState(run_id="r"), MemoryStore(), SystemClock()).matters
+    denied = Outcome(status="refused", call_id="c", tool="put", findings=(Finding(code="permission_denied"),))
+
+    class Nosy:
+        asked = False
+
+        def __repr__(self):
+            if not self.asked:
+                self.asked = True
+                matters.ended(denied, ToolCall("c2", "put", "{}"))
+            return "nosy"
+
+    calls = [ToolCall("c1", "put", {"who": Nosy()})]
+    thread = threading.Thread(target=lambda: matters.ended(denied, calls[0]), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert set(matters.refused) == {("put", "{}"), ("put", "{'who': nosy}")}

@@ -24,11 +24,11 @@ class KeptTexts:
         self.any = False
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._handles = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # re-entrant: a finalizer may call a tool meanwhile
 
     def forked(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def keep(self, text: str, handle: str | None = None) -> str:
         """Keep a text; the oldest is dropped beyond sixteen. Returns its handle, a new one if None."""

@@ -59,14 +59,15 @@ class Matters:
         self.open: dict[str, Matter] = {}
         self.refused: OrderedDict[tuple[str, str], Matter] = OrderedDict()
         self._done: dict[str, str] = {}
-        self._here: set[str] = set()
+        self._here: set[str] = set()  # keys that were claimed in this process
         self._store, self._run_id = store, run_id
         self._recalled, self._new_turn = not named, False
-        self._lock = threading.Lock()
+        # Re-entrant: a text of users' arguments is made under it, and a finalizer may call a tool meanwhile.
+        self._lock = threading.RLock()
 
     def forked(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     @property
     def done(self) -> list[str]:

@@ -20,7 +20,8 @@ _FAILED = (
 )
 # In a message there are words about much else than its calls, so these are narrower than those around arguments.
 _MAKING = r"(?:call|send|run|use|execute|invoke|make|submit|do|issue|perform|try)(?:ing)?\b"
-_MADE = r"(?:called|sent|ran|run|used|executed|invoked|made|submitted|done|issued|performed|tried)\b"
+_DONE = "called|sent|ran|used|executed|invoked|made|submitted|done|issued|performed|tried"
+_MADE = rf"(?:{_DONE}|run)\b"
 _ELSE = (
     r"(?!\s+(?:me|you|us|twice|again|(?:any|an)\s*(?:other|more|further|thing else)"
     r"|another|(?:any )?(?:harm|damage)|(?:(?<=make )|(?<=making ))up)\b)"
@@ -98,7 +99,7 @@ _TAKES_BACK = re.compile(
     re.IGNORECASE,
 ).match
 """Words that begin what is said behind a call if they change it, take it back, or ask whether it is wanted."""
-_PAST = r"(?:called|sent|ran|used|executed|invoked|made|submitted|done|issued|performed|tried|wrote|considered)"
+_PAST = rf"(?:{_DONE}|wrote|considered)"
 _IT = r"(?:this|that|it|these|them|the (?:following|call))"
 _NEEDED = r"(?:allowed|necessary|needed|permitted|possible|real|final|meant)"
 
