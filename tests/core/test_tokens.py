@@ -1,6 +1,7 @@
 """The token estimate against true counts, and the counter that grows with a conversation."""
 
 import json
+import random
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +17,7 @@ from pokayoke.core.tokens import (
     MESSAGE_TOKENS,
     TokenCounter,
     estimate_message,
+    estimate_together,
     estimate_tokens,
 )
 
@@ -280,17 +282,61 @@ def test_the_total_never_contradicts_a_report(steps):
             assert counter.total == used
 
 
-@pytest.mark.parametrize("estimate", [estimate_tokens, len])
-def test_noted_texts_count_like_added_ones(estimate):
+@pytest.mark.parametrize(("estimate", "apart"), [(estimate_tokens, 0.05), (len, 0)])
+def test_noted_texts_count_like_added_ones(estimate, apart):
     """Texts noted for later are in the total when it is asked for, however many wait, and before a report."""
     now, later = TokenCounter(estimate), TokenCounter(estimate)
     for number in range(100):
         now.add(f"text number {number}, " * number)
         later.note(f"text number {number}, " * number)
-    assert later.total == now.total
+    assert later.total == pytest.approx(now.total, rel=apart, abs=0)
     later.note("one more")
     later.report(1_000)
     assert later.total == 1_000
+
+
+def test_a_noted_text_alone_counts_like_an_added_one():
+    """Where the total is asked for after every text, each is estimated for itself."""
+    now, later = TokenCounter(), TokenCounter()
+    for text in (*SAMPLES.values(), PAGE, ""):
+        now.add(text)
+        later.note(text)
+        assert later.total == now.total
+
+
+@pytest.mark.parametrize("number", [2, 3, 5, 8, 16, 32])
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_texts_of_one_shape_are_estimated_together_as_alone(kind, number):
+    """The windows never fall on the same place of each: a tool writes texts of one length and one shape."""
+    text = SAMPLES[kind] * 3
+    assert estimate_together([text] * number) / number == pytest.approx(estimate_tokens(text), rel=0.2)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_texts_of_all_kinds_are_estimated_together_as_truly_as_alone(seed):
+    """The sum for a mixed bag of texts is no further off than each alone may be."""
+    kinds = random.Random(seed).choices([*SAMPLES], k=24)
+    ratio = estimate_together([SAMPLES[kind] for kind in kinds]) / sum(COUNTS[kind] for kind in kinds)
+    assert 0.85 <= ratio <= 1.40
+
+
+def test_texts_that_are_nothing_cost_nothing_together():
+    """Empty texts add nothing to others, and any other text at least one token."""
+    assert estimate_together(["", ""]) == 0
+    assert estimate_together(["", " ", ""]) == 1
+    assert estimate_together([TEXT, ""]) == T
+
+
+def test_few_characters_wait_to_be_weighed():
+    """What a run keeps of texts that nobody has asked about is bounded in characters, and in texts."""
+    for text in ("x" * 20_000, "y" * 10):
+        counter = TokenCounter()
+        longest = 0
+        for _ in range(200):
+            counter.note(text)
+            longest = max(longest, sum(map(len, counter._waiting)))
+            assert len(counter._waiting) < 32
+        assert longest < 65_536
 
 
 def test_a_shortened_conversation_is_counted_on():

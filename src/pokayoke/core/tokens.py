@@ -12,7 +12,7 @@ costs extra. The weights were fitted to 40 kinds of text under o200k; the error 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from operator import itemgetter
@@ -39,10 +39,14 @@ _SEALED = frozenset({"encrypted_content", "redacted_thinking"})
 _PER_SEALED_TOKEN = 4  # characters of base64: three bytes of a text that nobody but the provider reads
 _DEEPEST = 6  # levels at which images are looked for in a block of another kind
 
-_WHOLE = 400  # a text up to this many characters is looked at in full
-_WINDOWS, _WINDOW = 8, 50  # a longer one through this many windows of this many characters
-_SAMPLE = _WINDOWS * _WINDOW
-_TOGETHER = 32  # texts weighed together
+_WINDOWS, _WINDOW = 8, 50  # a long text is looked at through this many windows of this many characters
+_WHOLE = _WINDOWS * _WINDOW  # a text up to this many characters is looked at in full
+_TOGETHER = 32  # texts weighed together, at most
+# So many windows show up to 16, and up to 32 texts. Prime numbers: texts of one length and one shape, as a tool writes
+# them, are each looked at in another place then.
+_FEW, _FEW_WINDOWS, _MANY_WINDOWS = 16, 17, 37
+_MOST_WAITING = 65_536  # characters that wait to be weighed, each text counted as no fewer than one of 32 of them
+_LEAST_WAITING = _MOST_WAITING // _TOGETHER
 _MOST_PER_BYTE = 0.95
 
 _UNITS = 60  # per token
@@ -71,7 +75,9 @@ def _weights() -> bytes:
 
 
 _WEIGHTS = _weights()
-_ODD = int.from_bytes(b"\1" * (_TOGETHER * (4 * _SAMPLE + 1)), "little")  # a character has up to four bytes
+# A character has up to four bytes.
+_ODD = int.from_bytes(b"\1" * (4 * _WINDOW * _MANY_WINDOWS), "little")
+_SUMMED = 400  # bytes whose units are added at a time: a checksum cannot hold more
 
 
 def estimate_tokens(text: str) -> int:
@@ -84,17 +90,36 @@ def estimate_tokens(text: str) -> int:
         the estimate, at least 1 for text that is not empty. Built to be rather too high than too low:
         within 15 % below the true count for prose, code, JSON, HTML, Chinese, digits, UUIDs and base64.
     """
-    return _weighed([_sample(text)])
-
-
-def _sample(text: str) -> tuple[str, int]:
-    """Return what is looked at of a text, and the length of the whole."""
     size = len(text)
     if size <= _WHOLE:
-        return text, size
+        return int(_weighed(text)) + 1 if size else 0
     step = (size - _WINDOW) // (_WINDOWS - 1)
     # To a sixteenth: then a few hundred ways of cutting serve texts of every length.
-    return "".join(_windows(step - step % ((step >> 4) or 1))(text)), size
+    sample = "".join(_windows(step - step % ((step >> 4) or 1))(text))
+    return int(_weighed(sample) * size / _WHOLE) + 1
+
+
+def estimate_together(texts: Sequence[str]) -> int:
+    """Estimate how many tokens up to 32 texts are worth together.
+
+    Args:
+        texts: any texts. They are looked at as one, through some more windows than there are texts: what a
+            single one is worth is known less well so, and their sum as well as if each were estimated alone.
+
+    Returns:
+        the estimate, which for one text is that of `estimate_tokens`.
+    """
+    if len(texts) == 1:
+        return estimate_tokens(texts[0])
+    whole, windows = "".join(texts), _FEW_WINDOWS if len(texts) <= _FEW else _MANY_WINDOWS
+    size, sampled = len(whole), windows * _WINDOW
+    if size <= sampled:
+        tokens = _weighed(whole)
+    else:
+        first = (size // windows - _WINDOW) // 2
+        starts = [first + number * size // windows for number in range(windows)]
+        tokens = _weighed("".join([whole[start : start + _WINDOW] for start in starts])) * size / sampled
+    return int(tokens) + len(texts) - texts.count("")
 
 
 @lru_cache(maxsize=1_024)
@@ -104,30 +129,19 @@ def _windows(step: int) -> Callable[[str], tuple[str, ...]]:
     return cast("Callable[[str], tuple[str, ...]]", itemgetter(*[slice(start, start + _WINDOW) for start in starts]))
 
 
-def _weighed(samples: Iterable[tuple[str, int]]) -> int:
-    """Return what up to `_TOGETHER` texts are worth, each counted for itself. Together they cost half.
+def _weighed(text: str) -> float:
+    """Return what a text is worth of which everything is looked at.
 
     A byte's weight, and a change after it, are added for all bytes at once, as two long integers: neither
     grows beyond its byte.
     """
-    sizes: list[int] = []
-    pieces: list[bytes] = []
-    for text, size in samples:
-        sizes.append(size)
-        pieces.append(text.encode("utf-8", "replace"))
-    data = b" ".join([*pieces, b""])
+    data = text.encode("utf-8", "replace")
     weights = int.from_bytes(data.translate(_WEIGHTS), "little")
     digits = weights & _ODD
     units = memoryview((weights + _CHANGE * (digits ^ (digits >> 8))).to_bytes(len(data), "little"))
-    total = end = 0
-    for size, piece in zip(sizes, pieces, strict=True):
-        begin, end = end, end + len(piece)
-        # The low half of this checksum (RFC 1950): 1 + the sum of all bytes modulo 65521. No sample weighs as much.
-        tokens = min(((adler32(units[begin:end]) & 0xFFFF) - 1) / _UNITS, len(piece) * _MOST_PER_BYTE)
-        end += 1
-        if size:
-            total += int(tokens if size <= _WHOLE else tokens * size / _SAMPLE) + 1
-    return total
+    # The low half of this checksum (RFC 1950): 1 + the sum of all bytes modulo 65521.
+    total = sum([(adler32(units[at : at + _SUMMED]) & 0xFFFF) - 1 for at in range(0, len(data), _SUMMED)])
+    return min(total / _UNITS, len(data) * _MOST_PER_BYTE)
 
 
 def estimate_message(message: Any, estimate: Callable[[str], int] = estimate_tokens) -> int:
@@ -269,10 +283,10 @@ class TokenCounter:
         "_exact",
         "_raw",
         "_rewritten",
-        "_sample",
         "_scale",
         "_seen_raw",
         "_seen_used",
+        "_size",
         "_waiting",
     )
 
@@ -284,8 +298,8 @@ class TokenCounter:
         self._base = False  # whether anything was reported yet
         self._rewritten = False  # whether what was reported last is an estimate of a shortened conversation
         self._seen_used = self._seen_raw = 0  # growth reported, and estimated, since the first report
-        self._waiting: list[tuple[str, int]] = []  # texts noted and not yet weighed, or what is looked at of them
-        self._sample: Callable[[str], tuple[str, int]] = _sample if estimate is estimate_tokens else _unsampled
+        self._waiting: list[str] = []  # texts noted and not yet weighed
+        self._size = 0  # how long they are, see `_MOST_WAITING`
 
     @property
     def total(self) -> int:
@@ -309,21 +323,23 @@ class TokenCounter:
 
     def note(self, text: str) -> None:
         """Count one more text, but not now: a few at a time are weighed together, or when `total` is asked for."""
-        self._waiting.append(self._sample(text))
-        if len(self._waiting) >= _TOGETHER:
+        self._waiting.append(text)
+        self._size += max(_LEAST_WAITING, len(text))
+        if self._size >= _MOST_WAITING:
             self._weigh_waiting()
 
     def _weigh_waiting(self) -> None:
+        self._size = 0
         while batch := self._batch():
             if self._estimate is estimate_tokens:
-                worth = _weighed(batch)
+                worth = estimate_together(batch)
             else:
-                worth = sum([self._estimate(text) for text, _ in batch])
+                worth = sum([self._estimate(text) for text in batch])
             self._raw += MESSAGE_TOKENS * len(batch) + worth
 
-    def _batch(self) -> list[tuple[str, int]]:
+    def _batch(self) -> list[str]:
         """Take out what is weighed next: one by one, so that threads that meet here weigh each text once."""
-        batch: list[tuple[str, int]] = []
+        batch: list[str] = []
         with suppress(IndexError):
             while len(batch) < _TOGETHER:
                 batch.append(self._waiting.pop())
@@ -368,11 +384,6 @@ class TokenCounter:
             ratio = self._seen_used / self._seen_raw if self._seen_raw >= _ENOUGH else self._scale
         self._scale = min(max(ratio, _LEAST_SCALE), _MOST_SCALE)
         self._exact, self._raw, self._rewritten = used, 0, False
-
-
-def _unsampled(text: str) -> tuple[str, int]:
-    """The whole text, for a tokenizer that is not ours."""
-    return text, len(text)
 
 
 _ENOUGH = 200  # tokens of growth below which a ratio says nothing
