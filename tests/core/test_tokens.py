@@ -11,13 +11,13 @@ from token_fresh import COUNTS as FRESH_COUNTS
 from token_fresh import SAMPLES as FRESH
 from token_samples import COUNTS, SAMPLES
 
+from pokayoke.core.passing import Passing
 from pokayoke.core.tokens import (
     CALL_TOKENS,
     IMAGE_TOKENS,
     MESSAGE_TOKENS,
     TokenCounter,
     estimate_message,
-    estimate_together,
     estimate_tokens,
 )
 
@@ -282,61 +282,75 @@ def test_the_total_never_contradicts_a_report(steps):
             assert counter.total == used
 
 
-@pytest.mark.parametrize(("estimate", "apart"), [(estimate_tokens, 0.05), (len, 0)])
-def test_noted_texts_count_like_added_ones(estimate, apart):
-    """Texts noted for later are in the total when it is asked for, however many wait, and before a report."""
+@pytest.mark.parametrize("asked", [1, 7, 1_000])
+@pytest.mark.parametrize(("estimate", "apart"), [(estimate_tokens, 0.06), (len, 0)])
+def test_noted_texts_count_like_added_ones(estimate, apart, asked):
+    """Texts noted in passing are in the total whenever it is asked for, and before a report."""
     now, later = TokenCounter(estimate), TokenCounter(estimate)
-    for number in range(100):
-        now.add(f"text number {number}, " * number)
-        later.note(f"text number {number}, " * number)
+    for number in range(200):
+        now.add(f"text number {number}, " * (number % 40))
+        later.note(f"text number {number}, " * (number % 40))
+        if number % asked == 0:
+            assert later.total == pytest.approx(now.total, rel=apart, abs=0)
     assert later.total == pytest.approx(now.total, rel=apart, abs=0)
     later.note("one more")
     later.report(1_000)
     assert later.total == 1_000
 
 
-def test_a_noted_text_alone_counts_like_an_added_one():
-    """Where the total is asked for after every text, each is estimated for itself."""
-    now, later = TokenCounter(), TokenCounter()
-    for text in (*SAMPLES.values(), PAGE, ""):
-        now.add(text)
-        later.note(text)
-        assert later.total == now.total
-
-
-@pytest.mark.parametrize("number", [2, 3, 5, 8, 16, 32])
+@pytest.mark.parametrize("length", [100, 800, 1_600, 3_200, 5_000])
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_texts_of_one_shape_are_estimated_together_as_alone(kind, number):
-    """The windows never fall on the same place of each: a tool writes texts of one length and one shape."""
-    text = SAMPLES[kind] * 3
-    assert estimate_together([text] * number) / number == pytest.approx(estimate_tokens(text), rel=0.2)
+def test_texts_of_one_shape_are_estimated_as_truly_as_one(kind, length):
+    """A tool writes texts of one length and one shape: not all of them are looked at in the same places."""
+    text = (SAMPLES[kind] * (length // len(SAMPLES[kind]) + 1))[:length]
+    counter = TokenCounter()
+    for number in range(1, 1_001):
+        counter.note(text)
+        if number in (1, 10, 100, 1_000):
+            worth = counter.total / number - MESSAGE_TOKENS
+            assert worth == pytest.approx(estimate_tokens(text), rel=0.25)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_texts_of_all_kinds_are_estimated_together_as_truly_as_alone(seed):
-    """The sum for a mixed bag of texts is no further off than each alone may be."""
-    kinds = random.Random(seed).choices([*SAMPLES], k=24)
-    ratio = estimate_together([SAMPLES[kind] for kind in kinds]) / sum(COUNTS[kind] for kind in kinds)
-    assert 0.85 <= ratio <= 1.40
+@pytest.mark.parametrize("asked", [1, 1_000])
+@pytest.mark.parametrize("seed", range(6))
+def test_texts_of_all_kinds_are_estimated_as_truly_as_any_one(seed, asked):
+    """The sum for a mixed row of texts is no further off than a single estimate may be."""
+    kinds = random.Random(seed).choices([*SAMPLES], k=400)
+    counter, true = TokenCounter(), 0
+    for number, kind in enumerate(kinds, 1):
+        counter.note(SAMPLES[kind])
+        true += COUNTS[kind]
+        if number % asked == 0 or number in (20, 100, 400):
+            ratio = (counter.total - number * MESSAGE_TOKENS) / true
+            assert number < 20 or 0.85 <= ratio <= 1.40
 
 
-def test_texts_that_are_nothing_cost_nothing_together():
-    """Empty texts add nothing to others, and any other text at least one token."""
-    assert estimate_together(["", ""]) == 0
-    assert estimate_together(["", " ", ""]) == 1
-    assert estimate_together([TEXT, ""]) == T
+@pytest.mark.parametrize("text", ["", "x", "1 2", PAGE, PAGE * 60])
+def test_the_first_noted_text_is_counted_like_an_added_one(text):
+    """A row of one text is worth what the text is worth, however long it is."""
+    now, later = TokenCounter(), TokenCounter()
+    now.add(text)
+    later.note(text)
+    assert later.total == pytest.approx(now.total, rel=0.06, abs=1)
 
 
-def test_few_characters_wait_to_be_weighed():
-    """What a run keeps of texts that nobody has asked about is bounded in characters, and in texts."""
-    for text in ("x" * 20_000, "y" * 10):
-        counter = TokenCounter()
-        longest = 0
-        for _ in range(200):
-            counter.note(text)
-            longest = max(longest, sum(map(len, counter._waiting)))
-            assert len(counter._waiting) < 32
-        assert longest < 65_536
+@given(st.lists(st.text(max_size=400), max_size=40))
+def test_a_row_of_any_texts_is_bounded(texts):
+    """No row costs more tokens than it has bytes, or fails; nothing of it is kept once it is counted."""
+    counter = TokenCounter()
+    for text in texts:
+        counter.note(text)
+    most = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    assert 0 <= counter.total - MESSAGE_TOKENS * len(texts) <= 4 * most + 1
+    assert counter.total == counter.total
+
+
+def test_little_of_a_row_is_kept():
+    """What waits to be weighed is a few windows of what came, however much that was."""
+    passing = Passing(len)
+    for _ in range(1_000):
+        passing.note("x" * 20_000)
+        assert sum(map(len, passing._pieces)) <= 128 * 50
 
 
 def test_a_shortened_conversation_is_counted_on():

@@ -12,8 +12,7 @@ costs extra. The weights were fitted to 40 kinds of text under o200k; the error 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, cast
@@ -22,6 +21,7 @@ from zlib import adler32
 import msgspec
 
 from pokayoke.core.messages import CALL_KINDS, RESULT_KINDS, field, items
+from pokayoke.core.passing import Passing
 
 MESSAGE_TOKENS = 4
 """What a message costs beside its content: role and separators."""
@@ -41,12 +41,6 @@ _DEEPEST = 6  # levels at which images are looked for in a block of another kind
 
 _WINDOWS, _WINDOW = 8, 50  # a long text is looked at through this many windows of this many characters
 _WHOLE = _WINDOWS * _WINDOW  # a text up to this many characters is looked at in full
-_TOGETHER = 32  # texts weighed together, at most
-# So many windows show up to 16, and up to 32 texts. Prime numbers: texts of one length and one shape, as a tool writes
-# them, are each looked at in another place then.
-_FEW, _FEW_WINDOWS, _MANY_WINDOWS = 16, 17, 37
-_MOST_WAITING = 65_536  # characters that wait to be weighed, each text counted as no fewer than one of 32 of them
-_LEAST_WAITING = _MOST_WAITING // _TOGETHER
 _MOST_PER_BYTE = 0.95
 
 _UNITS = 60  # per token
@@ -75,9 +69,7 @@ def _weights() -> bytes:
 
 
 _WEIGHTS = _weights()
-# A character has up to four bytes.
-_ODD = int.from_bytes(b"\1" * (4 * _WINDOW * _MANY_WINDOWS), "little")
-_SUMMED = 400  # bytes whose units are added at a time: a checksum cannot hold more
+_SUMMED = 400  # bytes whose units are added at a time: the checksum that adds them holds no more
 
 
 def estimate_tokens(text: str) -> int:
@@ -99,29 +91,6 @@ def estimate_tokens(text: str) -> int:
     return int(_weighed(sample) * size / _WHOLE) + 1
 
 
-def estimate_together(texts: Sequence[str]) -> int:
-    """Estimate how many tokens up to 32 texts are worth together.
-
-    Args:
-        texts: any texts. They are looked at as one, through some more windows than there are texts: what a
-            single one is worth is known less well so, and their sum as well as if each were estimated alone.
-
-    Returns:
-        the estimate, which for one text is that of `estimate_tokens`.
-    """
-    if len(texts) == 1:
-        return estimate_tokens(texts[0])
-    whole, windows = "".join(texts), _FEW_WINDOWS if len(texts) <= _FEW else _MANY_WINDOWS
-    size, sampled = len(whole), windows * _WINDOW
-    if size <= sampled:
-        tokens = _weighed(whole)
-    else:
-        first = (size // windows - _WINDOW) // 2
-        starts = [first + number * size // windows for number in range(windows)]
-        tokens = _weighed("".join([whole[start : start + _WINDOW] for start in starts])) * size / sampled
-    return int(tokens) + len(texts) - texts.count("")
-
-
 @lru_cache(maxsize=1_024)
 def _windows(step: int) -> Callable[[str], tuple[str, ...]]:
     """Return what cuts the windows out of a text, one every `step` characters."""
@@ -130,18 +99,29 @@ def _windows(step: int) -> Callable[[str], tuple[str, ...]]:
 
 
 def _weighed(text: str) -> float:
-    """Return what a text is worth of which everything is looked at.
+    """Return what a text is worth, by all of its characters.
 
     A byte's weight, and a change after it, are added for all bytes at once, as two long integers: neither
     grows beyond its byte.
     """
     data = text.encode("utf-8", "replace")
     weights = int.from_bytes(data.translate(_WEIGHTS), "little")
-    digits = weights & _ODD
+    digits = weights & _odd(len(data))
     units = memoryview((weights + _CHANGE * (digits ^ (digits >> 8))).to_bytes(len(data), "little"))
     # The low half of this checksum (RFC 1950): 1 + the sum of all bytes modulo 65521.
     total = sum([(adler32(units[at : at + _SUMMED]) & 0xFFFF) - 1 for at in range(0, len(data), _SUMMED)])
     return min(total / _UNITS, len(data) * _MOST_PER_BYTE)
+
+
+@lru_cache(maxsize=64)
+def _odd_up_to(size: int) -> int:
+    """Return the lowest bit of each of so many bytes."""
+    return int.from_bytes(b"\1" * size, "little")
+
+
+def _odd(size: int) -> int:
+    """The lowest bit of each byte, of at least so many: a mask that is longer than its number does no harm."""
+    return _odd_up_to(1 << size.bit_length())
 
 
 def estimate_message(message: Any, estimate: Callable[[str], int] = estimate_tokens) -> int:
@@ -281,13 +261,13 @@ class TokenCounter:
         "_base",
         "_estimate",
         "_exact",
+        "_noted",
         "_raw",
         "_rewritten",
         "_scale",
         "_seen_raw",
         "_seen_used",
-        "_size",
-        "_waiting",
+        "note",
     )
 
     def __init__(self, estimate: Callable[[str], int] = estimate_tokens) -> None:
@@ -298,13 +278,14 @@ class TokenCounter:
         self._base = False  # whether anything was reported yet
         self._rewritten = False  # whether what was reported last is an estimate of a shortened conversation
         self._seen_used = self._seen_raw = 0  # growth reported, and estimated, since the first report
-        self._waiting: list[str] = []  # texts noted and not yet weighed
-        self._size = 0  # how long they are, see `_MOST_WAITING`
+        self._noted = Passing(_weighed)
+        self.note: Callable[[str], object] = self._noted.note if estimate is estimate_tokens else self.add
+        """Count one more text of many, of which only the sum matters: most of them are not looked at."""
 
     @property
     def total(self) -> int:
         """Tokens of the conversation: what was reported, and the scaled estimate of what came after."""
-        self._weigh_waiting()
+        self._take_noted()
         return self._exact + round(self._raw * self._scale)
 
     @property
@@ -318,32 +299,12 @@ class TokenCounter:
         Args:
             total: what it is worth now, estimated; the next report replaces it.
         """
-        self._weigh_waiting()
+        self._take_noted()
         self._exact, self._raw, self._rewritten = total, 0, True
 
-    def note(self, text: str) -> None:
-        """Count one more text, but not now: a few at a time are weighed together, or when `total` is asked for."""
-        self._waiting.append(text)
-        self._size += max(_LEAST_WAITING, len(text))
-        if self._size >= _MOST_WAITING:
-            self._weigh_waiting()
-
-    def _weigh_waiting(self) -> None:
-        self._size = 0
-        while batch := self._batch():
-            if self._estimate is estimate_tokens:
-                worth = estimate_together(batch)
-            else:
-                worth = sum([self._estimate(text) for text in batch])
-            self._raw += MESSAGE_TOKENS * len(batch) + worth
-
-    def _batch(self) -> list[str]:
-        """Take out what is weighed next: one by one, so that threads that meet here weigh each text once."""
-        batch: list[str] = []
-        with suppress(IndexError):
-            while len(batch) < _TOGETHER:
-                batch.append(self._waiting.pop())
-        return batch
+    def _take_noted(self) -> None:
+        texts, tokens = self._noted.taken()
+        self._raw += MESSAGE_TOKENS * texts + tokens
 
     def add(self, message: Any) -> int:
         """Count one more message.
@@ -369,7 +330,7 @@ class TokenCounter:
         """
         if used <= 0:
             return
-        self._weigh_waiting()
+        self._take_noted()
         grown = used - self._exact
         if not self._base:
             # The first request also holds the tool definitions, so its ratio is only a first guess.
