@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import msgspec
+
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
 from pokayoke.core.paths import check_path
 from pokayoke.core.places import facts_at
 from pokayoke.core.shapes import is_array
 from pokayoke.errors import PathEscape
-from pokayoke.runtime.workspace import confine
+from pokayoke.runtime.workspace import ConfinedPath, confine
 
 
 def locate(contract: Contract, arguments: dict[str, Any]) -> dict[str, Any] | Finding:
@@ -24,14 +26,17 @@ def locate(contract: Contract, arguments: dict[str, Any]) -> dict[str, Any] | Fi
         value = arguments[name] if name in arguments else _default(contract, name, roots)
         if value is None:
             continue
+        place = name
         try:
             if isinstance(value, list):
-                items = enumerate(cast("list[object]", value))
-                found[name] = [confine(item, roots, at=f"/{name}/{place}") for place, item in items]
+                found[name] = several = list[ConfinedPath]()
+                for number, item in enumerate(cast("list[object]", value)):
+                    place = f"{name}/{number}"
+                    several.append(confine(item, roots))
             else:
-                found[name] = confine(value, roots, at=f"/{name}")
+                found[name] = confine(value, roots)
         except PathEscape as escape:
-            return cast("Finding", escape.finding)
+            return msgspec.structs.replace(cast("Finding", escape.finding), at=f"/{place}")
     return found
 
 

@@ -25,7 +25,7 @@ class Workspace:
         roots: what `prepare_roots` returned, or roots as a programmer writes them.
     """
 
-    __slots__ = ("linked", "real", "several", "spellings")
+    __slots__ = ("linked", "plain", "real", "several", "spellings")
 
     def __init__(self, roots: tuple[str, ...]) -> None:
         self.real: dict[str, str] = {}
@@ -38,6 +38,8 @@ class Workspace:
         self.spellings = tuple(self.real)
         self.several = tuple(dict.fromkeys(self.real.values()))
         self.linked = tuple((spelt, real) for spelt, real in self.real.items() if spelt != real)
+        self.plain = len(self.spellings) == 1
+        """True if there is one root, and no link on its path."""
 
     def still_there(self) -> None:
         """Raise RootMoved if a root that was declared through a link now means another folder."""

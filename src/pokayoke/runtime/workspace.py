@@ -18,10 +18,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import IO, Any, Self, TypeVar
+from typing import IO, Any, Self, TypeVar, cast
 
 from pokayoke.core.call import Blame, Finding
-from pokayoke.core.paths import normalise, shown
+from pokayoke.core.paths import normalise, shown, splits_at_sight
 from pokayoke.errors import PathEscape
 from pokayoke.runtime import beneath
 from pokayoke.runtime.roots import Workspace, workspace_of
@@ -77,9 +77,7 @@ class ConfinedPath(str):
     def __new__(cls, root: str, relative: str, hard_links: bool = False) -> Self:
         """Join a root and a path that was checked; use `confine` to check one."""
         path = str.__new__(cls, root if relative == "." else f"{root}/{relative}")
-        path.root = root
-        path.relative = relative
-        path.hard_links = hard_links
+        path.root, path.relative, path.hard_links = root, relative, hard_links
         return path
 
     @classmethod
@@ -215,18 +213,19 @@ def confine(
             any path.
         ConfigurationError: a root is missing (only if the roots were never prepared).
     """
-    space = _workspace_at(roots) if isinstance(roots, str) else workspace_of(roots)
-    if isinstance(path, Path):
-        path = path.as_posix()
-    located = normalise(path, space.spellings, at=at)
-    if isinstance(located, Finding):
-        raise PathEscape(located.message, located)
-    root, relative = space.real[located[0]], located[1]
+    space = workspace_of(roots) if type(roots) is tuple else _workspace_at(cast("str", roots))
+    located = splits_at_sight(path, space.spellings) if space.plain and type(path) is str else None
+    if located is None:
+        if isinstance(path, Path):
+            path = path.as_posix()
+        split = normalise(path, space.spellings, at=at)
+        if isinstance(split, Finding):
+            raise PathEscape(split.message, split)
+        located = space.real[split[0]], split[1]
+    root, relative = located
     try:
-        if space.linked:
-            space.still_there()
-        if len(space.several) > 1 and not path.startswith("/"):
-            root = _root_that_has(relative, space.several)
+        if not space.plain:
+            root = _standing(space, path, root, relative)
         found = beneath.stat(root, relative)
     except OSError as problem:
         if isinstance(problem, FileNotFoundError) and not must_exist:
@@ -236,6 +235,14 @@ def confine(
     if not is_plain and not S_ISDIR(found.st_mode):
         _refuse_unfit(found, path, hard_links, at)
     return ConfinedPath(root, relative, hard_links)
+
+
+def _standing(space: Workspace, path: str, root: str, relative: str) -> str:
+    """Return the root a path belongs to, of those that are still where they were declared."""
+    space.still_there()
+    if len(space.several) > 1 and not path.startswith("/"):
+        return _root_that_has(relative, space.several)
+    return root
 
 
 def open_beneath(root: str, relative: str, mode: str = "r", *, hard_links: bool = False) -> IO[Any]:
