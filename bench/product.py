@@ -9,8 +9,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pokayoke
+from pokayoke.core.admission import Request
+from pokayoke.core.ledger import EXECUTE, Admission, Settled, Settlement
+from pokayoke.stores.base import Store
+from pokayoke.stores.memory import MemoryStore
 
 Guarded = Callable[[str], pokayoke.Outcome]
+
+
+class NoLedger(MemoryStore):
+    """A store that admits every write and keeps nothing of it: what a call costs without a ledger."""
+
+    def admit(self, request: Request) -> Admission:
+        return EXECUTE
+
+    def settle(self, settlement: Settlement) -> Settled:
+        return Settled(accepted=True)
 
 
 def factory(spec: dict[str, Any]) -> Guarded | None:
@@ -18,8 +32,8 @@ def factory(spec: dict[str, Any]) -> Guarded | None:
 
     Args:
         spec: name, tool(**arguments) -> str, input_schema, output_schema, path_fields, root, and
-            ledger: None for a read (nothing is ledgered), "memory" or a database file for a write; and
-            clock, fields, config and attempts where a measurement needs its own.
+            ledger: None for a read (nothing is ledgered), "memory" or a database file for a write, "none" for a
+            write that no ledger knows; and clock, fields, config and attempts where a measurement needs its own.
 
     Returns:
         the function, or None if this version has no such ledger.
@@ -37,8 +51,8 @@ def factory(spec: dict[str, Any]) -> Guarded | None:
     handle, trace = tempfile.mkstemp(suffix=".jsonl", dir=spec["root"])
     os.close(handle)
     config = {"trace": {"path": trace}, **spec.get("config", {})}
-    store = None
-    if ledger and ledger != "memory":
+    store: Store | None = NoLedger() if ledger == "none" else None
+    if ledger not in (None, "memory", "none"):
         try:
             store = pokayoke.open_store(f"sqlite:///{ledger}", create=True)
         except pokayoke.PokayokeError:  # this version has no such store: the row is left out

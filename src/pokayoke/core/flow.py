@@ -1,7 +1,7 @@
 """The hallway: one generator that walks a call through the rooms.
 
 It yields the few steps that need the world and is answered by one of two drivers (sync, async).
-`enter` ends where the tool would start, `leave` begins where it has answered; frameworks that only
+`enter` ends where the tool would start, `leave` (in `result`) begins where it has answered; frameworks that only
 offer hooks before and after a tool use the two halves. A generator never outlives its call.
 """
 
@@ -19,10 +19,10 @@ from pokayoke.core.gate import stop_reason_for
 from pokayoke.core.judge import Judged, Scene, effect_hash, identity_of, judged_at_a_glance, judging
 from pokayoke.core.ledger import Admission, Claim, ledger_key
 from pokayoke.core.ledger_explain import in_doubt, no_scope, repeated_write
-from pokayoke.core.outcome import already_done, from_ledger, refused
+from pokayoke.core.outcome import already_done, from_ledger, note_ending, refused
 from pokayoke.core.plan import Plan
 from pokayoke.core.resolve import admitted, resolved, standing
-from pokayoke.core.result import Entered, Ran, concluded, found_effect
+from pokayoke.core.result import Entered, Ran, found_effect, leave
 from pokayoke.core.state import blocked
 from pokayoke.core.steps import Admit, Ask, Emit, Invoke, Locate, Raised, Reaction, Settle, Step, Wait
 from pokayoke.core.transient import is_transient
@@ -89,13 +89,6 @@ def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcom
     if claim is not None:  # an effect leaves a line before it can happen; a read is told once, when it has ended
         yield Emit(event.tool_call(judged, scene, "allow", judged.notes, "gate"))
     return Entered(judged, plan, arguments, located, claim, record.attempt if record else 1)
-
-
-def leave(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> Generator[Step, Any, Outcome]:
-    """Judge what the tool answered and settle what has to be settled."""
-    outcome, result = yield from concluded(entered, scene, reaction, ran)
-    _count(entered.judged, scene, outcome, result)
-    return outcome
 
 
 def _admission(
@@ -210,7 +203,7 @@ def _refuse(judged: Judged, scene: Scene, finding: Finding, room: str) -> Genera
     decision: Decision = "stop" if scene.view.state.mode == "stopped" else "refuse"
     yield Emit(event.tool_call(judged, scene, decision, findings, room))
     outcome = refused(judged, finding, findings)
-    _count(judged, scene, outcome)
+    note_ending(judged, scene, outcome)
     return outcome
 
 
@@ -227,7 +220,7 @@ def _answered(
         yield Emit(event.tool_call(judged, scene, "replay", judged.notes, "ledger"))
         outcome = already_done(judged, record, plan)
         yield Emit(event.tool_result(judged, scene, outcome, 0.0, record.output))
-        _count(judged, scene, outcome, record.output)
+        note_ending(judged, scene, outcome, record.output)
         return outcome
     assert finding is not None, "every answer but execute and replay carries a finding"
     findings = (finding, *judged.notes)
@@ -235,15 +228,8 @@ def _answered(
     yield Emit(event.tool_call(judged, scene, decision, findings, "ledger" if record else "gate"))
     reason = _halted(scene, finding)
     outcome = from_ledger(judged, answer, findings, reason, claim.key if claim else None)
-    _count(judged, scene, outcome)
+    note_ending(judged, scene, outcome)
     return outcome
-
-
-def _count(judged: Judged, scene: Scene, outcome: Outcome, result: bytes | None = None) -> None:
-    """Tell the loop guard how the call ended; `result` is the outcome's value as compact JSON, where it is at hand."""
-    effect = judged.plan.contract.effect if judged.plan else None
-    snapshot = scene.snapshot
-    scene.view.rounds.note(outcome, judged.args_hash, effect, snapshot.kinds, snapshot.policy.loop, result=result)
 
 
 def _halted(scene: Scene, finding: Finding) -> StopReason:

@@ -1,4 +1,4 @@
-"""Outcomes of calls whose tool did not start: refused, waiting, or answered from the ledger."""
+"""Outcomes of calls whose tool did not start: refused, waiting, or answered from the ledger; and what a round hears."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from pokayoke.core.call import Finding, Happened, Outcome, Status, StopReason
 from pokayoke.core.gate import stop_reason_for
-from pokayoke.core.judge import Judged
+from pokayoke.core.judge import Judged, Scene
 from pokayoke.core.ledger import Admission, Record
 from pokayoke.core.plan import Plan
 from pokayoke.core.present import present, refusal_text
@@ -107,3 +107,10 @@ def _fits(record: Record, plan: Plan) -> bool:
         return True
     value = msgspec.json.decode(record.output)
     return isinstance(value, str) if contract.output is None else contract.output.is_valid(value)
+
+
+def note_ending(judged: Judged, scene: Scene, outcome: Outcome, result: bytes | None = None) -> None:
+    """Tell the loop guard how the call ended; `result` is the outcome's value as compact JSON, where it is at hand."""
+    effect = judged.plan.contract.effect if judged.plan else None
+    snapshot = scene.snapshot
+    scene.view.rounds.note(outcome, judged.args_hash, effect, snapshot.kinds, snapshot.policy.loop, result=result)

@@ -21,7 +21,7 @@ from pokayoke.core.judge import Judged, Scene, identity_of
 from pokayoke.core.lastgood import degraded_value
 from pokayoke.core.ledger import Claim, Record, Settlement, Settling
 from pokayoke.core.ledger_explain import in_doubt
-from pokayoke.core.outcome import already_done
+from pokayoke.core.outcome import already_done, note_ending
 from pokayoke.core.output import Checked, check_output
 from pokayoke.core.plan import Plan
 from pokayoke.core.present import present, refusal_text
@@ -87,14 +87,13 @@ class Ran(msgspec.Struct, frozen=True, gc=False):
     exhausted: bool
 
 
-def concluded(
-    entered: Entered, scene: Scene, reaction: Reaction, ran: Ran
-) -> Generator[Step, Any, tuple[Outcome, bytes | None]]:
-    """Turn a reaction into the outcome. Returned with it is a valid value as compact JSON."""
+def leave(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> Generator[Step, Any, Outcome]:
+    """Judge what the tool answered, settle what has to be settled, and say how the call ended."""
+    judged, plan = entered.judged, entered.plan
     if not isinstance(reaction, Returned):
-        return (yield from _broken(entered, scene, reaction, ran)), None
-    plan = entered.plan
-    judged = entered.judged
+        outcome = yield from _broken(entered, scene, reaction, ran)
+        note_ending(judged, scene, outcome)
+        return outcome
     # Only invariants look at arguments, and by now the tool may have changed those that it was given.
     arguments = judged.again() if judged.own and plan.contract.invariants else entered.arguments
     if plan.contract.output_hooks:
@@ -102,10 +101,13 @@ def concluded(
     else:
         checked = check_output(reaction.value, plan.contract, arguments=arguments, policy=plan.output)
     if checked.failure is not None:
-        return (yield from _declared_failure(entered, scene, checked, ran)), None
-    if checked.findings and scene.snapshot.policy.mode == "enforce":
-        return (yield from _invalid(entered, scene, checked, ran)), None
-    return (yield from _valid(entered, scene, checked, ran)), checked.canonical
+        outcome, result = (yield from _declared_failure(entered, scene, checked, ran)), None
+    elif checked.findings and scene.snapshot.policy.mode == "enforce":
+        outcome, result = (yield from _invalid(entered, scene, checked, ran)), None
+    else:
+        outcome, result = (yield from _valid(entered, scene, checked, ran)), checked.canonical
+    note_ending(judged, scene, outcome, result)
+    return outcome
 
 
 def found_effect(

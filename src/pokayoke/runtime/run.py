@@ -13,14 +13,14 @@ from pokayoke.core.answer import Answer
 from pokayoke.core.call import Mode, Outcome, StopReason, ToolCall, Verdict
 from pokayoke.core.contract import Contract
 from pokayoke.core.definitions import definitions, instructions
-from pokayoke.core.flow import enter, leave, walk
+from pokayoke.core.flow import enter, walk
 from pokayoke.core.gate import Principal
 from pokayoke.core.ident import stop_reason, token_count
 from pokayoke.core.judge import Scene, judging, verdict_under
 from pokayoke.core.loop import Rounds
 from pokayoke.core.misuse import prompt_of
 from pokayoke.core.plan import Snapshot
-from pokayoke.core.result import Entered, Ran
+from pokayoke.core.result import Entered, Ran, leave
 from pokayoke.core.state import RunState, unlatch, worsen
 from pokayoke.core.steps import Reaction, Step
 from pokayoke.errors import UsageError

@@ -37,7 +37,7 @@ class MemoryStore(Store):
 
     durable = False
 
-    def __init__(self, max_output_bytes: int = 32_000_000) -> None:
+    def __init__(self, max_output_bytes: int = 8_000_000) -> None:
         """Begin empty."""
         self._lock = threading.Lock()
         self._max_output_bytes = max_output_bytes
