@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import time
+import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final, TypeVar
 
@@ -279,23 +280,59 @@ async def awaited_here(function: Callable[[], Any], limit: float) -> Reaction:
     except BaseException as error:  # noqa: BLE001 - SystemExit in a tool must not end the host
         return Raised(error)
     try:
-        async with asyncio.timeout(limit):
-            return await _reaction(value, task, cancelled)
+        return await _reaction(value, limit, task, cancelled)
     except TimeoutError:
         return TimedOut(limit)
 
 
-async def _reaction(pending: Awaitable[Any], task: asyncio.Task[Any] | None, cancelled: int) -> Reaction:
+async def _reaction(pending: Awaitable[Any], limit: float, task: asyncio.Task[Any] | None, cancelled: int) -> Reaction:
+    """Await something for so many seconds; what never waits is not timed, for setting a clock is dear.
+
+    Raises:
+        TimeoutError: the seconds passed first.
+    """
     try:
-        return Returned(await pending)
-    except asyncio.CancelledError as error:
-        if task is not None and task.cancelling() > cancelled:
-            raise
-        return Raised(error)  # the tool cancelled itself
-    except KeyboardInterrupt:
-        raise
+        steps = pending.__await__()
+        try:
+            first = next(steps)
+        except StopIteration as end:
+            return Returned(end.value)
     except BaseException as error:  # noqa: BLE001 - as above
-        return Raised(error)
+        return _raised(error, task, cancelled)
+    async with asyncio.timeout(limit):
+        try:
+            return Returned(await _going_on_from(first, steps))
+        except BaseException as error:  # noqa: BLE001 - as above
+            return _raised(error, task, cancelled)
+
+
+def _raised(error: BaseException, task: asyncio.Task[Any] | None, cancelled: int) -> Raised:
+    """What a tool raised. Raises what ends the host, and the cancellation of the caller."""
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > cancelled:
+        raise error
+    return Raised(error)  # a cancellation without a caller's is the tool's own
+
+
+@types.coroutine
+def _going_on_from(first: Any, steps: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Await the rest of what waits for `first` by now: PEP 380's delegation, one step in."""
+    waiting = first
+    try:
+        while True:
+            try:
+                answer = yield waiting
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it is for the one that waits
+                waiting = steps.throw(error)
+            else:
+                waiting = steps.send(answer)
+    except StopIteration as end:
+        ended: T = end.value
+        return ended
 
 
 def _left_behind(task: asyncio.Task[Reaction], late: Late) -> None:

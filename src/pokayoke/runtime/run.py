@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pokayoke.core import event
@@ -38,6 +40,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _numbers = itertools.count()
+
+
+@functools.cache
+def _adriver() -> ModuleType:
+    """The asynchronous driver. asyncio is 20 ms of import, and looking for it anew would cost every call."""
+    from pokayoke.runtime import adriver  # noqa: PLC0415 - as above
+
+    return adriver
 
 
 class Run:
@@ -337,9 +347,9 @@ class Run:
     # -- parts -------------------------------------------------------------------------------------
 
     def _adrive(self, steps: Generator[Step, Any, T], invoke: Continuation | None = None) -> Coroutine[Any, Any, T]:
-        from pokayoke.runtime.adriver import AsyncWorld, adrive  # noqa: PLC0415 - asyncio is 20 ms of import
-
-        return adrive(steps, AsyncWorld(self, invoke))
+        driver = _adriver()
+        driven: Coroutine[Any, Any, T] = driver.adrive(steps, driver.AsyncWorld(self, invoke))
+        return driven
 
     def _next(self) -> Scene:
         if self.view.watched:
