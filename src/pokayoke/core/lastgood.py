@@ -7,6 +7,7 @@ hands in the lock.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -43,7 +44,7 @@ class LastGood:
         self._entries = entries
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._kept: dict[Key, _Kept] = {}
+        self._kept: OrderedDict[Key, _Kept] = OrderedDict()  # a dict takes ever longer to find its first key
 
     def __len__(self) -> int:
         """Number of answers kept."""
@@ -69,7 +70,7 @@ class LastGood:
             kept[key] = _Kept(now, data)
             self._bytes += len(data)
             while len(kept) > self._entries or self._bytes > self._max_bytes:
-                self._bytes -= len(kept.pop(next(iter(kept))).data)
+                self._bytes -= len(kept.popitem(last=False)[1].data)
 
     def get(
         self, tenant: str | None, contract_id: str, args_hash: str, *, now: float, max_age: float

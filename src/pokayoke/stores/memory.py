@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from typing import TypeVar
 
 import msgspec
@@ -45,7 +45,7 @@ class MemoryStore(Store):
         self._with_output: deque[str] = deque()
         self._records: dict[str, Record] = {}
         self._runs: dict[str, RunState] = {}
-        self._going_on: dict[str, None] = {}
+        self._going_on: OrderedDict[str, None] = OrderedDict()  # a dict takes ever longer to find its first key
         self._used: dict[str, Used] = {}
         self._approvals: dict[str, Approval] = {}
         self._switches: dict[str, Switch] = {}
@@ -200,8 +200,8 @@ class MemoryStore(Store):
         if run.mode != "stopped" and not run.taints:
             self._going_on[run.run_id] = None
             if len(self._going_on) > _MOST_RUNS:
-                oldest = next(iter(self._going_on))
-                del self._going_on[oldest], self._runs[oldest]
+                oldest, _ = self._going_on.popitem(last=False)
+                del self._runs[oldest]
 
     def _append(self, entry: Entry) -> None:
         self._noted += 1
