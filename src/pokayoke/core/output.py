@@ -16,7 +16,7 @@ What each kind of contract is held to:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -29,12 +29,16 @@ from pokayoke.core.markup import find_page, is_page, may_hold_page
 from pokayoke.core.policy import ToolOutputPolicy
 from pokayoke.core.received import DEEPEST, Received, fault, receive
 from pokayoke.core.schema import Schema
-from pokayoke.core.serialise import Serialised, serialise
+from pokayoke.core.serialise import Serialised, plainly, serialise
 from pokayoke.core.strict import dump_compact, parse
 
 CODES: dict[str, str] = {
     "output_changed": "a callable of the contract changed the output while checking it",
 }
+
+
+# An object without these is neither a response nor a list of blocks.
+_TELLING = frozenset(("body", "content"))
 
 
 class Checked(msgspec.Struct, frozen=True, gc=False):
@@ -90,24 +94,30 @@ def declared_failure(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) 
 
 
 def _at_a_glance(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> Checked | None:
-    """Judge the usual answer in one look: strict JSON text that fits its schema, with nothing else to ask.
+    """Judge the usual answer in one look: strict JSON text, or an object, that fits its schema; nothing else to ask.
 
     Says what `_at_length` says, or None where there is anything to say.
     """
     schema = contract.output
-    if type(raw) is not str or schema is None or contract.takes_text or contract.output_checks != "full":
+    if schema is None or contract.takes_text or contract.output_checks != "full":
         return None
     if contract.extract is not None or contract.envelope is not None or contract.invariants:
         return None
-    if len(raw) > (contract.max_chars or policy.max_chars):
-        return None
+    limit = contract.max_chars or policy.max_chars
     try:
-        value, data = parse(raw, max_depth=DEEPEST, equal_duplicates=False, exact=False)
+        if type(raw) is str and len(raw) <= limit:
+            value, data = parse(raw, max_depth=DEEPEST, equal_duplicates=False, exact=False)
+            chars = len(raw)
+        elif type(raw) is dict and _TELLING.isdisjoint(cast("dict[str, Any]", raw)):
+            value, data = plainly(raw, limit)
+            chars = len(data)
+        else:
+            return None
         if not schema.is_valid(value) or may_hold_page(data) or undeclared_error(value, schema.raw) is not None:
             return None
     except Exception:  # noqa: BLE001 - whatever it is, the rooms have a name for it
         return None
-    return Checked(value, canonical=data, chars=len(raw))
+    return Checked(value, canonical=data, chars=chars)
 
 
 def _at_length(raw: Any, contract: Contract, arguments: dict[str, Any], policy: ToolOutputPolicy) -> Checked:

@@ -70,15 +70,10 @@ def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text"
         decimals: `text` writes a Decimal as a string of its digits; `number` writes those that a
             double holds exactly as numbers.
     """
-    if _is_small(obj, max_bytes):
-        try:
-            data = dumps(obj, _OPTIONS)
-            value = orjson.loads(data)
-            # null is also what orjson writes for NaN; equality tells them apart at C speed.
-            if b"null" not in data or value == obj:
-                return _within(Serialised(value, data), max_bytes)
-        except (TypeError, ValueError, RecursionError):
-            pass  # not plain, or wrong somewhere: the walk knows which and where
+    try:
+        return Serialised(*plainly(obj, max_bytes))
+    except (TypeError, ValueError, RecursionError):
+        pass  # not plain, too long, or wrong somewhere: the walk knows which and where
     walk = _Walk(max_bytes, decimals)
     try:
         value = walk.convert(obj, "")
@@ -87,6 +82,27 @@ def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text"
         return stop.finding
     except RecursionError:  # the host's own stack was nearly used up
         return _finding("too_deep", "", "the value is nested too deeply to be walked")
+
+
+def plainly(obj: Any, max_bytes: int) -> tuple[Any, bytes]:
+    """Dump and read back an object that is plain (dict, list, tuple, str, int, float, bool, None) to its depths.
+
+    Returns:
+        the value and its compact dump.
+
+    Raises:
+        ValueError: it is not, holds a number that is not finite, or takes more than `max_bytes`.
+        TypeError: as above.
+        RecursionError: as above.
+    """
+    if not _is_small(obj, max_bytes):
+        raise ValueError
+    data = dumps(obj, _OPTIONS)
+    value: Any = orjson.loads(data)
+    # null is also what orjson writes for NaN; equality tells them apart at C speed.
+    if len(data) > max_bytes or (b"null" in data and value != obj):
+        raise ValueError
+    return value, data
 
 
 def undumpable(obj: Any, max_bytes: int) -> Literal["too_long", "too_deep", "not_json"] | None:
