@@ -137,6 +137,7 @@ def test_contracts_with_code_of_their_own_are_never_decided_at_a_glance():
     assert judge.judged_at_a_glance(ToolCall("c", "save", '{"name": "a"}'), scene_of([tool], Policy(), Seen())) is None
 
 
+RESPONSE = {"type": "object", "properties": {"status": {}, "_meta": {}}}
 CONTRACTS = [
     Contract.from_schema("t", {}, output_schema=FIELDS, effect="read"),
     Contract.from_schema("t", {}, output_schema=FIELDS, effect="read", max_chars=30),
@@ -145,6 +146,7 @@ CONTRACTS = [
     Contract.from_schema("t", {}, output_schema="text", effect="read"),
     Contract.from_schema("t", {}, effect="read"),
     Contract.from_schema("t", {}, output_schema={}, effect="read"),
+    Contract.from_schema("t", {}, output_schema=RESPONSE, effect="read"),
 ]
 
 
@@ -157,8 +159,8 @@ CONTRACTS = [
 @example(CONTRACTS[1], {"name": "é" * 12})
 @example(CONTRACTS[1], {"name": "a" * 40})
 @example(CONTRACTS[6], {"body": "<html></html>", "content_type": "text/html", "status": 200})
-@example(CONTRACTS[6], {"body": '{"a": 1}', "content_type": "application/json"})
-@example(CONTRACTS[6], {"content": [{"type": "text", "text": "{}"}], "structuredContent": {"a": 1}})
+@example(CONTRACTS[7], {"body": '{"status": 1}', "content_type": "application/json", "status": 200})
+@example(CONTRACTS[7], {"content": [{"type": "text", "text": '{"status": 1}'}], "_meta": {}})
 @example(CONTRACTS[6], {"a": float("nan")})
 @example(CONTRACTS[6], {"a": 10**400})
 @example(CONTRACTS[6], {"a": [{"b": ()}, b"c"]})
