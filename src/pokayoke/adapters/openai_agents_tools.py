@@ -45,7 +45,7 @@ _TRIPWIRES = (
 
 _RESULTS: ContextVar[list[Any] | None] = ContextVar("pokayoke_openai_agents_mcp", default=None)
 _SIGNATURE = inspect.signature(lambda context, text: (context, text))
-"""What every guarded tool takes. The SDK asks each tool for that before every call, and works it out if need be."""
+"""What every guarded tool takes. The SDK asks for it before each call, and works it out where it is not told."""
 
 
 def guarded_tool(tool: Any, *, asks: bool, typed: bool) -> Any:
