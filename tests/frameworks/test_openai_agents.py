@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import inspect
 import json
 import signal
 import subprocess
@@ -825,6 +826,17 @@ async def test_calls_and_message_are_for_loops_of_ones_own():
         outcome = run.call(calls(reply, run)[0], invoke=lambda arguments: "open")
     assert message(outcome)["call_id"] == "call_1"
     assert message(outcome)["type"] == "function_call_output"
+
+
+async def test_a_guarded_tool_tells_the_sdk_at_once_what_it_takes():
+    """The SDK asks for it before every call; what is told is true, and a context has no narrower type."""
+    agent = GuardedRunner(guard_of(made([]))).guarded(Agent(name="a", tools=made([])))
+    for tool in agent.tools:
+        invoke = tool.on_invoke_tool
+        told = vars(invoke)["__signature__"]
+        assert inspect.signature(invoke) is told
+        del invoke.__signature__
+        assert inspect.signature(invoke) == told
 
 
 async def test_what_the_model_reads_is_a_text_that_a_copy_does_not_double():

@@ -120,12 +120,11 @@ class Reply:
         hosted = self._loop.hosted
         if (tokens := (response.usage_details or {}).get("total_token_count")) is not None:
             hosted.run.usage(tokens)
-        contents = contents_of(response)
-        found = [one for one in contents if ours(one)]
+        found = [one for said in response.messages for one in said.contents if ours(one)]
         if found and not self._final:
             self._hear(found, response.finish_reason)
             return found
-        if any(one.type == "function_approval_request" for one in contents):
+        if any(one.type == "function_approval_request" for one in contents_of(response)):
             return []
         for said in response.messages if found else ():
             said.contents = [one for one in said.contents if not ours(one)]
@@ -228,11 +227,13 @@ def _readable(call: ToolCall) -> tuple[Any, Any]:
     """Return arguments for the history, the model's own text where that is sound, and what that text says."""
     text = call.arguments
     if isinstance(text, str) and not is_cut(call.stop_reason):
-        with contextlib.suppress(ValueError, RecursionError):
+        try:
             parsed = json.loads(text)
-            # Arguments that look like a stand-in are none, and are put into one.
-            if isinstance(parsed, dict) and not host.stands_in(parsed):
-                return text, parsed
+        except (ValueError, RecursionError):
+            parsed = None
+        # Arguments that look like a stand-in are none, and are put into one.
+        if isinstance(parsed, dict) and not host.stands_in(parsed):
+            return text, parsed
     return host.stand_in(call), None
 
 
@@ -270,7 +271,7 @@ def _equal(arguments: Any, said: Any) -> bool:
 def given(content: Any) -> str | dict[str, Any]:
     """Return the arguments of a call as they came."""
     arguments = content.arguments
-    return arguments or "" if isinstance(arguments, str | None) else dict(arguments)
+    return dict(arguments) if arguments is not None and not isinstance(arguments, str) else arguments or ""
 
 
 def ours(content: Any) -> bool:

@@ -159,7 +159,8 @@ class Hosted:
         return outcome
 
     def _reads(self, call: ToolCall) -> bool:
-        plan = self.run.snapshot.find(call.name)
+        snapshot = self.run.snapshot
+        plan = snapshot.simple.get(call.name) or snapshot.find(call.name)  # most names are written as they are
         return isinstance(plan, Finding) or plan.contract.effect == "read"
 
 

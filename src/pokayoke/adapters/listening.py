@@ -46,7 +46,7 @@ async def overheard(events: Any, stops: list[Any]) -> AsyncGenerator[Any]:
 
 def worst(stops: list[Any]) -> Any:
     """Return the reason that counts: one that proves a cut, if there is one, else the last."""
-    return next((stop for stop in stops if is_cut(stop)), stops[-1] if stops else None)
+    return next((stop for stop in stops if is_cut(stop)), stops[-1]) if stops else None
 
 
 class Around:

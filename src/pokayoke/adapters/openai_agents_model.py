@@ -186,7 +186,7 @@ class _Listed:
     Attributes:
         look: what all of it depends on.
         names: the function tools, by their qualified names.
-        offered: the tools that the model may see.
+        offered: the tools that the model may see, and the guard's own.
         hidden: names of those that it may not see.
     """
 
@@ -196,6 +196,8 @@ class _Listed:
         self.names = {tool.qualified_name: tool for tool in tools if isinstance(tool, FunctionTool)}
         hidden = {id(tool): tool.name for name, tool in self.names.items() if hides(run, name)}
         self.offered = [tool for tool in tools if id(tool) not in hidden]
+        if (own := pager(run)) is not None and own.name not in self.names:
+            self.offered.append(offer(own))
         self.hidden = [*hidden.values()]
 
 
@@ -221,13 +223,9 @@ def _turn(  # noqa: PLR0917 - the framework's own arguments, in its order
     listed = slot.listed
     if listed is None or not listed.look.holds(hosted.run, tools):
         listed = slot.listed = _Listed(hosted.run, tools)
-    hidden, offered = listed.hidden, [*listed.offered]
+    hidden, offered = listed.hidden, [] if request.final else [*listed.offered]
     if hidden and settings.tool_choice in hidden:
         settings = replace(settings, tool_choice=None)
-    if request.final:
-        offered = []
-    elif (own := pager(hosted.run)) is not None and own.name not in listed.names:
-        offered.append(offer(own))
     slot.handoffs = {handoff.tool_name: Handed(handoff) for handoff in handoffs} if handoffs else {}
     plain = schema is None or schema.is_plain_text()
     shown = [] if request.final else handoffs
@@ -244,13 +242,13 @@ def _judged(turn: _Turn, output: list[Any], stop: Any) -> list[Any]:
     """The items of a reply as the guard lets them stand."""
     hosted, cut = turn.hosted, is_cut(stop)
     items = list(output)
-    places = [at for at, item in enumerate(items) if _is_ours(item, turn, cut=cut)]
-    heard = hosted.heard([_asked(items[at]) for at in places], stop)
+    asked = {at: _asked(item) for at, item in enumerate(items) if _is_ours(item, turn, cut=cut)}
+    heard = hosted.heard(asked.values(), stop)
     if hosted.final and len(kept := [item for item in items if item.type in _SAID]) < len(items):
         # Reasoning belongs to what followed it, which is gone.
         items = [item for item in kept if item.type == "message"]
     led = False
-    for at, call in zip(places, heard, strict=False):
+    for at, call in zip(asked, heard, strict=False):
         items[at] = _standing(items[at], call, turn)
         led = led or items[at].name == SINK
     if led:

@@ -44,6 +44,8 @@ _TRIPWIRES = (
 
 
 _RESULTS: ContextVar[list[Any] | None] = ContextVar("pokayoke_openai_agents_mcp", default=None)
+_SIGNATURE = inspect.signature(lambda context, text: (context, text))
+"""What every guarded tool takes. The SDK asks for it before each call, and works it out where it is not told."""
 
 
 def guarded_tool(tool: Any, *, asks: bool, typed: bool) -> Any:
@@ -75,6 +77,7 @@ def guarded_tool(tool: Any, *, asks: bool, typed: bool) -> Any:
             raise run.steering
         return run.nested if run.interrupted else _shown(outcome)
 
+    invoke.__signature__ = _SIGNATURE  # type: ignore[attr-defined]  # where `inspect.signature` looks first
     invoke.__annotations__.clear()  # the SDK evaluates them before every call
     guarded = copy.copy(tool)
     guarded.on_invoke_tool = invoke

@@ -39,15 +39,15 @@ class Turnstile:
     def enter(self, passage: Passage) -> list[tuple[Passage, Future[None]]]:
         """Let a call begin; returns the calls it has to wait for, with what ends with them."""
         with self._lock:
-            ahead = [one for one in self._passing if not (one.reads and passage.reads)]
-            self._passing.append(passage)
-            return [(one, one.wait()) for one in ahead]
+            passing = self._passing
+            ahead = [(one, one.wait()) for one in passing if not (one.reads and passage.reads)] if passing else []
+            passing.append(passage)
+            return ahead
 
     def leave(self, passage: Passage) -> None:
-        """Let those go that wait for a call."""
+        """Let a call end; from then on, none that begins waits for it."""
         with self._lock:
             self._passing.remove(passage)
-        passage.done()
 
 
 class Passage:
@@ -75,12 +75,6 @@ class Passage:
                 "a call of this run is awaited in this event loop, and a blocking one would wait for it for ever: "
                 "use the asynchronous form of the call, or make it in a thread"
             )
-
-    def done(self) -> None:
-        """End."""
-        for future in self._waiting:
-            if future.set_running_or_notify_cancel():
-                future.set_result(None)
 
     def __enter__(self) -> Self:
         """Wait for those before, blocking.
@@ -132,6 +126,9 @@ class Passage:
             _inside.reset(self._token)
             self._token = None
             self._owner.leave(self)
+            for future in self._waiting:
+                if future.set_running_or_notify_cancel():
+                    future.set_result(None)
 
 
 def _running() -> asyncio.AbstractEventLoop | None:
