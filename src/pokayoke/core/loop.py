@@ -245,15 +245,22 @@ class Rounds:
         return times
 
 
+def is_untroubled(count: LoopCount, endings: Iterable[Ending]) -> bool:
+    """Whether nothing has gone wrong, neither in a round nor before it, so that there is nothing to count or to end."""
+    if count.streak or count.failing or count.seen:
+        return False
+    return not any(ending.kind for ending in endings)
+
+
 def counted(count: LoopCount, endings: tuple[Ending, ...], kinds: Mapping[str, Kind]) -> LoopCount:
     """Return the count after a round.
 
     A round is bad if a call failed. It adds to the streak unless another call of it brought progress;
     a round with progress and without failure ends the streak. Progress of a tool ends that tool's own.
     """
+    if is_untroubled(count, endings):
+        return count
     bad = [ending for ending in endings if ending.kind]
-    if not (bad or count.streak or count.failing or count.seen):
-        return count  # nothing has gone wrong, so there is nothing to end
     failing = dict(count.failing)
     for ending in endings:
         if ending.progress:

@@ -12,7 +12,7 @@ import msgspec
 from pokayoke.core.admission import Approval, Request
 from pokayoke.core.call import Finding, StopReason
 from pokayoke.core.ledger import EXECUTE, Admission
-from pokayoke.core.loop import Rounds, counted, exhausted, instruction
+from pokayoke.core.loop import Rounds, counted, exhausted, instruction, is_untroubled
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.policy import BudgetPolicy
 from pokayoke.core.rollout import pinned
@@ -156,7 +156,8 @@ class Progress:
         if snapshot.budgeted and self._rounds != self._kept_rounds:
             self._kept_rounds = self._rounds  # a process that is killed must not give a budget back
             self.save()
-        if not (marks := self.rounds.close()):
+        marks = self.rounds.close()
+        if not marks or is_untroubled(self._loop, marks):
             return None
         policy, kinds = snapshot.policy.loop, {kind.name: kind for kind in snapshot.kinds}
         with self._lock:
