@@ -16,7 +16,7 @@ What each kind of contract is held to:
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -108,7 +108,7 @@ def _at_a_glance(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> Chec
         if type(raw) is str and len(raw) <= limit:
             value, data = parse(raw, max_depth=DEEPEST, equal_duplicates=False, exact=False)
             chars = len(raw)
-        elif type(raw) is dict and _TELLING.isdisjoint(cast("dict[str, Any]", raw)):
+        elif type(raw) is dict and raw.keys().isdisjoint(_TELLING):
             value, data = plainly(raw, limit)
             chars = len(data)
         else:
