@@ -1,4 +1,7 @@
-"""Outcomes of calls whose tool did not start: refused, waiting, or answered from the ledger; and what a round hears."""
+"""Outcomes of calls whose tool did not start: refused, waiting, or answered from the ledger.
+
+And what the loop guard hears of any outcome.
+"""
 
 from __future__ import annotations
 
