@@ -83,8 +83,8 @@ class Uncounted:
 
 def scene_of(contracts, policy, view) -> Scene:
     return Scene(
-        snapshot=snapshot(contracts, policy), view=view, run_id="r", scope=lambda _: ("run", "r"), tenant=None,
-        principal=None, step=1, now=1.0, ident="i", last_good=LastGood(), asks=False, meter=Uncounted(),
+        snapshot=snapshot(contracts, policy), view=view, run_id="r", claimant=None, tenant=None,
+        principal=None, step=1, now=1.0, last_good=LastGood(), asks=False, meter=Uncounted(),
     )  # fmt: skip
 
 

@@ -42,8 +42,8 @@ def event(stable, candidate, raw=UNSET, arguments='{"a": 1}', policy=None, princ
     force = snapshot([Contract(**{**base, **stable})], policy)
     beside = snapshot([Contract(**{**base, "version": "2", **candidate})], policy)
     scene = Scene(
-        snapshot=force, view=View(), run_id="r", scope=lambda _: None, tenant=None, principal=principal, step=3,
-        now=1.5, ident="i", last_good=LastGood(), asks=False, meter=None,
+        snapshot=force, view=View(), run_id="r", claimant=None, tenant=None, principal=principal, step=3,
+        now=1.5, last_good=LastGood(), asks=False, meter=None,
     )  # fmt: skip
     return shadow_event(ToolCall("c", "pay", arguments), scene, force.find("pay"), beside, raw)
 

@@ -79,7 +79,7 @@ def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcom
         return Entered(judged, plan, arguments, located, None)
     scope: tuple[str, str] | None = None
     if plan.contract.effect != "read":
-        scope = scene.scope(plan.contract)
+        scope = scene.claimant.scope(plan.contract)
         if scope is None:
             return (yield from _refuse(judged, scene, no_scope(judged.tool), "ledger"))
     asked, answer = yield from _admission(judged, plan, scene, scope)
@@ -158,7 +158,7 @@ def _claim(judged: Judged, plan: Plan, scene: Scene, scope: tuple[str, str], occ
     return Claim(
         key=ledger_key(scope, contract.name, identity, occurrence=occurrence, epoch=contract.key_epoch),
         args_hash=args_hash,
-        claim_id=scene.ident,
+        claim_id=scene.claimant.claim_id(scene.step),
         tool=contract.name,
         contract=contract.id,
         run_id=scene.run_id,
@@ -182,7 +182,7 @@ def _request(judged: Judged, plan: Plan, scene: Scene, claim: Claim | None, appr
 
 def _question(judged: Judged, plan: Plan, scene: Scene, occurrence: int) -> Approval:
     contract = plan.contract
-    scope = scene.scope(contract) or ("run", scene.run_id)
+    scope = scene.claimant.scope(contract) or ("run", scene.run_id)
     mark = fingerprint(contract.id, scope, judged.args_hash, occurrence)
     return Approval(
         id=f"ap-{mark[:24]}",

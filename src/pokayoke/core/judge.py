@@ -6,7 +6,7 @@ Nothing runs here but users' own correctors and validators, and those in a step 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -55,6 +55,18 @@ class Meter(Protocol):
         ...
 
 
+class Claimant(Protocol):
+    """Who claims a write: what a read never asks."""
+
+    def scope(self, contract: Contract) -> tuple[str, str] | None:
+        """Kind and id of the ledger scope; None if the host gave none and the store needs one."""
+        ...
+
+    def claim_id(self, step: int) -> str:
+        """An id unique to the call of this number, whatever process makes it."""
+        ...
+
+
 class Scene(msgspec.Struct, frozen=True):
     """Where and when a call plays.
 
@@ -62,12 +74,11 @@ class Scene(msgspec.Struct, frozen=True):
         snapshot: the contracts and the policy in force.
         view: the run.
         run_id: the run's id.
-        scope: kind and id of the ledger scope; None if the host gave none and the store needs one.
+        claimant: who claims its effect, if it has one.
         tenant: whose data it is, if there are several.
         principal: on whose behalf the run acts.
         step: number of this call in its run.
         now: wall-clock second at which the call began.
-        ident: an id unique to this call.
         last_good: valid read outputs of the recent past.
         asks: True if a callback can put questions to a person at once.
         meter: counts outputs for the kill switch.
@@ -76,12 +87,11 @@ class Scene(msgspec.Struct, frozen=True):
     snapshot: Snapshot
     view: View
     run_id: str
-    scope: Callable[[Contract], tuple[str, str] | None]
+    claimant: Claimant
     tenant: str | None
     principal: Principal | None
     step: int
     now: float
-    ident: str
     last_good: LastGood
     asks: bool
     meter: Meter

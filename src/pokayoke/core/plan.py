@@ -102,6 +102,11 @@ class Snapshot(msgspec.Struct, frozen=True):
         plan = self.plans.get(found.id)
         return plan if plan is not None else version_withdrawn(found.name, found.version)
 
+    def writes(self, contract_id: str | None) -> bool:
+        """Say whether the contract of this id has an effect; False if there is none."""
+        plan = self.plans.get(contract_id or "")
+        return plan is not None and plan.contract.effect != "read"
+
     def offered(self, principal: Principal | None) -> list[Contract]:
         """Return the tools that a caller may use; in monitor mode, where every call of them runs, all."""
         return [plan.contract for plan in self.plans.values() if self._admits(plan, principal)]

@@ -169,7 +169,7 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
         )
     else:
         text = yield from _offloaded(entered, scene, checked)
-    notes = (*judged.notes, *checked.findings, *checked.notes)
+    notes = judged.notes + checked.findings + checked.notes
     outcome = Outcome(
         status="ok",
         call_id=judged.call.id,

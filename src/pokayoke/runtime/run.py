@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pokayoke.core import event
 from pokayoke.core.answer import Answer
-from pokayoke.core.call import Mode, Outcome, StopReason, ToolCall, Verdict
+from pokayoke.core.call import SUCCESSFUL, Mode, Outcome, StopReason, ToolCall, Verdict
 from pokayoke.core.contract import Contract
 from pokayoke.core.definitions import definitions, instructions
 from pokayoke.core.flow import enter, walk
@@ -30,7 +30,7 @@ from pokayoke.runtime.batch import BatchInvoke, abatch, batch
 from pokayoke.runtime.driver import Continuation, World, drive
 from pokayoke.runtime.forks import process_token
 from pokayoke.runtime.progress import Progress
-from pokayoke.runtime.scope import scope_of
+from pokayoke.runtime.scene import scene_of, scope_of
 from pokayoke.runtime.ticket import Ticket, closed, reaction
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Run:
 
     def check(self, call: ToolCall) -> Verdict:
         """Say what would be decided about a call. Runs no tool and records nothing."""
-        judged = drive(judging(call, self._scene(self.progress.step + 1)), World(self, None))
+        judged = drive(judging(call, scene_of(self, self.progress.step + 1)), World(self, None))
         return verdict_under(judged, self.state)
 
     def call(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
@@ -330,6 +330,14 @@ class Run:
         now = self.guard.clock.now()
         self.emit({"ts": now, "run_id": self.id, "step": self.progress.step, "event": what, **fields})
 
+    def scope(self, contract: Contract) -> tuple[str, str] | None:
+        """Within what an equal write of this tool happens once; None if the host named nothing a restart would know."""
+        return scope_of(self, contract)
+
+    def claim_id(self, step: int) -> str:
+        """Name a call's claim; a forked child names its own."""
+        return f"{process_token()}-{self._number}-{step}"
+
     def handler(self, contract: Contract) -> Callable[..., Any]:
         """Return the function that runs a contract's tool.
 
@@ -354,31 +362,14 @@ class Run:
     def _next(self) -> Scene:
         if self.view.watched:
             self.guard.refresh()
-        return self._scene(self.progress.next_step())
-
-    def _scene(self, step: int) -> Scene:
-        guard, progress = self.guard, self.progress
-        return Scene(
-            snapshot=self.snapshot,
-            view=progress,
-            run_id=self.id,
-            scope=partial(scope_of, self),
-            tenant=self.tenant,
-            principal=self.principal,
-            step=step,
-            now=guard.clock.now(),
-            ident=f"{process_token()}-{self._number}-{step}",
-            last_good=guard.last_good,
-            asks=guard.on_ask is not None,
-            meter=guard.switchboard,
-        )
+        return scene_of(self, self.progress.next_step())
 
     def _ended(self, outcome: Outcome, scene: Scene, call: ToolCall) -> Outcome:
-        plan = scene.snapshot.plans.get(outcome.contract or "")
+        writes = outcome.status not in SUCCESSFUL and scene.snapshot.writes(outcome.contract)
         if self.selection is not None:
             self.selection.add(outcome.tool)
         self.progress.tokens.note(outcome.text)
-        self.progress.matters.ended(outcome, call, writes=plan is not None and plan.contract.effect != "read")
+        self.progress.matters.ended(outcome, call, writes=writes)
         return outcome
 
     def _end_round(self) -> None:

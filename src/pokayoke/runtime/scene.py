@@ -1,13 +1,32 @@
-"""Within what an equal write happens once."""
+"""Where and when a call of a run plays, and within what an equal write happens once."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from pokayoke.core.contract import Contract
+from pokayoke.core.judge import Scene
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
+
+
+def scene_of(run: Run, step: int) -> Scene:
+    """Return the scene of the call of this number, as of now."""
+    guard = run.guard
+    return Scene(
+        snapshot=run.snapshot,
+        view=run.progress,
+        run_id=run.id,
+        claimant=run,
+        tenant=run.tenant,
+        principal=run.principal,
+        step=step,
+        now=guard.clock.now(),
+        last_good=guard.last_good,
+        asks=guard.on_ask is not None,
+        meter=guard.switchboard,
+    )
 
 
 def scope_of(run: Run, contract: Contract) -> tuple[str, str] | None:
