@@ -28,6 +28,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import Workflow
+from google.adk.workflow._errors import NodeInterruptedError
 from google.genai import types
 from model_server import STREAMS, ModelServer, Turn
 from pydantic import Field
@@ -304,10 +305,35 @@ async def test_a_tool_that_asks_by_itself_is_called_again():
     guard = pokayoke.Guard(contracts([transfer]))
     model = Script(turns=[[("transfer", {"amount": 5})], "Done."])
     run = runner(LlmAgent(name="clerk", model=model, tools=[transfer]), guard)
-    (question,) = questions(await say(run))
+    events = await say(run)
+    (question,) = questions(events)
     assert ran == []
+    assert {"status": "waits"} in [one.response for event in events for one in event.get_function_responses()]
     events = await say(run, answer(question, True))
     assert ran == [5]
+    assert "sent" in model.told[-1]["result"]
+    assert text(events) == "Done."
+
+
+async def test_a_tool_that_adk_interrupts_has_done_nothing_yet():
+    """What interrupts it goes on to ADK, and the claim of the write is given back: asked for again, it runs."""
+    ran = []
+
+    async def transfer(amount: int) -> dict:
+        """Transfer money."""
+        ran.append(amount)
+        if len(ran) == 1:
+            raise NodeInterruptedError
+        return {"status": "sent"}
+
+    guard = pokayoke.Guard(contracts([transfer]))
+    model = Script(turns=[[("transfer", {"amount": 5})], [("transfer", {"amount": 5})], "Done."])
+    run = runner(LlmAgent(name="clerk", model=model, tools=[transfer]), guard)
+    events = await say(run)
+    assert ran == [5]
+    assert not any(event.get_function_responses() for event in events)
+    events = await say(run, "again")
+    assert ran == [5, 5]
     assert "sent" in model.told[-1]["result"]
     assert text(events) == "Done."
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["calls", "contracts", "guarded", "message"]
 
 Who = Callable[[Any, Any], Mapping[str, Any]]
+_AS_IT_IS: AbstractContextManager[None] = nullcontext()
 
 
 def guarded(
@@ -155,7 +156,7 @@ def _within(task: Any, agent: Any, own: str) -> str:
     """Which part of a kickoff this is. A coworker's task is made anew by each attempt, so it is what it says."""
     crew = getattr(agent, "crew", None)
     known = getattr(crew, "tasks", None)
-    if task is None or not known or any(one.id == task.id for one in known):
+    if task is None or not known or any(one is task or one.id == task.id for one in known):
         return own or str(getattr(agent, "id", ""))
     return f"{getattr(crew, 'id', '')}/{agent.id}/{task.key}"
 
@@ -175,6 +176,7 @@ class _Guarded:
     """Before a class of CrewAI's models: what goes to the model and what comes back passes the run."""
 
     _pokayoke: _Shared
+    _effective_api: Callable[[], str]  # of those models that have several APIs
 
     def call(self, messages: Any, tools: Any = None, *rest: Any, **more: Any) -> Any:
         """Ask the model once."""
@@ -212,8 +214,11 @@ class _Guarded:
 
     def _whole(self, turn: Turn) -> AbstractContextManager[None]:
         """Ask for a whole reply where CrewAI loses the calls of a stream: at the Responses API."""
-        api = getattr(self, "_effective_api", lambda: "")()
-        return call_stream_override(self, False) if turn.tools and api == "responses" else nullcontext()
+        kind: Any = type(self)
+        if turn.tools and _has_apis(kind) and self._effective_api() == "responses":
+            whole: AbstractContextManager[None] = call_stream_override(self, False)
+            return whole
+        return _AS_IT_IS
 
     def _turn(self, messages: Any, tools: Any, more: Mapping[str, Any]) -> Turn | None:
         """Return what becomes of a request; None for one that is no part of an agent's loop, such as a summary."""
@@ -269,6 +274,12 @@ def _twin(llm: Any, shared: _Shared) -> Any:
     object.__setattr__(twin, "__class__", _class_before(kind))
     object.__setattr__(twin, "_pokayoke", shared)
     return twin
+
+
+@functools.cache
+def _has_apis(kind: Any) -> bool:
+    """True if models of a class have several APIs: pydantic looks long for an attribute that is not there."""
+    return hasattr(kind, "_effective_api")
 
 
 @functools.cache

@@ -277,10 +277,12 @@ def _restore_calls(record: Record, said: dict[str, Any]) -> dict[str, str] | Non
             kept = next(map(record.restored.get, reversed(_TOKENS.findall(function["arguments"]))), None)
             function.update(kept or {"arguments": _without_token(function["arguments"])})
             names[one["id"]] = function["name"]
+    if not names:
+        return None
     parts = record.restored.get("parts")
-    if names and parts is not None and parts["ids"] == [one["id"] for one in said["tool_calls"]]:
+    if parts is not None and parts["ids"] == [one["id"] for one in said["tool_calls"]]:
         said["raw_tool_call_parts"] = parts["parts"]
-    return names or None
+    return names
 
 
 def _without_token(text: str) -> str:

@@ -40,7 +40,6 @@ except ImportError as error:
 from pokayoke.adapters.google_adk_litellm import GuardClient, aside, taken_up
 from pokayoke.adapters.google_adk_tools import (
     Pager,
-    Paused,
     Waiting,
     absent,
     changed,
@@ -106,7 +105,7 @@ class GuardPlugin(BasePlugin):
         """Begin without runs."""
         super().__init__(name=name)
         self.guard = guard
-        self._runs = Runs(guard, through=(Paused,))
+        self._runs = Runs(guard)
         self._unguarded, self._threads, self._principal = frozenset(unguarded), threads, principal
 
     # -- around a run --------------------------------------------------------------------------------
@@ -137,7 +136,7 @@ class GuardPlugin(BasePlugin):
         hosted = self._run_of(callback_context)
         self._require_contracts(hosted, llm_request.tools_dict)
         request = hosted.before()
-        if hosted.run.mode == "stopped":
+        if request.final and hosted.run.mode == "stopped":
             return LlmResponse(content=_text(hosted.last_word(None)))
         if request.instruction is not None:
             llm_request.append_instructions([request.instruction])
@@ -168,11 +167,12 @@ class GuardPlugin(BasePlugin):
         heard = hosted.heard([
             Asked(one.id or f"adk-{uuid.uuid4()}", one.name, cast("Any", one.arguments)) for one in said
         ], cut)  # fmt: skip
+        snapshot, kept = hosted.run.snapshot, _kept(hosted)
         for one, call in zip(asked, heard, strict=True):
-            plan = hosted.run.snapshot.find(call.name)
+            plan = snapshot.find(call.name)
             name = history_name(call.name) if isinstance(plan, Finding) else plan.contract.name
             _rewrite(one, call.id, name, stand_in(call))
-            _kept(hosted).put(call.id, call)
+            kept.put(call.id, call)
         if is_cut(cut):  # every call is answered with that reason, and the run goes on
             llm_response.error_code = llm_response.error_message = None
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, NamedTuple, cast
 
@@ -28,21 +29,8 @@ except ImportError as error:
 
 _TRANSFER = "transfer_to_agent"
 _STEERING = ("escalate", "transfer_to_agent", "skip_summarization")
+_PAUSED = "waits for a person"
 _ENDS = (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)
-
-
-class Paused(Exception):  # noqa: N818 - the name says what happened
-    """The tool did nothing yet: it asked a person, or ADK interrupted it. ADK calls it again later.
-
-    Args:
-        result: what it returned meanwhile.
-        interrupt: what ADK interrupted it with; no `Exception`, so that nobody takes it for a failure.
-    """
-
-    def __init__(self, result: Any, interrupt: BaseException | None = None) -> None:
-        """Keep both."""
-        super().__init__("waits for a person")
-        self.result, self.interrupt = result, interrupt
 
 
 class Waiting(NamedTuple):
@@ -77,41 +65,68 @@ class Door:
         call = announced.call
         if args != announced.arguments:  # a callback of the agent wants others
             call = ToolCall(call.id, call.name, args, call.stop_reason, call.confidence, call.occurrence)
-        try:
-            return await self._guarded(call, announced.hosted, tool_context)
-        except Paused as paused:
-            if paused.interrupt is not None:
-                raise paused.interrupt from None
-            return paused.result
+        return await self._guarded(call, announced.hosted, tool_context)
 
     async def _guarded(self, call: ToolCall, hosted: Hosted, context: Any) -> Any:
-        returned: list[Any] = []
-
-        async def invoke(arguments: dict[str, Any]) -> Any:
-            try:
-                result = await self._run(args=arguments, tool_context=context)
-            except (Exception, *_ENDS):
-                raise
-            except BaseException as interrupt:  # noqa: BLE001 - ADK's own derive from it
-                raise Paused(None, interrupt) from None
-            if _asks_a_person(context):
-                raise Paused(result)
-            result, media = _without_media(result)
-            returned[:] = [result, media]
-            return result
-
-        outcome = await hosted.acall(call, invoke)
+        tool = _Begun(self._run, context)
+        outcome = await hosted.acall(call, tool.run)
         if outcome.status == "pending" and outcome.approval is not None:
             said = context.tool_confirmation
             if said is None:
                 return _ask(outcome, context)
             _decide(hosted, outcome.approval, said, by=context.user_id)
-            outcome = await hosted.acall(call, invoke)
+            outcome = await hosted.acall(call, tool.run)
+        if tool.interrupt is not None:
+            raise tool.interrupt
+        if tool.paused:
+            return tool.result
         _steer(outcome, hosted, context.actions)
-        result, media = returned or (None, [])
-        if outcome.status == "ok" and self._tool.is_long_running and not result:
-            return result  # its answer comes later, from the application
-        return {**response(outcome), **{f"media_{place}": part for place, part in enumerate(media, 1)}}
+        if outcome.status == "ok" and self._tool.is_long_running and not tool.result:
+            return tool.result  # its answer comes later, from the application
+        told = response(outcome)
+        for place, part in enumerate(tool.media, 1):
+            told[f"media_{place}"] = part
+        return told
+
+
+class _Begun:
+    """The tool of one guarded call, and what it did that ADK has to know beside the outcome.
+
+    Args:
+        run: runs it.
+        context: ADK's, of this call.
+
+    Attributes:
+        result: what it returned, without its media.
+        media: those.
+        paused: True if it did nothing yet: it asked a person. ADK calls it again later.
+        interrupt: what ADK interrupted it with; no `Exception`, so that nobody takes it for a failure.
+    """
+
+    __slots__ = ("_context", "_run", "interrupt", "media", "paused", "result")
+
+    def __init__(self, run: Callable[..., Awaitable[Any]], context: Any) -> None:
+        """Begin with a tool that did nothing."""
+        self._run, self._context = run, context
+        self.result: Any = None
+        self.media: list[Any] = []
+        self.paused = False
+        self.interrupt: BaseException | None = None
+
+    async def run(self, arguments: dict[str, Any]) -> Any:
+        """Run it; what has paused is raised as not begun, so that its claim is given back."""
+        try:
+            result = await self._run(args=arguments, tool_context=self._context)
+        except (Exception, *_ENDS):
+            raise
+        except BaseException as interrupt:  # noqa: BLE001 - ADK's own derive from it
+            self.interrupt = interrupt
+            raise NotBegun(_PAUSED) from None
+        if _asks_a_person(self._context):
+            self.result, self.paused = result, True
+            raise NotBegun(_PAUSED)
+        self.result, self.media = _without_media(result)
+        return self.result
 
 
 def intercept(tool: Any) -> None:
