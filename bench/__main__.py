@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import json
 import math
 import platform
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-from bench import goals, rooms, stores
 from bench.goal import Goal
 from bench.measure import Effort
 from bench.place import Place, in_a_folder
 
+if TYPE_CHECKING:
+    from bench.rooms import Row
+
+# By name, and loaded when its turn comes: what a peer loads slows down whatever is measured in the same process.
 PARTS = {
-    "call": goals.whole_call,
-    "instructions": goals.instructions,
-    "growth": goals.growth,
-    "rejection": goals.rejection,
-    "reading": goals.reading,
-    "ledger": goals.surcharge,
-    "stores": stores.durable,
-    "trace": rooms.trace_event,
-    "peer": goals.peer,
-    "import": goals.importing,
+    "call": "goals.whole_call",
+    "instructions": "goals.instructions",
+    "growth": "goals.growth",
+    "rejection": "goals.rejection",
+    "ledger": "goals.surcharge",
+    "trace": "rooms.trace_event",
+    "recipe": "beside.recipe",
+    "reading": "beside.reading",
+    "stores": "stores.durable",
+    "peer": "beside.peer",
+    "import": "goals.importing",
 }
 LIBRARIES = ("orjson", "msgspec", "jiter", "jsonschema-rs", "json-repair", "jsonschema", "langchain-core")
 
@@ -36,6 +43,11 @@ def shown(goal: Goal) -> str:
     bound = "" if math.isinf(goal.required) else f"{'<=' if goal.most else '>='} {goal.required:g} ({goal.stretch:g})"
     mark = "" if math.isinf(goal.required) else "ok" if goal.ok else "MISSED"
     return f"  {goal.id:4} {goal.title:68} {goal.value:8.2f}  {bound:14} {mark:6}  {goal.note}"
+
+
+def measured(part: str, place: Place, effort: Effort) -> Iterator[Goal]:
+    module, _, name = PARTS[part].partition(".")
+    return getattr(importlib.import_module(f"bench.{module}"), name)(place, effort)
 
 
 def main() -> int:
@@ -61,18 +73,24 @@ def main() -> int:
         for part in chosen:
             if part == "rooms":
                 continue
-            for goal in PARTS[part](place, effort):
+            for goal in measured(part, place, effort):
                 found.append(goal)
                 if not given.json:
                     print(shown(goal), flush=True)
         calls = 1_000 if given.quick else 10_000
-        table = rooms.per_room(place, calls) if "rooms" in chosen else []
+        table: list[Row] = []
+        if "rooms" in chosen:
+            from bench.rooms import per_room  # noqa: PLC0415 - as above
+
+            table = per_room(place, calls)
     if given.json:
         rows = [{**asdict(goal), "ok": goal.ok} for goal in found]
         document = {**machine, "goals": rows, "rooms": [asdict(row) for row in table]}
         print(json.dumps(document).replace("Infinity", "null"))
     elif table:
-        rooms.print_table(table, calls)
+        from bench.rooms import print_table  # noqa: PLC0415 - as above
+
+        print_table(table, calls)
     missed = [goal for goal in found if not goal.ok]
     for goal in missed:
         print(f"missed: {goal.id} {goal.title}: {goal.value:.2f}, required {goal.required:g}", file=sys.stderr)

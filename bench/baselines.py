@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import json_repair
-from langchain_core.tools import StructuredTool
-from pydantic import BaseModel, ConfigDict, Field
 
 from bench.measure import Case
 from bench.payloads import TOOL
@@ -44,6 +42,9 @@ def repair(text: str) -> Case:
 
 def langchain_tool(arguments: str, output: str) -> Case:
     """A peer's tool with a model of the arguments, invoked with a call as the framework hands it over."""
+    # Not before: what a framework loads slows down whatever is measured in the same process.
+    from langchain_core.tools import StructuredTool  # noqa: PLC0415 - as above
+    from pydantic import BaseModel, ConfigDict, Field  # noqa: PLC0415 - as above
 
     class Line(BaseModel):
         model_config = ConfigDict(extra="forbid")

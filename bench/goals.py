@@ -1,8 +1,7 @@
-"""The goals P1 to P14 as far as this part of the product goes, each measured beside its baseline."""
+"""The goals that need nothing but the product and its floor, each measured beside its baseline."""
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
@@ -11,13 +10,11 @@ from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 
-import pokayoke
 from bench import callgrind
-from bench.baselines import five_guardrails, langchain_tool, repair
 from bench.floor import floor
 from bench.goal import Goal, us
-from bench.measure import Case, Effort, each, side_by_side
-from bench.payloads import INPUT, TOOL, damaged, wrong
+from bench.measure import Effort, each, side_by_side
+from bench.payloads import wrong
 from bench.place import Place
 from bench.product import factory
 
@@ -26,28 +23,15 @@ PATIENT = {"loop": {"identical_failures": 10**9}}
 
 
 def whole_call(place: Place, effort: Effort) -> Iterator[Goal]:
-    """P1, P2, P3 and P5: the guarded call over the floor, and the common recipe over the guarded call."""
+    """P1, P2 and P3: the guarded call over the floor."""
     bounds = {"P1": (3.0, 2.2), "P2": (8.0, 5.0), "P3": (3.5, 2.6)}
     for goal, (few, many) in SIZES.items():
         arguments, output = place.source.arguments(few), place.source.output(many)
-        cases = {"floor": floor(arguments, output), "ours": place.product(arguments, output)}
-        if goal == "P1":  # the trace then looks at every single text
-            cases["doubtful"] = place.product(arguments.replace('"text": "', '"text": "secretary, ', 1), output)
-        histories = (20, 200, 2000) if goal == "P1" else ()
-        for messages in histories:
-            cases[f"five {messages}"] = five_guardrails(arguments, output, place.root, place.source.history(messages))
-        got = side_by_side(cases, effort)
+        got = side_by_side({"floor": floor(arguments, output), "ours": place.product(arguments, output)}, effort)
         note = f"{us(got['ours'])} over {us(got['floor'])}"
         title = f"guarded call, {few / 1000:g} KB / {many / 1000:g} KB, over the floor"
         required, stretch = bounds.get(goal, (inf, inf))
         yield Goal(goal or "-", title, got["ours"] / got["floor"], required, stretch, note=note)
-        if "doubtful" in cases:
-            title = "the same with a word in it that resembles a secret's name"
-            yield Goal("-", title, got["doubtful"] / got["floor"], inf, inf, note=us(got["doubtful"]))
-        for messages, required, stretch in zip(histories, (2, 6, 50), (2.5, 8, 65), strict=False):
-            five = got[f"five {messages}"]
-            title = f"five guardrails, history of {messages}, over ours"
-            yield Goal("P5", title, five / got["ours"], required, stretch, most=False, note=us(five))
 
 
 def instructions(place: Place, effort: Effort) -> Iterator[Goal]:
@@ -87,36 +71,6 @@ def rejection(place: Place, effort: Effort) -> Iterator[Goal]:
     yield Goal("P7", "refused call over a call without output", got["refused"] / got["run"], 3.0, 2.0, note=note)
 
 
-def reading(place: Place, effort: Effort) -> Iterator[Goal]:
-    """P8: damaged arguments over the usual one-liner, the worst kind of damage; and growth with length."""
-    schema = pokayoke.Contract.from_schema(TOOL, INPUT, effect="read", output_schema="text").input
-    text = place.source.arguments(1_000)
-    cases: dict[str, Case] = {}
-    for kind, broken in damaged(text).items():
-        read = pokayoke.read_arguments(broken, schema=schema)
-        assert read.grade == "lossless", (kind, read)
-        assert read.value == json.loads(text), kind
-        cases[kind] = lambda broken=broken: pokayoke.read_arguments(broken, schema=schema)
-        cases[f"{kind}, usual"] = repair(broken)
-    got = side_by_side(cases, effort)
-    ratios = {kind: got[kind] / got[f"{kind}, usual"] for kind in damaged(text)}
-    worst = max(ratios, key=lambda kind: ratios[kind])
-    note = ", ".join(f"{kind} {us(got[kind])} ({ratio:.2f})" for kind, ratio in ratios.items())
-    yield Goal("P8", f"reading damaged 1 KB over the usual repair (worst: {worst})", ratios[worst], 1.0, 0.3, note=note)
-    long = damaged(place.source.arguments(100_000))["trailing comma"]
-    short = damaged(text)["trailing comma"]
-    got = side_by_side(
-        {
-            "long": lambda: pokayoke.read_arguments(long, schema=schema),
-            "short": lambda: pokayoke.read_arguments(short, schema=schema),
-        },
-        effort,
-    )
-    per_long, per_short = got["long"] / len(long), got["short"] / len(short)
-    note = f"{per_long * 1e9:.0f} over {per_short * 1e9:.0f} ns per character"
-    yield Goal("P8", "time per character at 100 KB over 1 KB", per_long / per_short, 1.25, 1.0, note=note)
-
-
 def surcharge(place: Place, effort: Effort) -> Iterator[Goal]:
     """P11: what the memory ledger adds to a write, in percent: claiming, settling, and keeping the output.
 
@@ -132,17 +86,6 @@ def surcharge(place: Place, effort: Effort) -> Iterator[Goal]:
     note = f"{us(got['with'])} over {us(got['read'])}"
     title = "a write in the memory ledger over a read, per cent added"
     yield Goal("-", title, (got["with"] / got["read"] - 1) * 100, inf, inf, note=note)
-
-
-def peer(place: Place, effort: Effort) -> Iterator[Goal]:
-    """P13: a peer's tool over ours, arguments checked, the output only measured."""
-    arguments, output = place.source.arguments(1_000), place.source.output(10_000)
-    fields = {"output_checks": "size_only"}
-    ours = place.product(arguments, output, output_schema="text", path_fields=[], fields=fields)
-    got = side_by_side({"peer": langchain_tool(arguments, output), "ours": ours}, effort)
-    note = f"{us(got['peer'])} over {us(got['ours'])}"
-    title = "langchain-core tool.invoke over a guarded call, argument checks only"
-    yield Goal("P13", title, got["peer"] / got["ours"], 4.0, 10.0, most=False, note=note)
 
 
 TIMED_IMPORT = "import time; t = time.process_time(); import {}; print(time.process_time() - t)"

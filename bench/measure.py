@@ -14,10 +14,14 @@ Case = Callable[[], object]
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: rounds, and seconds per case and round."""
+    """How long to measure: rounds, seconds per case and round, and seconds per case before the first round.
+
+    What happens once in a process (compiling searches, specialising byte code, filling the trace's ring) is over then.
+    """
 
     rounds: int = 15
     seconds: float = 0.012
+    warm_up: float = 0.5
 
 
 def side_by_side(cases: dict[str, Case], effort: Effort) -> dict[str, float]:
@@ -28,7 +32,10 @@ def side_by_side(cases: dict[str, Case], effort: Effort) -> dict[str, float]:
         begin = time.perf_counter()
         for _ in range(5):
             case()
-        repeats[name] = max(1, round(effort.seconds * 5 / max(time.perf_counter() - begin, 1e-7)))
+        each_takes = max(time.perf_counter() - begin, 1e-7) / 5
+        repeats[name] = max(1, round(effort.seconds / each_takes))
+        for _ in range(round(effort.warm_up / each_takes)):
+            case()
     order, taken = random.Random(3), {name: [] for name in cases}
     gc.collect()
     for _ in range(effort.rounds):

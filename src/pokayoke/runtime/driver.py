@@ -202,11 +202,11 @@ class World:
     def _function(self, step: Invoke) -> Callable[[], Any]:
         key = None if step.claim is None else step.claim.key
         arguments = handed_over(step.contract, step.arguments, step.located, key, own=step.own)
-        if (continuation := self._invoke) is not None:
-            function: Callable[[], Any] = lambda: continuation(arguments)  # noqa: E731 - as below
+        function: Callable[[], Any]
+        if self._invoke is not None:
+            function = partial(self._invoke, arguments)
         else:
-            handler = step.contract.handler or self._run.handler(step.contract)
-            function = lambda: handler(**arguments)  # noqa: E731 - a closure with nothing to say
+            function = partial(step.contract.handler or self._run.handler(step.contract), **arguments)
         if step.claim is None and is_outside():
             return function
         checks: Checks = []
