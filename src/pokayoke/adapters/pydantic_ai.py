@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pokayoke.adapters.hosted import Hosted
 from pokayoke.adapters.pydantic_ai_invoke import THROUGH, Continuation, Handler, absent, outside
 from pokayoke.adapters.pydantic_ai_messages import (
+    arguments,
     asked,
     call_ids,
     calls,
@@ -219,15 +220,17 @@ class _GuardedRun(Guarded):
         if tokens := response.usage.total_tokens:
             self._hosted.run.usage(tokens)
         parameters = request_context.model_request_parameters
-        outputs = {tool.name for tool in parameters.output_tools}
-        parts = [part for part in response.parts if isinstance(part, ToolCallPart) and part.tool_name not in outputs]
+        parts = [part for part in response.parts if isinstance(part, ToolCallPart)]
+        if parameters.output_tools:
+            outputs = {tool.name for tool in parameters.output_tools}
+            parts = [part for part in parts if part.tool_name not in outputs]
         if self._hosted.final or not parts:
             return self._last_word(ctx, response, parts, parameters)
         self._silent = 0
         heard = self._hosted.heard(map(asked, parts), self._end_of(response))
-        self._heard.update((call.id, call) for call in heard)
         changed: dict[int, ToolCallPart] = {}
         for part, call, name in zip(parts, heard, self._let_in(ctx, parts), strict=True):
+            self._heard[call.id] = call
             if (call.id, name) != (part.tool_call_id, part.tool_name):
                 changed[id(part)] = replace(part, tool_call_id=call.id, tool_name=name)
         if changed:
@@ -261,20 +264,20 @@ class _GuardedRun(Guarded):
         """
         tools: dict[str, Any] = (ctx.tool_manager.tools if ctx.tool_manager is not None else None) or {}
         names = [part.tool_name for part in parts]
-        for place, name in enumerate(names):
-            if name not in tools:
-                plan = self._hosted.run.snapshot.find(name)
-                if not isinstance(plan, Finding) and plan.contract.name in tools:
-                    names[place] = plan.contract.name
-                else:
-                    tools[name] = own_tool(name)
-        return names
+        return [name if name in tools else self._made_known(name, tools) for name in names]
+
+    def _made_known(self, name: str, tools: dict[str, Any]) -> str:
+        plan = self._hosted.run.snapshot.find(name)
+        if not isinstance(plan, Finding) and plan.contract.name in tools:
+            return plan.contract.name
+        tools[name] = own_tool(name)
+        return name
 
     def _offered(self, tools: list[ToolDefinition]) -> list[ToolDefinition] | None:
         """Return the tools as the model may see them in this run; None if nothing about them is to be changed."""
         run = self._hosted.run
-        if run.snapshot is not self._snapshot:
-            self._terms, self._snapshot = {}, run.snapshot
+        if (snapshot := run.snapshot) is not self._snapshot:
+            self._terms, self._snapshot = {}, snapshot
         terms, changed = self._terms, False
         offered: list[ToolDefinition] = []
         for tool in tools:
@@ -369,7 +372,7 @@ class _GuardedRun(Guarded):
     def _written(self, ctx: RunContext[Any], part: ToolCallPart) -> ToolCall:
         """What the model wrote: as it was heard, else from the message that holds it, wherever that is."""
         heard = self._heard.pop(part.tool_call_id, None)
-        if heard is not None and heard.arguments == asked(part).arguments:
+        if heard is not None and heard.arguments == arguments(part):
             return heard
         if self._stream is not None and holds(now := self._stream.get(), part):
             return written(part, self._end_of(now))

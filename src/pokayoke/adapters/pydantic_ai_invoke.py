@@ -55,6 +55,10 @@ class Continuation:
         words: what of that are words that are not part of the value.
     """
 
+    __slots__ = (
+        "_context", "_validate", "again", "call", "described", "execute", "limit", "more", "part", "reads", "words",
+    )  # fmt: skip
+
     def __init__(self, call: ToolCall, part: ToolCallPart, context: RunContext[Any], validate: Handler | None) -> None:
         """Keep what validation was handed until there is an execution."""
         self.call, self.part = call, part

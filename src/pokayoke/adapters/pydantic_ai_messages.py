@@ -51,12 +51,17 @@ def stop_reason(response: ModelResponse) -> str | None:
 
 def asked(part: ToolCallPart) -> Asked:
     """Return a call as it stands in a reply."""
-    return Asked(part.tool_call_id, part.tool_name, part.args if part.args is not None else "")
+    return Asked(part.tool_call_id, part.tool_name, arguments(part))
+
+
+def arguments(part: ToolCallPart) -> str | dict[str, Any]:
+    """Return the arguments of a call as the model wrote them."""
+    return "" if part.args is None else part.args
 
 
 def written(part: ToolCallPart, reason: str | None) -> ToolCall:
     """Return the call that stands in a message, with that message's end."""
-    return ToolCall(part.tool_call_id, part.tool_name, asked(part).arguments, "length" if is_cut(reason) else None)
+    return ToolCall(part.tool_call_id, part.tool_name, arguments(part), "length" if is_cut(reason) else None)
 
 
 def calls(reply: ModelResponse, run: Any = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
@@ -68,7 +73,7 @@ def calls(reply: ModelResponse, run: Any = None) -> list[ToolCall]:  # noqa: ARG
     """
     ids, reason = Ids(), stop_reason(reply)
     return [
-        ToolCall(ids.of(part.tool_call_id), part.tool_name, asked(part).arguments, reason)
+        ToolCall(ids.of(part.tool_call_id), part.tool_name, arguments(part), reason)
         for part in reply.parts
         if isinstance(part, ToolCallPart)
     ]

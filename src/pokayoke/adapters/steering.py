@@ -30,8 +30,10 @@ class Steering:
         """Return what runs the tool so that the guard takes such an exception for what it is."""
 
         def invoked(arguments: dict[str, Any]) -> Any:
-            with self:
+            try:
                 return invoke(arguments)
+            except self._through as raised:
+                raise self._kept(raised) from raised
 
         return invoked
 
@@ -39,20 +41,18 @@ class Steering:
         """`around` for asynchronous code."""
 
         async def invoked(arguments: dict[str, Any]) -> Any:
-            with self:
+            try:
                 result = invoke(arguments)
                 return await result if hasattr(type(result), "__await__") else result
+            except self._through as raised:
+                raise self._kept(raised) from raised
 
         return invoked
 
-    def __enter__(self) -> None:
-        """Watch the tool."""
-
-    def __exit__(self, _kind: object, raised: BaseException | None, _traceback: object) -> None:
-        """Keep such an exception, and say that the tool did not begin."""
-        if isinstance(raised, self._through):
-            self._raised = raised
-            raise NotBegun(type(raised).__name__) from raised
+    def _kept(self, raised: Exception) -> NotBegun:
+        """Keep such an exception; returns what says that the tool did not begin."""
+        self._raised = raised
+        return NotBegun(type(raised).__name__)
 
     def go_on(self) -> None:
         """Raise it again, now that the call is settled."""
