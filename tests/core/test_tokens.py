@@ -345,6 +345,37 @@ def test_a_row_of_any_texts_is_bounded(texts):
     assert counter.total == counter.total
 
 
+def test_ever_less_of_a_row_is_looked_at():
+    """Of the first characters all are weighed, of a million a twentieth, and of one long text a few windows."""
+    weighed: list[str] = []
+    passing = Passing(lambda text: weighed.append(text) or 0.0)
+    for _ in range(3):
+        passing.note("x" * 1_000)
+    passing.taken()
+    assert sum(map(len, weighed)) == 3_000
+    for _ in range(1_000):
+        passing.note("x" * 1_000)
+    passing.taken()
+    assert 10_000 < sum(map(len, weighed)) < 50_000
+    long = Passing(lambda text: weighed.append(text) or 0.0)
+    weighed.clear()
+    long.note("x" * 200_000)
+    long.taken()
+    assert 2_000 < sum(map(len, weighed)) < 5_000
+
+
+def test_a_window_is_whole_wherever_it_begins():
+    """A window that would reach over the end of its text begins earlier: a few characters say nothing about many."""
+    passing = Passing(len)
+    for _ in range(300):
+        passing.note("x" * 60)
+    sizes = set()
+    for _ in range(300):
+        passing.note("x" * 60)
+        sizes |= set(map(len, passing._pieces))
+    assert sizes == {50}
+
+
 def test_little_of_a_row_is_kept():
     """What waits to be weighed is a few windows of what came, however much that was."""
     passing = Passing(len)
