@@ -93,7 +93,7 @@ _ROLE = _BLANKS + r"(?:[Hh]uman|HUMAN|[Aa]ssistant|ASSISTANT|System|SYSTEM|User|
 _TITLE = _BLANKS + r"(?P<mark>#)#{1,5} ?(?:Instruction|Response|System|User|Assistant|Human)s?:"
 _TURN = r"\n" + _BLANKS + r"\n" + _ROLE
 # A text is shown behind a line break: its first line begins a paragraph, and so does the one behind an empty first.
-_FIRST_TURN = re.compile(rf"(?:{_BLANKS}\n)?{_ROLE}")
+_FIRST_TURN = rf"(?:{_BLANKS}\n)?{_ROLE}"
 _HEADING = r"\n" + _TITLE
 
 
@@ -144,7 +144,7 @@ def _neutralised(text: str, data: bytes, *, json: bool) -> str:
     if marked:
         text = rare(_BRACKETS).sub(lambda hit: escape(hit[0]), text)
     if not json:
-        text = _FIRST_TURN.sub(_marked, text, count=1) if _FIRST_TURN.match(text) else text
+        text = rare(_FIRST_TURN).sub(_marked, text, count=1) if rare(_FIRST_TURN).match(text) else text
         if b"\n" in rest:
             text = rare(_TURN).sub(_marked, text)
         if b"##" in rest:

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from pokayoke.core.call import Finding
+from pokayoke.core.rare import rare
 
 CODES: dict[str, str] = {
     "path_escape": "a path would leave the workspace it is confined to",
@@ -34,15 +35,15 @@ _PLAIN = re.compile(
 )
 _PLAIN_CHARS = MAX_NAME_BYTES  # a whole path this short has no overlong name either
 _MOST_PLAIN_CHARS = 1_024  # what is longer is not worth remembering
-_DEVICE_NAME = re.compile(_DEVICE, re.IGNORECASE)
-_DRIVE = re.compile(r"[A-Za-z]:")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|file:", re.IGNORECASE)
-_VARIABLE = re.compile(r"\$[A-Z_][A-Z0-9_]*|\$\{[^}]*\}|\$\(.*|%[A-Za-z_][A-Za-z0-9_]*%")
-_OVERLONG = re.compile("%c[01]%[89ab]", re.IGNORECASE)  # an ASCII character in two bytes: never valid
-_DOTS = re.compile(r"[. ]+")
+_DEVICE_NAME = f"(?i){_DEVICE}"
+_DRIVE = r"[A-Za-z]:"
+_URL = r"(?i)[A-Za-z][A-Za-z0-9+.-]*://|file:"
+_VARIABLE = r"\$[A-Z_][A-Z0-9_]*|\$\{[^}]*\}|\$\(.*|%[A-Za-z_][A-Za-z0-9_]*%"
+_OVERLONG = "(?i)%c[01]%[89ab]"  # an ASCII character in two bytes: never valid
+_DOTS = r"[. ]+"
 _INVISIBLE = frozenset({"Cc", "Cf", "Zl", "Zp"})
 # Joiners between letters of scripts that need them (Persian, Hindi, emoji families) are spelling.
-_JOINED = re.compile(r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])")
+_JOINED = r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])"
 # Characters some system, font or decoder takes for a separator.
 _SLASH_LIKE = frozenset("\u2044\u2215\u29f8\u2216\u29f5\u29f9\uff0f\uff3c\ufe68")
 
@@ -220,7 +221,7 @@ def _broken_text(path: str) -> str:
         return "too_long"
     if not path.isascii():
         # A name that holds one of these looks like another name.
-        if any(unicodedata.category(char) in _INVISIBLE for char in _JOINED.sub("", path)):
+        if any(unicodedata.category(char) in _INVISIBLE for char in rare(_JOINED).sub("", path)):
             return "control"
         if not _SLASH_LIKE.isdisjoint(path) or _changes_shape(path):
             return "look_alike"
@@ -234,7 +235,7 @@ def _changes_shape(path: str) -> bool:
     folded = unicodedata.normalize("NFKC", path)
     if folded.count("/") != path.count("/") or folded.count("\\") != path.count("\\"):
         return True
-    dots = {name for name in folded.split("/") if _DOTS.fullmatch(name)}
+    dots = {name for name in folded.split("/") if rare(_DOTS).fullmatch(name)}
     return not dots <= set(path.split("/"))
 
 
@@ -242,9 +243,9 @@ def _broken_start(path: str) -> str:
     """Return the rule the beginning of the path breaks, or ""."""
     if path.startswith(("//", "\\\\", "/\\", "\\/")):
         return "unc"
-    if _URL.match(path):
+    if rare(_URL).match(path):
         return "url"
-    if _DRIVE.match(path):
+    if rare(_DRIVE).match(path):
         return "drive"
     if "\\" in path:
         return "backslash"
@@ -255,7 +256,7 @@ def _starts_elsewhere(first: str) -> str:
     """Return the rule a first name breaks because shells and libraries expand it, or ""."""
     if first.startswith("~"):
         return "home"
-    return "variable" if _VARIABLE.fullmatch(first) else ""
+    return "variable" if rare(_VARIABLE).fullmatch(first) else ""
 
 
 def _below(path: str, roots: tuple[str, ...]) -> tuple[str, list[str]] | str:
@@ -300,13 +301,13 @@ def _broken_name(name: str) -> str:
     """Return the rule one component breaks, or ""."""
     if len(name.encode()) > MAX_NAME_BYTES:
         return "too_long"
-    if _DOTS.fullmatch(name):
+    if rare(_DOTS).fullmatch(name):
         return "dots"  # Windows drops trailing dots and spaces, so "... " can become ".."
     if name[-1].isspace():
         return "space"
-    if _DRIVE.match(name):
+    if rare(_DRIVE).match(name):
         return "drive"
-    return "device" if _DEVICE_NAME.match(unicodedata.normalize("NFKC", name)) else ""
+    return "device" if rare(_DEVICE_NAME).match(unicodedata.normalize("NFKC", name)) else ""
 
 
 def _decodes_to_escape(relative: str) -> bool:
@@ -316,14 +317,14 @@ def _decodes_to_escape(relative: str) -> bool:
     that merely hold an encoded separator (`https%3A%2F%2Fexample.org`) are ordinary.
     """
     text = relative
-    if _OVERLONG.search(text):
+    if rare(_OVERLONG).search(text):
         return True
     for _ in range(3):
         decoded = unquote(text, errors="replace").replace("\\", "/")
         if decoded == text:
             return False
         text = decoded
-        if "\0" in text or text.startswith(("/", "~")) or _DRIVE.match(text):
+        if "\0" in text or text.startswith(("/", "~")) or rare(_DRIVE).match(text):
             return True
         if _climb([name for name in text.split("/") if name not in ("", ".")]) is None:
             return True
