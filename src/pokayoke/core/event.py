@@ -15,6 +15,8 @@ from pokayoke.core.state import RunState
 
 Event = dict[str, Any]
 
+_NOTHING: Event = {}
+
 
 def tool_call(judged: Judged, scene: Scene, decision: Decision, findings: tuple[Finding, ...], room: str) -> Event:
     """The event of a decided call. `room` is the room that decided."""
@@ -75,6 +77,7 @@ def tool_result(
         "event": "tool_result",
         "tool": outcome.tool,
         "ok": ok,
+        **(_NOTHING if ok else _went_wrong(outcome)),
         "call_id": outcome.call_id,
         "status": outcome.status,
         "contract": outcome.contract,
@@ -83,8 +86,6 @@ def tool_result(
         "attempts": outcome.attempts,
         "effect": outcome.effect,
     }
-    if not ok:
-        event = _went_wrong(event, outcome)
     if outcome.key is not None:
         event["key"] = outcome.key
     if wire:
@@ -105,12 +106,9 @@ def tool_result(
     return event
 
 
-def _went_wrong(event: Event, outcome: Outcome) -> Event:
-    """The event with what went wrong, right behind the field that says so."""
+def _went_wrong(outcome: Outcome) -> Event:
     reason = reason_of(outcome.findings[0]) if outcome.findings else outcome.message
-    wrong: Event = {"ok": False, "error": ERRORS[outcome.status].__name__, "reason": reason}
-    head = {name: event[name] for name in ("ts", "run_id", "step", "event", "tool")}
-    return {**head, **wrong, **{name: value for name, value in event.items() if name not in head and name != "ok"}}
+    return {"error": ERRORS[outcome.status].__name__, "reason": reason}
 
 
 def late_effect(judged: Judged, scene: Scene, record: Record) -> Event:
