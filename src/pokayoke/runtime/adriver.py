@@ -286,11 +286,12 @@ async def awaited_here(function: Callable[[], Any], limit: float) -> Reaction:
 
 
 async def _reaction(pending: Awaitable[Any], limit: float, task: asyncio.Task[Any] | None, cancelled: int) -> Reaction:
-    """Await something for so many seconds; what never waits is not timed, for setting a clock is dear.
+    """Await something for so many seconds from now; what never waits sets no timer, which is dear.
 
     Raises:
         TimeoutError: the seconds passed first.
     """
+    begun = time.monotonic()
     try:
         steps = pending.__await__()
         try:
@@ -299,7 +300,8 @@ async def _reaction(pending: Awaitable[Any], limit: float, task: asyncio.Task[An
             return Returned(end.value)
     except BaseException as error:  # noqa: BLE001 - as above
         return _raised(error, task, cancelled)
-    async with asyncio.timeout(limit):
+    # What the first step took counts: if it took all, the rest is cancelled where it waits first.
+    async with asyncio.timeout(limit - (time.monotonic() - begun)):
         try:
             return Returned(await _going_on_from(first, steps))
         except BaseException as error:  # noqa: BLE001 - as above
