@@ -1,19 +1,24 @@
 """The look that is enough for the usual call says what the rooms say, or nothing."""
 
 import json
+from unittest import mock
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pokayoke import Contract, ToolCall
-from pokayoke.core import judge, output
+from pokayoke.core import flow, judge, output
+from pokayoke.core.flow import enter
 from pokayoke.core.judge import Scene
 from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Rounds
 from pokayoke.core.plan import snapshot
 from pokayoke.core.policy import IntakePolicy, Policy, ToolOutputPolicy, ValidationPolicy
 from pokayoke.core.state import RunState
+from pokayoke.core.steps import Emit, Locate
+from pokayoke.runtime.locate import locate
 
 FIELDS = {
     "type": "object",
@@ -108,7 +113,9 @@ def decided(steps):
 @example(text='{"name": "a"}', name="save", reason="stop", confidence=None, failures=3)
 def test_a_call_decided_at_a_glance_is_decided_as_in_the_rooms(effect, mode, text, name, reason, confidence, failures):
     """Whatever the look decides, the rooms decide alike, field by field; and an ordinary call is decided by it."""
-    tool = Contract.from_schema("save", FIELDS, output_schema="text", effect=effect, paths={"path": ("/srv/data",)})
+    # Where a rule objects to a path, the look leaves that to the next step: see below.
+    paths = {"path": ("/srv/data",)} if mode == "monitor" else {}
+    tool = Contract.from_schema("save", FIELDS, output_schema="text", effect=effect, paths=paths)
     view = Seen()
     scene = scene_of([tool], Policy(mode=mode), view)
     call = ToolCall("c", name, text, stop_reason=reason, confidence=confidence)
@@ -120,6 +127,55 @@ def test_a_call_decided_at_a_glance_is_decided_as_in_the_rooms(effect, mode, tex
     usual = (name, reason in {None, "stop", "tool_use"}, confidence, failures) == ("save", True, None, 0)
     if usual and text == '{"name": "a"}':
         assert isinstance(seen, judge.Judged)
+
+
+class Claims:
+    """Who claims a write."""
+
+    def scope(self, _):
+        """All in one run."""
+        return ("run", "r")
+
+    def claim_id(self, step):
+        """One for each call."""
+        return f"c-{step}"
+
+
+def up_to_the_door(call, scene):
+    """What a call comes to before it needs anything but its paths, and the events on the way."""
+    steps, events = enter(call, scene), []
+    try:
+        step = next(steps)
+        while isinstance(step, Emit | Locate):
+            if isinstance(step, Emit):
+                events.append(step.event)
+            step = steps.send(locate(step.contract, step.arguments) if isinstance(step, Locate) else None)
+    except StopIteration as end:
+        return end.value, events
+    return step, events
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    """A root with one file in it."""
+    root = tmp_path_factory.mktemp("workspace")
+    (root / "a").write_text("")
+    return str(root)
+
+
+@pytest.mark.parametrize("effect", ["read", "write"])
+@pytest.mark.parametrize("mode", ["enforce", "monitor"])
+@given(path=TEXTS | st.none() | st.integers() | st.lists(TEXTS | st.integers(), max_size=2))
+def test_a_path_seen_at_a_glance_ends_as_in_the_rooms(workspace, effect, mode, path):
+    """Whatever stands in a path field, a call comes to the same end before its tool, with the same events."""
+    fields = {**FIELDS, "properties": {**FIELDS["properties"], "path": {}}}
+    tool = Contract.from_schema("save", fields, output_schema="text", effect=effect, paths={"path": (workspace,)})
+    call, ends = ToolCall("c", "save", json.dumps({"name": "a", "path": path})), []
+    scene = msgspec.structs.replace(scene_of([tool], Policy(mode=mode), Seen()), claimant=Claims())
+    for look in (judge.judged_at_a_glance, lambda *_: None):
+        with mock.patch.object(flow, "judged_at_a_glance", look):
+            ends.append(up_to_the_door(call, msgspec.structs.replace(scene, view=Seen())))
+    assert ends[0] == ends[1]
 
 
 @pytest.mark.parametrize(("most", "seen"), [(13, True), (12, False)])

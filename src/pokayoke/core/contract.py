@@ -150,6 +150,8 @@ class Contract:
     """True if the handler is a coroutine function."""
     input_hooks: bool = field(init=False, repr=False)
     """True if user code runs on the input side."""
+    schema_only: bool = field(init=False, repr=False)
+    """Whether its output is data, and held to its schema alone: no envelope, extract function or invariants."""
     output_hooks: bool = field(init=False, repr=False)
     """True if user code runs on the output side."""
     ready_correctors: Correctors | None = field(init=False, repr=False)
@@ -175,6 +177,8 @@ class Contract:
         seal(self, "output", self._compile_output())
         seal(self, "takes_text", self.output is None or admits_text(self.output))
         seal(self, "unchecked", self.output_schema is None)
+        bare = self.extract is None and self.envelope is None and not self.invariants
+        seal(self, "schema_only", bare and not self.takes_text and self.output_checks == "full")
         seal(self, "is_async", is_async(self.handler))
         seal(self, "input_hooks", self.validate_input is not None or any(map(has_code, self.correctors.values())))
         seal(self, "output_hooks", self.extract is not None or any(map(callable, self.invariants)))

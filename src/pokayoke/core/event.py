@@ -15,8 +15,6 @@ from pokayoke.core.state import RunState
 
 Event = dict[str, Any]
 
-_NOTHING: Event = {}
-
 
 def tool_call(judged: Judged, scene: Scene, decision: Decision, findings: tuple[Finding, ...], room: str) -> Event:
     """The event of a decided call. `room` is the room that decided."""
@@ -77,7 +75,6 @@ def tool_result(
         "event": "tool_result",
         "tool": outcome.tool,
         "ok": ok,
-        **(_NOTHING if ok else _went_wrong(outcome)),
         "call_id": outcome.call_id,
         "status": outcome.status,
         "contract": outcome.contract,
@@ -86,6 +83,8 @@ def tool_result(
         "attempts": outcome.attempts,
         "effect": outcome.effect,
     }
+    if not ok:
+        event = _went_wrong(event, outcome)
     if outcome.key is not None:
         event["key"] = outcome.key
     if wire:
@@ -106,9 +105,11 @@ def tool_result(
     return event
 
 
-def _went_wrong(outcome: Outcome) -> Event:
+def _went_wrong(event: Event, outcome: Outcome) -> Event:
+    """The event with what went wrong where a reader looks for it, behind `ok`."""
     reason = reason_of(outcome.findings[0]) if outcome.findings else outcome.message
-    return {"error": ERRORS[outcome.status].__name__, "reason": reason}
+    begin = {name: event.pop(name) for name in ("ts", "run_id", "step", "event", "tool", "ok")}
+    return {**begin, "error": ERRORS[outcome.status].__name__, "reason": reason, **event}
 
 
 def late_effect(judged: Judged, scene: Scene, record: Record) -> Event:

@@ -75,13 +75,14 @@ def rules_for(contract: Contract, policy: Policy, *, certain: bool = False) -> t
     Args:
         contract: the tool's contract.
         policy: what is allowed.
-        certain: leave those out that never object to a call whose confidence is 1.
+        certain: leave those out that never object to a call whose confidence is 1, and what `Locate` asks next.
     """
     rules: list[Rule] = []
     if not certain or policy.confidence.threshold > 1:
         rules.append(_confidence_rule(policy.confidence.threshold))
-    if contract.paths:
-        rules.append(_paths_rule(tuple(contract.paths.items())))
+    # In monitor mode an objection leaves a note, and the tool runs where there is a place to run at.
+    if contract.paths and not (certain and policy.mode == "enforce"):
+        rules.append(_paths_rule(contract.paths))
     return tuple(rules)
 
 
@@ -170,17 +171,24 @@ def _confidence_rule(threshold: float) -> Rule:
     return certain_enough
 
 
-def _paths_rule(fields: tuple[tuple[str, tuple[str, ...]], ...]) -> Rule:
-    def well_formed(asked: Asked) -> Finding | None:
-        for name, roots in fields:
-            value = asked.arguments.get(name)
-            if value is None or (type(value) is str and splits_at_sight(value, roots)):
-                continue
-            # What is neither a text nor a list of texts is no path: nobody could confine what is in it.
-            listed = isinstance(value, list)
-            for place, path in enumerate(cast("list[object]", value) if listed else (value,)):
-                if finding := check_path(path, roots, at=f"/{name}/{place}" if listed else f"/{name}"):
-                    return finding
-        return None
+def malformed_path(paths: Mapping[str, tuple[str, ...]], arguments: Mapping[str, Any]) -> Finding | None:
+    """Return the first finding about the text of a path argument, or None.
 
-    return well_formed
+    Args:
+        paths: the roots of each path argument, by its name.
+        arguments: the arguments. A path that is null or absent is none.
+    """
+    for name, roots in paths.items():
+        value = arguments.get(name)
+        if value is None or (type(value) is str and splits_at_sight(value, roots)):
+            continue
+        # What is neither a text nor a list of texts is no path: nobody could confine what is in it.
+        listed = isinstance(value, list)
+        for place, path in enumerate(cast("list[object]", value) if listed else (value,)):
+            if finding := check_path(path, roots, at=f"/{name}/{place}" if listed else f"/{name}"):
+                return finding
+    return None
+
+
+def _paths_rule(paths: Mapping[str, tuple[str, ...]]) -> Rule:
+    return lambda asked: malformed_path(paths, asked.arguments)

@@ -60,17 +60,16 @@ class LastGood:
             data: the value as compact JSON.
             now: the time, in seconds.
         """
-        kept, key = self._kept, (tenant or "", contract_id, args_hash)
+        kept, key, size = self._kept, (tenant or "", contract_id, args_hash), len(data)
         with self._lock:
             older = kept.pop(key, None)
-            if older is not None:
-                self._bytes -= len(older.data)
-            if len(data) > self._max_bytes:
-                return
-            kept[key] = _Kept(now, data)
-            self._bytes += len(data)
-            while len(kept) > self._entries or self._bytes > self._max_bytes:
-                self._bytes -= len(kept.popitem(last=False)[1].data)
+            held = self._bytes if older is None else self._bytes - len(older.data)
+            if size <= self._max_bytes:
+                kept[key] = _Kept(now, data)
+                held += size
+                while held > self._max_bytes or len(kept) > self._entries:
+                    held -= len(kept.popitem(last=False)[1].data)
+            self._bytes = held
 
     def get(
         self, tenant: str | None, contract_id: str, args_hash: str, *, now: float, max_age: float

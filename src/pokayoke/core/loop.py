@@ -165,7 +165,7 @@ class Rounds:
         self._size = size
         self._endings: deque[Ending] = deque(maxlen=size)
         self._writes = 0  # that took effect; each makes what was read before it old
-        self._known: OrderedDict[tuple[str, str], tuple[int, str | bytes | int | None, int]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
 
     def note(
         self,
@@ -188,28 +188,27 @@ class Rounds:
             result: the outcome's value as compact JSON, if the caller has it.
         """
         tool = outcome.tool
-        if outcome.status in SUCCESSFUL:
-            if self.repeats.counts:
-                self.repeats.succeeded(tool)
-            if effect != "read" and outcome.status == "ok":
-                self._endings.append(Ending(tool, progress=True))
-                self._writes += 1
-                self._remember(tool, signature, outcome, result)
-                return
-            # A write may have changed what a read shows, so that the same answer after it is news.
-            times = self._remember(tool, signature, outcome, result, self._writes if effect == "read" else 0)
-            if times > policy.identical_results and _REPEATED not in policy.off:
-                self._endings.append(Ending(tool, _REPEATED, detail=f"{times} times the same"))
-            else:
-                self._endings.append(Ending(tool, progress=times == 1 and outcome.status == "ok"))
+        if outcome.status not in SUCCESSFUL:
+            self._failed(outcome, signature, kinds, policy)
             return
-        first = outcome.findings[0] if outcome.findings else None
-        # A call that is not run again has not failed again.
-        if first is not None and first.blame in ("model", "tool") and first.code != "repeated_failure":
-            self.repeats.failed(tool, signature)
-        kind = failure_of(outcome, kinds, policy.off)
-        if kind is not None:
-            self._endings.append(Ending(tool, kind.name, detail=outcome.findings[0].code))
+        if self.repeats.counts:
+            self.repeats.succeeded(tool)
+        known, key = self._known, (tool, signature)
+        # A write may have changed what a read shows, so that the same answer after it is news.
+        since = self._writes if effect == "read" else 0
+        before = known.pop(key, None)
+        # The result is only looked at when the call comes again: most never do.
+        seen = (1, None, since) if before is None or before[2] != since else _again(before, outcome, result)
+        known[key] = seen
+        if len(known) > self._size:
+            known.popitem(last=False)
+        times, wrote = seen[0], effect != "read" and outcome.status == "ok"
+        if wrote:
+            self._writes += 1
+        if times > policy.identical_results and not wrote and _REPEATED not in policy.off:
+            self._endings.append(Ending(tool, _REPEATED, detail=f"{times} times the same"))
+        else:
+            self._endings.append(Ending(tool, progress=wrote or (times == 1 and outcome.status == "ok")))
 
     def close(self) -> tuple[Ending, ...]:
         """End the round: return how its calls ended, in the order in which they did."""
@@ -224,25 +223,30 @@ class Rounds:
         self._known.clear()
         self._endings.clear()
 
-    def _remember(self, tool: str, signature: str, outcome: Outcome, result: bytes | None, since: int = 0) -> int:
-        """Count how often this call has brought this result in a row, since so many writes."""
-        key = (tool, signature)
-        before = self._known.pop(key, None)
-        if before is None or before[2] != since:
-            # The result is only looked at when the call comes again: most never do.
-            self._known[key] = (1, None, since)
-            if len(self._known) > self._size:
-                self._known.popitem(last=False)
-            return 1
-        times, last, _ = before
-        # What the model reads, but for the id of the call, which is another one each time.
-        seen = outcome.text.replace(outcome.call_id, "") if result is None else result
-        # Comparing is quicker than hashing, but what is kept for it has to be small.
-        mark = seen if len(seen) <= _MOST_COMPARED else hash(seen)
-        same = last is None or (type(last) is type(mark) and last == mark)
-        times = times + 1 if same else 2
-        self._known[key] = (times, mark, since)
-        return times
+    def _failed(self, outcome: Outcome, signature: str, kinds: tuple[Kind, ...], policy: LoopPolicy) -> None:
+        """Note a call that did not end well."""
+        first = outcome.findings[0] if outcome.findings else None
+        # A call that is not run again has not failed again.
+        if first is not None and first.blame in ("model", "tool") and first.code != "repeated_failure":
+            self.repeats.failed(outcome.tool, signature)
+        kind = failure_of(outcome, kinds, policy.off)
+        if kind is not None:
+            self._endings.append(Ending(outcome.tool, kind.name, detail=outcome.findings[0].code))
+
+
+_Seen = tuple[int, str | bytes | int | None, int]
+"""How often a call brought the same result in a row, that result, and how many writes there were before it."""
+
+
+def _again(before: _Seen, outcome: Outcome, result: bytes | None) -> _Seen:
+    """Look at the result of a call that came before."""
+    times, last, since = before
+    # What the model reads, but for the id of the call, which is another one each time.
+    seen = outcome.text.replace(outcome.call_id, "") if result is None else result
+    # Comparing is quicker than hashing, but what is kept for it has to be small.
+    mark = seen if len(seen) <= _MOST_COMPARED else hash(seen)
+    same = last is None or (type(last) is type(mark) and last == mark)
+    return (times + 1 if same else 2, mark, since)
 
 
 def is_untroubled(count: LoopCount, endings: Iterable[Ending]) -> bool:

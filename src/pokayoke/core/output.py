@@ -99,9 +99,7 @@ def _at_a_glance(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> Chec
     Says what `_at_length` says, or None where there is anything to say.
     """
     schema = contract.output
-    if schema is None or contract.takes_text or contract.output_checks != "full":
-        return None
-    if contract.extract is not None or contract.envelope is not None or contract.invariants:
+    if schema is None or not contract.schema_only:
         return None
     limit = contract.max_chars or policy.max_chars
     try:

@@ -40,7 +40,8 @@ class Plan(msgspec.Struct, frozen=True):
         kinds: the classes of correction that may run.
         access: the rule that says who may call it; None if anybody may.
         rules: the other gate rules that can object.
-        rules_if_certain: the rules that can object to a call without repairs and corrections, `access` first.
+        rules_if_certain: the rules that can object to a call without repairs and corrections, `access` first; but
+            not to its paths, which are asked of the disk in the next step.
         limits: the limits that count its calls.
         unsent: what counts for the limited arguments that a call leaves out.
         asks: True if a person has to approve each call.

@@ -141,35 +141,35 @@ def _check(plan: Plan, arguments: dict[str, Any], value: Any) -> Generator[Step,
 
 
 def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome]:
-    judged, plan = entered.judged, entered.plan
-    contract, stored = plan.contract, checked.canonical
-    ended = None if entered.claim is None else (yield from _recorded(entered, scene, checked, ran))
+    judged, plan, claim = entered.judged, entered.plan, entered.claim
+    contract, stored, findings = plan.contract, checked.canonical, checked.findings
+    ended = None if claim is None else (yield from _recorded(entered, scene, checked, ran))
     # What the host does with a count (an alert) may never end; what has happened is in the ledger by then.
-    if checked.findings:  # monitor mode hands it on all the same
+    if findings:  # monitor mode hands it on all the same
         yield _broke_contract(entered, scene)
     else:
         scene.meter.valid(contract.name, scene.now, contract.effect == "read")
     if ended is not None:
         return ended
-    if plan.keeps and stored is not None and not (checked.findings or checked.content):
+    if plan.keeps and stored is not None and not (findings or checked.content):
         scene.last_good.put(_whose(scene), contract.id, judged.args_hash, stored, now=scene.now)
-    if scene.view.state.taints and not checked.findings:
+    if scene.view.state.taints and not findings:
         identity = identity_of(judged, contract)
         yield Mark(lambda state: unlatch(state, contract.name, identity, step=scene.step))
-    if checked.findings and stored is None:  # nothing could be read of it, and null would be an answer
-        text = refusal_text(checked.findings, tool=contract.name)
+    if findings and stored is None:  # nothing could be read of it, and null would be an answer
+        text = refusal_text(findings, tool=contract.name)
     elif checked.chars <= scene.snapshot.policy.context.offload_chars:
         text = present(
             checked.value,
             tool=contract.name,
             call_id=judged.call.id,
-            trust="unchecked" if checked.findings else plan.trust,
+            trust="unchecked" if findings else plan.trust,
             canonical=stored,
             content=checked.content,
         )
     else:
         text = yield from _offloaded(entered, scene, checked)
-    notes = judged.notes + checked.findings + checked.notes
+    notes = judged.notes + findings + checked.notes
     outcome = Outcome(
         status="ok",
         call_id=judged.call.id,
@@ -180,9 +180,9 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
         findings=(*notes, UNCHECKED) if checked.unchecked else notes,
         corrections=judged.corrections,
         repairs=judged.repairs,
-        effect="none" if entered.claim is None else "done",
+        effect="none" if claim is None else "done",
         contract=contract.id,
-        key=None if entered.claim is None else entered.claim.key,
+        key=None if claim is None else claim.key,
         attempts=ran.attempts,
     )
     told = None if contract.secret else stored

@@ -86,7 +86,6 @@ def _searches() -> _Searches:
 # The searches run on ASCII five times as fast. In text of other letters these are all that they look for beside
 # ASCII, by the first byte; and none of them counts characters of any kind.
 _BESIDE_ASCII: Final = b"\xe4\xe5"
-_FLAT: Final = bytes(min(byte, 0x7F) for byte in range(256))
 
 
 def searchable(data: bytes) -> tuple[str, str]:
@@ -104,7 +103,7 @@ def searchable(data: bytes) -> tuple[str, str]:
     text = data.decode()
     if _BESIDE_ASCII[0] in data or _BESIDE_ASCII[1] in data:
         return text, str(data.lower(), "utf-8")
-    text = str(data.translate(_FLAT), "ascii")
+    text = str(text.encode("ascii", "replace"), "ascii")
     return text, text.lower()
 
 

@@ -10,6 +10,7 @@ import inspect
 import time
 from collections.abc import Callable, Generator
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 import msgspec
@@ -160,7 +161,7 @@ class World:
         watched = self._guard.on_step is not None
         if watched:
             self._run.notice("before_invoke")
-        begun = time.perf_counter()
+        begun = perf_counter()
         try:
             function = self._function(step)
         except UsageError as error:
@@ -177,7 +178,7 @@ class World:
             if isinstance(reaction, NotStarted):  # the rest was not; what handed it out has run
                 forget(pending)
                 reaction = Raised(RuntimeError(reaction.reason))
-        seconds = time.perf_counter() - begun
+        seconds = perf_counter() - begun
         if watched:
             self._run.notice("after_invoke")
         return reaction, seconds
@@ -200,17 +201,18 @@ class World:
     # -- parts -----------------------------------------------------------------------------------
 
     def _function(self, step: Invoke) -> Callable[[], Any]:
-        key = None if step.claim is None else step.claim.key
-        arguments = handed_over(step.contract, step.arguments, step.located, key, own=step.own)
+        contract, claim = step.contract, step.claim
+        key = None if claim is None else claim.key
+        arguments = handed_over(contract, step.arguments, step.located, key, own=step.own)
         function: Callable[[], Any]
         if self._invoke is not None:
             function = partial(self._invoke, arguments)
         else:
-            function = partial(step.contract.handler or self._run.handler(step.contract), **arguments)
-        if step.claim is None and is_outside():
+            function = partial(contract.handler or self._run.handler(contract), **arguments)
+        if claim is None and is_outside():
             return function
         checks: Checks = []
-        effect = None if step.claim is None else self._effect(step, step.claim, checks)
+        effect = None if claim is None else self._effect(step, claim, checks)
         return partial(within, effect, function, checks)
 
     def _effect(self, step: Invoke, claim: Claim, checks: Checks) -> Effect:

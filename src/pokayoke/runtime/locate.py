@@ -8,6 +8,7 @@ import msgspec
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
+from pokayoke.core.gate import malformed_path
 from pokayoke.core.paths import check_path
 from pokayoke.core.places import facts_at
 from pokayoke.core.shapes import is_array
@@ -36,6 +37,9 @@ def locate(contract: Contract, arguments: dict[str, Any]) -> dict[str, Any] | Fi
             else:
                 found[name] = confine(value, roots)
         except PathEscape as escape:
+            # What any path says by its text comes before what the disk says of one.
+            if (malformed := malformed_path(contract.paths, arguments)) is not None:
+                return malformed
             return msgspec.structs.replace(cast("Finding", escape.finding), at=f"/{place}")
     return found
 

@@ -53,7 +53,7 @@ class Progress:
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
         self._loop = state.loop
-        self._step, self._calls = state.step, state.calls
+        self._step, self._other_calls = state.step, state.calls - state.step
         self._rounds = self._kept_rounds = state.rounds
         self._in_batch = 0
         # What is counted is the time since the first opening; a wall clock that was set back adds nothing.
@@ -76,11 +76,10 @@ class Progress:
     def next_step(self) -> int:
         """Count a call and return its number."""
         with self._lock:
-            self._step += 1
-            self._calls += 1
+            self._step = step = self._step + 1
             if not self._in_batch:
                 self._rounds += 1
-            return self._step
+            return step
 
     @contextmanager
     def one_round(self) -> Generator[None]:
@@ -217,7 +216,7 @@ class Progress:
     def _with_totals(self, state: RunState) -> RunState:
         totals = {
             "step": max(state.step, self._step),
-            "calls": max(state.calls, self._calls),
+            "calls": max(state.calls, self._step + self._other_calls),
             "rounds": max(state.rounds, self._rounds),
             "tokens": max(state.tokens, self.tokens.total),
             "started": state.started or self.state.started,

@@ -213,9 +213,7 @@ class Trace:
         recorded = Recorded(self, event, common)
         # Copied now: once it waits, another thread may make its line, and that changes it.
         seen = shown(event, common=common) if self._observers else None
-        size = _USUAL_BYTES
-        if "arguments" in event or "result" in event:
-            size += self._placed(recorded)
+        size = _USUAL_BYTES + self._placed(recorded)
         # No lock: appending to a deque is one step, and the count of bytes only decides when to write.
         self._waiting.append(recorded)
         if not recorded.common:
@@ -283,12 +281,15 @@ class Trace:
         arguments, result = event.get("arguments", b""), event.get("result", b"")
         if not self._as_they_are or type(arguments) is not bytes or type(result) is not bytes:
             return self._withheld(recorded)
-        if len(arguments) > limit:
-            event["arguments"], arguments = self._too_long(recorded, arguments), b""
-        if len(result) > limit:
-            event["result"], result = self._too_long(recorded, result), b""
+        size = len(arguments) + len(result)
+        if size > limit:
+            if len(arguments) > limit:
+                event["arguments"], arguments = self._too_long(recorded, arguments), b""
+            if len(result) > limit:
+                event["result"], result = self._too_long(recorded, result), b""
+            size = len(arguments) + len(result)
         recorded.payloads = (arguments, result)
-        return len(arguments) + len(result)
+        return size
 
     def _withheld(self, recorded: Recorded) -> int:
         """`_placed` under another policy, or where a payload is no text."""
