@@ -6,6 +6,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
+
+import pytest
 
 import pokayoke
 from pokayoke.runtime import config as config_module
@@ -139,6 +142,48 @@ def _pokayoke(*words):
         timeout=50,
         env=dict(os.environ),
     )
+
+
+WRITER = """
+import itertools, json, sys
+from pokayoke.runtime.tracefile import TraceFile
+
+path, name, most = sys.argv[1], sys.argv[2], int(sys.argv[3])
+file, numbers = TraceFile(path, max_bytes=10**10, backups=1), itertools.count()
+print("ready", flush=True)
+while not most or next(numbers) < most:
+    lines = [{"who": name, "step": number, "pad": "x" * (7_919 * number % 4_001)} for number in range(8)]
+    file.append([json.dumps(line).encode() for line in lines])
+"""
+
+
+def _writer(path, name, most=0):
+    command = [sys.executable, "-c", WRITER, str(path), name, str(most)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+@pytest.mark.skipif(not hasattr(os, "pread"), reason="Windows lets a write that has begun come to its end")
+def test_killed_writers_cost_the_others_no_line(tmp_path):
+    """Beside processes that are killed in the middle of a write, every line of one that lives is whole in the file."""
+    path, counts, torn = tmp_path / "t.jsonl", Counter(), 0
+    survivor = _writer(path, "survivor", 6_000)
+    for number in range(25):
+        with _writer(path, f"killed {number}") as killed:
+            time.sleep(0.002)
+            killed.kill()
+    with survivor:
+        pass
+    for line in path.read_bytes().splitlines():
+        try:
+            event = json.loads(line)
+            counts[event["who"], event["step"]] += 1
+        except ValueError:
+            torn += 1
+    assert survivor.returncode == 0
+    assert [counts["survivor", step] for step in range(8)] == [6_000] * 8
+    print(f"{torn} lines were torn")
 
 
 def test_a_configuration_that_changes_during_calls_is_whole_or_old(tmp_path, monkeypatch):

@@ -63,6 +63,14 @@ def test_a_file_holds_no_promise(path):
     assert not any(isinstance(node, ast.Name) and node.id == "NotImplementedError" for node in ast.walk(tree(path)))
 
 
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_regular_expression_repeats_no_group_possessively(path):
+    """No text of the package holds `(...)*+` or `(?>...)`: Python before 3.11.5 matches such groups wrongly."""
+    texts = [node.value for node in ast.walk(tree(path)) if isinstance(node, ast.Constant)]
+    written = [one if isinstance(one, str) else one.decode("latin-1") for one in texts if isinstance(one, str | bytes)]
+    assert [one for one in written if re.search(r"(?<!\\)\)(?:[*+?]|\{[0-9,]+\})\+|\(\?>", one)] == []
+
+
 def test_every_public_name_has_a_docstring():
     """Each name in `pokayoke.__all__` resolves, is documented, and the list is sorted."""
     script = (

@@ -38,6 +38,17 @@ def lines(path):
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
+def steps_in(path):
+    """The step of each line of a file, "torn" for one that is no JSON."""
+    found = []
+    for line in path.read_bytes().splitlines():
+        try:
+            found.append(json.loads(line)["step"])
+        except ValueError:
+            found.append("torn")
+    return found
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "trace.jsonl"
@@ -588,6 +599,73 @@ class TestFork:
         assert trace._file._fd == -1
 
 
+class TestHalfLines:
+    """What a process leaves behind that is killed in the middle of a write."""
+
+    @pytest.mark.parametrize(("opened", "order"), [(True, [1, "torn", 3, 2, 4]), (False, [1, "torn", 2, 3, 4])])
+    def test_what_lands_behind_half_a_line_is_written_once_more(self, path, opened, order):
+        """An event of ours is whole in the file whatever another process left there, now or before we came."""
+        trace = trace_to(path)
+        trace.record(result(step=1, ok=False))
+        if not opened:
+            trace.close()
+        with path.open("ab") as other:
+            other.write(b'{"ts": 1.5, "half')
+        trace = trace if opened else trace_to(path)
+        trace.record(result(step=2, ts=1.6))
+        trace.record(result(step=3, ok=False, ts=1.6))
+        trace.record(result(step=4, ok=False))
+        trace.close()
+        assert steps_in(path) == order
+        assert trace.dropped == 0
+
+    def test_a_whole_line_of_another_process_changes_nothing(self, path):
+        """Only half a line makes ours begin anew."""
+        trace = trace_to(path)
+        trace.record(result(step=1, ok=False))
+        with path.open("ab") as other:
+            other.write(b'{"step": 10}\n')
+        trace.record(result(step=2, ok=False))
+        trace.close()
+        assert steps_in(path) == [1, 10, 2]
+
+    @pytest.mark.parametrize("without", ["permission", "pread"])
+    def test_a_file_that_cannot_be_read_is_written_all_the_same(self, path, monkeypatch, without):
+        """Nothing is seen of half a line then, and nothing is raised."""
+        if without == "pread":
+            monkeypatch.delattr(os, "pread")
+        real = os.open
+
+        def may_only_write(name, flags, mode=0o777, **more):
+            if without == "permission" and flags & os.O_RDWR:
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return real(name, flags, mode, **more)
+
+        monkeypatch.setattr(os, "open", may_only_write)
+        path.write_bytes(b'{"half')
+        trace = trace_to(path)
+        for step in (1, 2):
+            trace.record(result(step=step, ok=False))
+        trace.close()
+        assert steps_in(path) == ["torn", 2]
+        assert (trace.dropped, trace.problem) == (0, None)
+
+    def test_no_space_for_what_is_written_once_more_is_counted(self, path, monkeypatch):
+        """A line that could not be saved from half a line of another is a dropped one."""
+        path.write_bytes(b'{"half')
+        trace, real, done = trace_to(path), os.write, []
+
+        def once(fd, data):
+            if done:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            done.append(data)
+            return real(fd, data)
+
+        monkeypatch.setattr(os, "write", once)
+        trace.record(result(step=1, ok=False))
+        assert (trace.dropped, trace.problem) == (1, "No space left on device")
+
+
 class TestTrouble:
     """A file that cannot be written."""
 
@@ -640,13 +718,7 @@ class TestTrouble:
         room[0] = 10_000
         trace.record(result(step=5, ok=False))
         trace.close()
-        whole = []
-        for line in path.read_bytes().splitlines():
-            try:
-                whole.append(json.loads(line)["step"])
-            except ValueError:
-                whole.append("torn")
-        assert whole == [1, 2, "torn", 5]
+        assert steps_in(path) == [1, 2, "torn", 5]
         assert trace.problem is None
 
     def test_a_lost_folder_costs_events_not_calls(self, path):

@@ -1,6 +1,7 @@
 """What stands outside every store: files to which effects are appended, and a target that acts for its clients.
 
-A line is written with one `write` in append mode: it is whole or absent, whoever is killed meanwhile.
+A line is written with one `write` in append mode. Whoever is killed in it may leave half a line, so each begins with a
+line end of its own, and one that does not end with a stop is absent.
 The target is a process of its own. What it was asked to do it does, also when its client has died.
 """
 
@@ -35,7 +36,7 @@ class Ground:
         if file is None:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
             file = self._files[name] = os.open(self.folder / name, flags, 0o600)
-        os.write(file, (" ".join(map(str, fields)) + "\n").encode())
+        os.write(file, f"\n{' '.join(map(str, fields))} .\n".encode())
 
     def lines(self, name):
         """Yield the fields of every line of one of the files."""
@@ -44,15 +45,16 @@ class Ground:
             return
         with path.open() as file:
             for line in file:
-                yield line.split()
+                if line.endswith(" .\n"):
+                    yield line.split()[:-1]
 
     def found(self, n):
         """Return the receipt of an effect that was written here, or None: how a local target is asked."""
         path = self.folder / "effects"
         start = f"\n{n} ".encode()
-        data = b"\n" + path.read_bytes() if path.exists() else b""
-        place = data.find(start)
-        return data[place + len(start) :].split(b"\n", 1)[0].split()[0].decode() if place >= 0 else None
+        parts = path.read_bytes().split(start) if path.exists() else []
+        whole = [line for part in parts[1:] if (line := part.split(b"\n", 1)[0]).endswith(b" .")]
+        return whole[0].split()[0].decode() if whole else None
 
 
 def receipt_of(n):

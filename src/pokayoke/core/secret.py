@@ -233,7 +233,7 @@ _SIGN: Final = re.compile(r"[=:：]|->|--")
 """What stands in every text that `_NAMED` finds something in."""
 # What may follow a secret name. An unquoted object or list is taken to the end: where it closes is unknown.
 _VALUE: Final = re.compile(
-    r"[|>][-+0-9]{0,2}[ \t]*+\r?\n([ \t]++)[^\n]*+(?:\n\1[^\n]*+|\n(?=[ \t]*+\r?\n))*+"  # a block of YAML
+    r"[|>][-+0-9]{0,2}[ \t]*+\r?\n([ \t]++)[^\n]*+(?:\n\1[^\n]*+|\n(?=[ \t]*+\r?\n))*"  # a block of YAML
     r"|\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?|`[^`]*`?|\\{1,6}\"[^\"\\]*(?:\\{1,6}\")?|\[redacted\]"
     r"|[\[{][\s\S]*|(?i:bearer|basic|digest|token)\s+[^\s,;\"'`]+|[^\s,;&\"'`<>()\[\]{}\\]+"
 )

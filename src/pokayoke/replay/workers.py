@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -110,6 +111,7 @@ class Replay:
         try:
             part = done if isinstance(done, Score) else done.result()
         except BrokenProcessPool:
+            _let_go(self._pool)
             raise PokayokeError(
                 "a process of the replay was ended from outside, perhaps for want of memory. Score with fewer: --jobs 1"
             ) from None
@@ -137,6 +139,17 @@ class Replay:
         reads = joined()
         while batch := list(islice(reads, _BATCH)):
             yield (self._files, None, batch), position
+
+
+def _let_go(pool: ProcessPoolExecutor | None) -> None:
+    """Let a broken pool come to its end.
+
+    Before Python 3.11.5 its own thread waits for ever until somebody reads what it is about to send to a process
+    that is dead, and the interpreter waits for that thread (python/cpython#94777).
+    """
+    reader = getattr(getattr(pool, "_call_queue", None), "_reader", None)
+    if sys.version_info < (3, 11, 5) and reader is not None:
+        reader.close()
 
 
 def _work(scorer: Scorer, file: int, kind: Kind | None, what: Any) -> Score:

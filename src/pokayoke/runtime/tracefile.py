@@ -2,6 +2,9 @@
 
 A line is either in the file as a whole or counted as dropped. What must never happen here: an exception
 or an endless wait during a call, because of a full disk, a lost folder or another process.
+
+A process that is killed while it writes may leave half a line: the kernel ends a write between two pages. What
+another process writes behind that, it writes once more.
 """
 
 from __future__ import annotations
@@ -23,8 +26,9 @@ except ImportError:  # Windows: several processes then share a file without rota
 else:
     _locks = _fcntl
 
-# O_NONBLOCK: opening a pipe that nobody reads must fail, not wait. O_APPEND: the kernel places each write.
-_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+# O_NONBLOCK: opening a pipe that nobody reads must not wait. O_APPEND: the kernel places each write.
+_FLAGS: Final = os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_ELSEWHERE: Final = -1  # no place at which a write of ours ended
 
 
 class TraceFile:
@@ -53,8 +57,7 @@ class TraceFile:
         self.dropped = 0
         self.problem: str | None = None
         self._max_bytes, self._backups, self._option = max_bytes, backups, option
-        self._torn = False
-        self._fd = self._opened()
+        self._fd, self._torn, self._end = self._opened(), False, _ELSEWHERE
         self._ours = _identity(os.fstat(self._fd))
 
     def append(self, lines: list[bytes]) -> None:
@@ -78,6 +81,8 @@ class TraceFile:
             self.dropped += len(lines) - max(0, data[:done].count(b"\n") - before)
         if done:
             self._torn = data[done - 1 : done] != b"\n"
+        if done == len(data) and self._is_behind_half_a_line(done) and not before:
+            self.append(lines[:1])
 
     def close(self) -> None:
         """Close. A closed file drops what is appended to it."""
@@ -94,24 +99,18 @@ class TraceFile:
         if self._fd >= 0:
             try:
                 # A file description of our own: the parent's carries its lock, too.
-                fresh = os.open(self.path, _FLAGS, 0o600)
+                self._reopen()
             except OSError as error:
                 self.problem = str(error)
-            else:
-                os.close(self._fd)
-                self._fd, self._ours = fresh, _identity(os.fstat(fresh))
 
     def _opened(self) -> int:
         try:
-            fd = os.open(self.path, _FLAGS, 0o600)
+            fd = _open(self.path)
         except OSError as error:
             raise ConfigurationError(
                 f"{self._option} {self.path!r} cannot be opened for appending: {error.strerror}. Create its folder, "
                 "give this user the right to write there, or name another file."
             ) from None
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            os.close(fd)
-            raise ConfigurationError(f"{self._option} {self.path!r} is not a regular file. Name another one.")
         if _is_full(fd):
             os.close(fd)
             raise ConfigurationError(f"{self._option} {self.path!r}: no space left on its disk.")
@@ -154,10 +153,37 @@ class TraceFile:
         Path(self.path).replace(f"{self.path}.1")
 
     def _reopen(self) -> None:
-        fresh = os.open(self.path, _FLAGS, 0o600)
+        fresh = _open(self.path)
         os.close(self._fd)
-        self._fd, self._torn = fresh, False
+        self._fd, self._torn, self._end = fresh, False, _ELSEWHERE
         self._ours = _identity(os.fstat(fresh))
+
+    def _is_behind_half_a_line(self, size: int) -> bool:
+        """Whether the last write, of so many bytes, was put behind half a line that another process left there."""
+        before, self._end = self._end, os.lseek(self._fd, 0, os.SEEK_CUR)
+        begin = self._end - size
+        if begin in (0, before):
+            return False
+        try:
+            return os.pread(self._fd, 1, begin - 1) != b"\n"
+        except (OSError, AttributeError):  # it may not be read; or Windows, where a write that has begun is not cut
+            return False
+
+
+def _open(path: str) -> int:
+    """Open a regular file for appending, made if need be, and for reading if that is permitted.
+
+    Raises:
+        OSError: that is not possible.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | _FLAGS, 0o600)
+    except PermissionError:
+        fd = os.open(path, os.O_WRONLY | _FLAGS, 0o600)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:

@@ -34,7 +34,7 @@ _BESIDE = re.compile(r",[ \t]*+\"[^\"\\]*+\"[ \t]*+:").search
 _ESCAPED = re.compile(r"\s*+\{\s*+\\\"").match
 _EMPTY_FIRST = re.compile(r"\s*+\{\s*+\}\s*+(?=\{)").match
 _HTML_QUOTED = re.compile(r"\s*+\{\s*+&quot;[^\"]*+\Z").match
-_QUOTED_LINES = re.compile(r"(?:[ \t]*+>[^\n]*+(?:\n|\Z)){2,}+\s*+\Z").match
+_QUOTED_LINES = re.compile(r"(?:[ \t]*+>[^\n]*+(?:\n|\Z)){2,}\s*+\Z").match
 _QUOTE_SIGN = re.compile(r"^[ \t]*+> ?", re.MULTILINE)
 _SURROGATE = re.compile("[\ud800-\udfff]").search
 

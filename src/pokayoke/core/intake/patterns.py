@@ -124,7 +124,7 @@ ELIDED = re.compile(
 """A line of a string that stands for other lines."""
 RESUMED = re.compile(r"\n```[ \t]*+\n\s*+```\w").search
 """A string in which a fence ends and the next one begins: the message was cut there and went on."""
-NEEDLESS_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*+\\['_$]").search
+NEEDLESS_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\['_$]").search
 MEANT_ESCAPE = re.compile(r"\\\\|(?<!\\)\\\$(?![0-9])|[:/^|\[]\\_").search
 """A string in which a needless backslash may be meant: beside a real one, at the end of a line, before the
 name of a variable, in a path."""

@@ -68,7 +68,7 @@ _QUOTED_IN_LINE = re.compile(r"[^\s`>\]:：][ \t]*`\Z").search
 _GOES_ON = re.compile(r"\s*+[}:]").match
 _BLOCK = re.compile(
     r"^([ \t]*+)(?:if|elif|else|for|while|with|def|class|try|except|finally|async)\b[^\n]*:[ \t]*+(?:#[^\n]*)?\n"
-    r"(?:[ \t]*+\n|\1[ \t]+[^\n]*\n)*+\1[ \t]+\Z",
+    r"(?:[ \t]*+\n|\1[ \t]++[^\n][^\n]*+\n)*\1[ \t]+\Z",
     re.MULTILINE,
 ).search
 """What stands before a call in the body of a statement: whether it is meant, and how often, the text does not say."""
