@@ -213,7 +213,9 @@ class Trace:
         recorded = Recorded(self, event, common)
         # Copied now: once it waits, another thread may make its line, and that changes it.
         seen = shown(event, common=common) if self._observers else None
-        size = _USUAL_BYTES + self._placed(recorded)
+        size = _USUAL_BYTES
+        if "arguments" in event or "result" in event:
+            size += self._placed(recorded)
         # No lock: appending to a deque is one step, and the count of bytes only decides when to write.
         self._waiting.append(recorded)
         if not recorded.common:
