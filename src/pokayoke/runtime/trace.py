@@ -283,15 +283,12 @@ class Trace:
         arguments, result = event.get("arguments", b""), event.get("result", b"")
         if not self._as_they_are or type(arguments) is not bytes or type(result) is not bytes:
             return self._withheld(recorded)
-        size = len(arguments) + len(result)
-        if size > limit:
-            if len(arguments) > limit:
-                event["arguments"], arguments = self._too_long(recorded, arguments), b""
-            if len(result) > limit:
-                event["result"], result = self._too_long(recorded, result), b""
-            size = len(arguments) + len(result)
+        if len(arguments) > limit:
+            event["arguments"], arguments = self._too_long(recorded, arguments), b""
+        if len(result) > limit:
+            event["result"], result = self._too_long(recorded, result), b""
         recorded.payloads = (arguments, result)
-        return size
+        return len(arguments) + len(result)
 
     def _withheld(self, recorded: Recorded) -> int:
         """`_placed` under another policy, or where a payload is no text."""
