@@ -677,6 +677,21 @@ class TestTrouble:
         with pytest.raises(ConfigurationError, match=r"trace\.path"):
             trace_to(tmp_path / name)
 
+    def test_what_is_no_file_is_told_as_such(self, tmp_path):
+        """To make its folder or get the right to write would not help with a pipe, and the message does not say so."""
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(ConfigurationError, match=r"is not a regular file\. Name another one\.$"):
+            trace_to(tmp_path / "pipe")
+
+    def test_a_pipe_that_takes_the_place_of_the_file_costs_events_not_calls(self, path):
+        """Nobody waits for its reader, and nothing is written into it."""
+        trace = trace_to(path)
+        path.unlink()
+        os.mkfifo(path)
+        trace.record(result(ok=False))
+        assert (trace.dropped, trace.problem) == (1, "it is not a regular file")
+        trace.close()
+
     def test_no_space_is_an_error_while_building(self, path, monkeypatch):
         """A full disk is found before the first call, not with it."""
         full = os.statvfs_result((4096, 4096, 100, 0, 0, 10, 0, 0, 0, 255))

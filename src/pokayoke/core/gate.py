@@ -80,7 +80,7 @@ def rules_for(contract: Contract, policy: Policy, *, certain: bool = False) -> t
     rules: list[Rule] = []
     if not certain or policy.confidence.threshold > 1:
         rules.append(_confidence_rule(policy.confidence.threshold))
-    # In monitor mode an objection leaves a note, and the tool runs where there is a place to run at.
+    # `Locate` refuses what is wrong with a path. Only monitor mode asks first as well: its objections leave a note.
     if contract.paths and not (certain and policy.mode == "enforce"):
         rules.append(_paths_rule(contract.paths))
     return tuple(rules)

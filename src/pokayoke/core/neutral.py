@@ -67,8 +67,8 @@ _NAMES = (
     "system|system[-_]reminder|system[-_]prompt|developer|assistant|user|human|model|"
     "(?:start|end)_(?:of_turn|function_(?:call|response|declaration))|think|bos|eos|s|im_start|im_end|sys"
 )
-# Slashes of any kind and blanks (one of them a letter of Braille), also as JSON or this module writes them. No two of
-# the branches begin alike, so that a long run is split in one way only.
+# Slashes of any kind and blanks (one of them a letter of Braille), also as JSON or this module writes them. No text
+# fits two of the branches, so that a long run is split in one way only.
 _FILL = (
     r"(?:[\s\u2800/\u2044\u2215\u29f8\uff0f]++|\\++[nrtbf/]"
     r"|\\u(?!003c|ff1c|fe64|1438|2039|2329|276e|27e8|3008)[0-9a-f]{4})*"

@@ -10,7 +10,6 @@ import inspect
 import time
 from collections.abc import Callable, Generator
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 import msgspec
@@ -161,7 +160,7 @@ class World:
         watched = self._guard.on_step is not None
         if watched:
             self._run.notice("before_invoke")
-        begun = perf_counter()
+        begun = time.perf_counter()
         try:
             function = self._function(step)
         except UsageError as error:
@@ -178,7 +177,7 @@ class World:
             if isinstance(reaction, NotStarted):  # the rest was not; what handed it out has run
                 forget(pending)
                 reaction = Raised(RuntimeError(reaction.reason))
-        seconds = perf_counter() - begun
+        seconds = time.perf_counter() - begun
         if watched:
             self._run.notice("after_invoke")
         return reaction, seconds

@@ -53,7 +53,8 @@ class Progress:
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
         self._loop = state.loop
-        self._step, self._other_calls = state.step, state.calls - state.step
+        self._step = state.step
+        self._other_calls = state.calls - state.step  # that were counted without a step of this run's
         self._rounds = self._kept_rounds = state.rounds
         self._in_batch = 0
         # What is counted is the time since the first opening; a wall clock that was set back adds nothing.

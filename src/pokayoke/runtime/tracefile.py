@@ -106,6 +106,8 @@ class TraceFile:
     def _opened(self) -> int:
         try:
             fd = _open(self.path)
+        except _OtherKindError:
+            raise ConfigurationError(f"{self._option} {self.path!r} is not a regular file. Name another one.") from None
         except OSError as error:
             raise ConfigurationError(
                 f"{self._option} {self.path!r} cannot be opened for appending: {error.strerror}. Create its folder, "
@@ -174,7 +176,7 @@ def _open(path: str) -> int:
     """Open a regular file for appending, made if need be, and for reading if that is permitted.
 
     Raises:
-        OSError: that is not possible.
+        OSError: that is not possible; `_OtherKindError` if something else is there.
     """
     try:
         fd = os.open(path, os.O_RDWR | _FLAGS, 0o600)
@@ -183,7 +185,11 @@ def _open(path: str) -> int:
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd
     os.close(fd)
-    raise OSError(errno.EINVAL, "it is not a regular file")
+    raise _OtherKindError(errno.EINVAL, "it is not a regular file")
+
+
+class _OtherKindError(OSError):
+    """A folder, pipe or device is where a file should be."""
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
