@@ -41,7 +41,7 @@ class Plan(msgspec.Struct, frozen=True):
         access: the rule that says who may call it; None if anybody may.
         rules: the other gate rules that can object.
         rules_if_certain: the rules that can object to a call without repairs and corrections, `access` first; but
-            not to its paths, which are asked of the disk in the next step.
+            not to its paths, which `Locate` refuses in the next step (in monitor mode those too, for their note).
         limits: the limits that count its calls.
         unsent: what counts for the limited arguments that a call leaves out.
         asks: True if a person has to approve each call.
