@@ -286,6 +286,44 @@ def test_the_look_that_is_enough_for_plain_json_decides_like_the_thorough_one(pi
     assert neutral.is_plain_json('["plain"]', b'["plain"]')
 
 
+ASCII_MARKS = [
+    *(mark for mark in (*CLOSERS, *TURNS, *HIDDEN) if mark.isascii()),
+    *(
+        "[INST]",
+        "[ / SYS ]",
+        "[|user|]",
+        "]~b]",
+        "[e~[",
+        "[",
+        "]",
+        "~",
+        "|",
+        "##",
+        "# ",
+        "\n",
+        "\t",
+        "\r",
+        "\x7f",
+        "\x1b",
+    ),
+    *("Human:", "SYSTEM :", "user", "\n\n", " ", "a", "INST", "/", "e~", "b]"),
+]
+
+
+@given(st.lists(st.sampled_from(ASCII_MARKS)).map("".join))
+def test_the_look_that_is_enough_for_plain_text_decides_like_the_thorough_one(text):
+    """A free text that is left alone at first sight would have been left alone in the end, and nothing else is."""
+    assert neutralise(text) == neutral._neutralised(text, text.encode(), json=False)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "plain", "a [b] | c ~ d # e", "^[A-Z0-9-]+$", "two\n\nparagraphs\tof text: yes", "user: x"]
+)
+def test_plain_text_needs_the_first_look_only(text):
+    """What people and tools write every day is not looked at twice."""
+    assert not neutral._may_act()(text)
+
+
 PIECES = st.sampled_from(
     [*CLOSERS, *TURNS, *HIDDEN, "[", "INST]", "\r", "\n", "Human:", "## ", "System:", "é", "a", "\u200d", "漢"]
 )

@@ -490,8 +490,9 @@ class TestRotation:
         trace.close()
         assert len(lines(path)) == 1
 
-    def test_a_file_that_was_moved_away_is_followed(self, path):
+    def test_a_file_that_was_moved_away_is_followed(self, path, monkeypatch):
         """After a rotation by someone else, lines go to the file that bears the name."""
+        monkeypatch.setattr(tracefile, "_LOOK_SECONDS", 0)
         trace = trace_to(path)
         trace.record(result(step=1, ok=False))
         path.rename(path.with_suffix(".old"))
@@ -499,7 +500,64 @@ class TestRotation:
         path.unlink()
         trace.record(result(step=3, ok=False))
         trace.close()
-        assert [event["step"] for event in lines(path)] == [3]
+        # Nobody may have read what stood in the file that is gone.
+        assert [event["step"] for event in lines(path)] == [2, 3]
+        assert [event["step"] for event in lines(path.with_suffix(".old"))] == [1]
+
+    def test_until_the_next_look_a_moved_file_is_written_to(self, path, monkeypatch):
+        """A line is in the file that was moved or in the new one, never in both and never in none."""
+        now = iter((0.0, 0.05, 0.099, 0.11))
+        trace = trace_to(path)
+        monkeypatch.setattr(tracefile.time, "monotonic", lambda: next(now))
+        trace.record(result(step=1, ok=False))
+        path.rename(path.with_suffix(".old"))
+        for step in (2, 3, 4):
+            trace.record(result(step=step, ok=False))
+        monkeypatch.undo()
+        trace.close()
+        assert [event["step"] for event in lines(path.with_suffix(".old"))] == [1, 2, 3]
+        assert [event["step"] for event in lines(path)] == [4]
+
+    @pytest.mark.parametrize("closed", [True, False])
+    def test_what_went_with_a_deleted_file_is_written_again(self, path, monkeypatch, closed):
+        """What was written since the last look is not lost, at the next look or when the trace is closed."""
+        monkeypatch.setattr(tracefile, "_LOOK_SECONDS", 600)
+        trace = trace_to(path)
+        trace.record(result(step=1, ok=False))
+        path.unlink()
+        trace.record(result(step=2, ok=False))
+        assert not path.exists()
+        if not closed:
+            monkeypatch.setattr(tracefile, "_LOOK_SECONDS", 0)
+            trace.record(result(step=3, ok=False))
+        trace.close()
+        assert [event["step"] for event in lines(path)] == ([1, 2] if closed else [1, 2, 3])
+        assert trace.dropped == 0
+
+    def test_what_cannot_be_written_again_is_counted(self, path):
+        """Where the file went with its folder, closing says how many lines are gone."""
+        trace = trace_to(path)
+        trace.record(result(step=1, ok=False))
+        path.unlink()
+        path.parent.rename(f"{path.parent}.away")
+        trace.close()
+        assert (trace.dropped, bool(trace.problem)) == (1, True)
+
+    def test_what_may_be_written_again_stays_bounded(self, path, monkeypatch):
+        """So many bytes make the next write look where it goes, however little time has passed."""
+        monkeypatch.setattr(tracefile, "_LOOK_SECONDS", 600)
+        monkeypatch.setattr(tracefile, "_MOST_UNSURE", 1_000)
+        file = TraceFile(path, max_bytes=10**6, backups=1)
+        for number in range(100):
+            file.append([b"%03d" % number + b"x" * 96])
+            assert sum(map(len, file._unsure)) <= 1_000
+        path.rename(path.with_suffix(".old"))
+        for number in range(100, 120):
+            file.append([b"%03d" % number + b"x" * 96])
+        file.close()
+        kept = [int(line[:3]) for name in (".old", ".jsonl") for line in path.with_suffix(name).read_bytes().split()]
+        assert kept == list(range(120))
+        assert len(path.with_suffix(".old").read_bytes().split()) <= 110
 
     def test_another_process_that_rotates_is_not_waited_for(self, path):
         """Where the lock is taken the file grows a little; the call goes on."""

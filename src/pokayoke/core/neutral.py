@@ -89,7 +89,8 @@ _BRACKETS = (
 # pattern begins with a literal line break, so that a clean text is skipped at memory speed. In small letters,
 # `user:` and `system:` begin paragraphs of settings and of classes; the others do not.
 _BLANKS = r"[ \t\r\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]*"
-_ROLE = _BLANKS + r"(?:[Hh]uman|HUMAN|[Aa]ssistant|ASSISTANT|System|SYSTEM|User|USER) ?(?P<mark>[:\uff1a])"
+_ROLES = "(?:[Hh]uman|HUMAN|[Aa]ssistant|ASSISTANT|System|SYSTEM|User|USER)"
+_ROLE = _BLANKS + _ROLES + r" ?(?P<mark>[:\uff1a])"
 _TITLE = _BLANKS + r"(?P<mark>#)#{1,5} ?(?:Instruction|Response|System|User|Assistant|Human)s?:"
 _TURN = r"\n" + _BLANKS + r"\n" + _ROLE
 # A text is shown behind a line break: its first line begins a paragraph, and so does the one behind an empty first.
@@ -109,7 +110,7 @@ def neutralise(text: str, *, data: bytes | None = None, json: bool = False) -> s
     if data is None:
         data = text.encode(errors="surrogatepass")
     # For text beyond ASCII the search would take longer than the whole way.
-    if json and data.isascii() and is_plain_json(text, data):
+    if data.isascii() and (is_plain_json(text, data) if json else not _may_act()(text)):
         return text
     return _neutralised(text, data, json=json)
 
@@ -127,11 +128,22 @@ _OPENS, _DELETE = b"<\x7f"
 @functools.cache
 def _marked_in_brackets() -> Callable[[str], bool]:
     """Compile once, and not while importing. Literals only: they are searched all at once (63 at most)."""
-    heads = {re.sub("(?<=SYS|OL_).*", "", name) for name in _MARKS}
     forms = (r"\[%s", r"\[ %s", r"\[/%s", r"\[/ %s", r"\[ /%s", r"\[ / %s")
     others = (*(rf"\[\|{name}\|\]" for name in _BARRED), *_TILDED)
     bare = {re.sub("[a-z]", "", form) for form in others}
-    return matcher("|".join((*(form % name for name in sorted(heads) for form in forms), *others, *sorted(bare))))
+    return matcher("|".join((*(form % name for name in _heads() for form in forms), *others, *sorted(bare))))
+
+
+def _heads() -> list[str]:
+    """What the names of marks begin with."""
+    return sorted({re.sub("(?<=SYS|OL_).*", "", name) for name in _MARKS})
+
+
+@functools.cache
+def _may_act() -> Callable[[str], bool]:
+    """Whether free text in ASCII may need a change; most does not, and this look is enough."""
+    marks = rf"\[ ?/? ?(?:{'|'.join(_heads())})|\[\||\]~|\[e~"
+    return matcher(rf"[^\t\n -;=-~]|##|(?:^|\n)[ \t]*{_ROLES} ?:|{marks}")
 
 
 def _neutralised(text: str, data: bytes, *, json: bool) -> str:

@@ -139,4 +139,14 @@ them does not find in the JSON text of a value, it finds in no text of the value
 
 def found_by(text: str, lowered: str) -> tuple[Look, ...]:
     """Return the looks that find something in a text."""
+    search = _searches()
+    if not (
+        search.literal(lowered)
+        or search.card_name(lowered)
+        or search.short(text)
+        or search.card(text)
+        or ("@" in lowered and search.login(lowered))
+        or ("\\" in lowered and search.spelled(lowered))
+    ):
+        return ()  # as most texts: what any of the looks begins with is not there
     return tuple([look for look in LOOKS if look(text, lowered)])

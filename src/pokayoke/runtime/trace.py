@@ -218,12 +218,13 @@ class Trace:
             size += self._placed(recorded)
         # No lock: appending to a deque is one step, and the count of bytes only decides when to write.
         self._waiting.append(recorded)
-        if not recorded.common:
+        failed = event.get("ok") is False
+        if not (recorded.common or failed):
             # It holds values of others (findings, corrections) that may change: only bytes and text can wait.
             size = len(self.line_of(recorded))
         self._bytes += size
         # A clock that ran backwards counts as old, too.
-        if event.get("ok") is False or self._bytes >= _BUFFER_BYTES or not 0.0 <= now - self._since < _BUFFER_SECONDS:
+        if failed or self._bytes >= _BUFFER_BYTES or not 0.0 <= now - self._since < _BUFFER_SECONDS:
             self._since = now
             self.flush()
         if seen is not None:

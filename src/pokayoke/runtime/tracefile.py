@@ -10,8 +10,10 @@ another process writes behind that, it writes once more.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +31,9 @@ else:
 # O_NONBLOCK: opening a pipe that nobody reads must not wait. O_APPEND: the kernel places each write.
 _FLAGS: Final = os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _ELSEWHERE: Final = -1  # no place at which a write of ours ended
+_LOOK_SECONDS: Final = 0.1
+"""How long may be written to a file that was moved away. If it was deleted, what was written then is written again."""
+_MOST_UNSURE: Final = 1_048_576  # bytes
 
 
 class TraceFile:
@@ -48,6 +53,15 @@ class TraceFile:
         ConfigurationError: the file cannot be opened for appending, or there is no space left.
     """
 
+    _fd: int
+    _ours: tuple[int, int]
+    _torn: bool  # the last write stopped half-way
+    _end: int  # of the last write, in the file
+    # When, and for how many bytes more, it is known where the path leads, and what was written since then.
+    _looked: float
+    _room: int
+    _unsure: list[bytes]
+
     def __init__(
         self, path: str | os.PathLike[str], *, max_bytes: int, backups: int, option: str = "trace.path"
     ) -> None:
@@ -57,19 +71,20 @@ class TraceFile:
         self.dropped = 0
         self.problem: str | None = None
         self._max_bytes, self._backups, self._option = max_bytes, backups, option
-        self._fd, self._torn, self._end = self._opened(), False, _ELSEWHERE
-        self._ours = _identity(os.fstat(self._fd))
+        self._use(self._opened())
 
     def append(self, lines: list[bytes]) -> None:
         """Hand lines (without their newlines) to the operating system, all in one write.
 
         The caller sees to it that only one thread does so at a time.
         """
-        data, done, before = b"\n".join([*lines, b""]), 0, False
+        data, done, torn = b"\n".join([*lines, b""]), 0, False
         try:
-            self._follow_or_rotate(len(data))
-            before = self._torn
-            if before:  # after a write that stopped half-way, the next line begins on a line of its own
+            if gone := self._follow_or_rotate(len(data)):
+                lines = gone + lines
+                data = b"\n".join([*lines, b""])
+            torn = self._torn
+            if torn:  # after a write that stopped half-way, the next line begins on a line of its own
                 data = b"\n" + data
             # One write for all: with O_APPEND it lands in one piece, also beside other processes.
             while done < len(data):
@@ -78,15 +93,22 @@ class TraceFile:
         except OSError as error:
             self.problem = error.strerror or str(error)
         if done < len(data):
-            self.dropped += len(lines) - max(0, data[:done].count(b"\n") - before)
+            self.dropped += len(lines) - max(0, data[:done].count(b"\n") - torn)
         if done:
             self._torn = data[done - 1 : done] != b"\n"
-        if done == len(data) and self._is_behind_half_a_line(done) and not before:
-            self.append(lines[:1])
+        if done == len(data):
+            behind = self._is_behind_half_a_line(done) and not torn
+            self._room = min(self._room - done, self._max_bytes - self._end)
+            self._unsure += lines[1:] if behind else lines
+            if behind:
+                self.append(lines[:1])
 
     def close(self) -> None:
         """Close. A closed file drops what is appended to it."""
         if self._fd >= 0:
+            if self._unsure and os.fstat(self._fd).st_nlink == 0:
+                gone, self._unsure, self._looked = self._unsure, [], -math.inf
+                self.append(gone)
             os.close(self._fd)
         self._fd = -1
 
@@ -118,20 +140,41 @@ class TraceFile:
             raise ConfigurationError(f"{self._option} {self.path!r}: no space left on its disk.")
         return fd
 
-    def _follow_or_rotate(self, coming: int) -> None:
-        """Stay with the path: another process may have rotated, or someone moved the file away."""
+    def _follow_or_rotate(self, coming: int) -> list[bytes]:
+        """Stay with the path: another process may have rotated, or someone moved the file away.
+
+        To look costs more than to write: once a file was asked for its times, the next write has to record a new one.
+
+        Returns:
+            The lines that were written since the last look, if the file was deleted, else none.
+        """
         if self._fd < 0:
             raise OSError(errno.EBADF, "the trace is closed")
-        try:
-            there = os.stat(self.path)  # noqa: PTH116 - a quarter of the time of a Path's
-        except FileNotFoundError:
-            there = None
-        # An inode number is not given away again while our descriptor holds the inode.
-        if there is None or _identity(there) != self._ours:
+        now = time.monotonic()
+        if now - self._looked < _LOOK_SECONDS and coming <= self._room:
+            return []
+        there, size = self._there(), 0
+        gone: list[bytes] = []
+        if there is None:
+            if os.fstat(self._fd).st_nlink == 0:
+                gone = self._unsure
             self._reopen()
         elif there.st_size > 0 and there.st_size + coming > self._max_bytes and self._may_rotate():
             self._rotate()
             self._reopen()
+        else:
+            size = there.st_size
+        self._looked, self._unsure, self._room = now, [], min(_MOST_UNSURE, self._max_bytes - size)
+        return gone
+
+    def _there(self) -> os.stat_result | None:
+        """What the path leads to, if that is the open file."""
+        try:
+            there = os.stat(self.path)  # noqa: PTH116 - a quarter of the time of a Path's
+        except FileNotFoundError:
+            return None
+        # An inode number is not given away again while our descriptor holds the inode.
+        return there if _identity(there) == self._ours else None
 
     def _may_rotate(self) -> bool:
         """True for one process at a time. Never waits: a stopped process may hold the lock for ever."""
@@ -142,7 +185,7 @@ class TraceFile:
         except OSError:
             return False
         # Whoever waited for this inode after it was moved must not move its successor.
-        return Path(self.path).stat().st_ino == os.fstat(self._fd).st_ino
+        return self._there() is not None
 
     def _rotate(self) -> None:
         if self._backups == 0:
@@ -157,8 +200,11 @@ class TraceFile:
     def _reopen(self) -> None:
         fresh = _open(self.path)
         os.close(self._fd)
-        self._fd, self._torn, self._end = fresh, False, _ELSEWHERE
-        self._ours = _identity(os.fstat(fresh))
+        self._use(fresh)
+
+    def _use(self, fd: int) -> None:
+        self._fd, self._ours, self._torn = fd, _identity(os.fstat(fd)), False
+        self._end, self._looked, self._room, self._unsure = _ELSEWHERE, -math.inf, 0, []
 
     def _is_behind_half_a_line(self, size: int) -> bool:
         """Whether the last write, of so many bytes, was put behind half a line that another process left there."""
