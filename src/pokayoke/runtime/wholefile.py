@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -34,7 +33,7 @@ def whole_file(name: str | os.PathLike[str]) -> Generator[IO[bytes]]:
     path = path.resolve()
     if there:
         path.open("ab").close()  # what may not be written to may not be replaced either
-    draft = path.with_name(f".pokayoke-{secrets.token_hex(8)}")
+    draft = path.with_name(f".pokayoke-{os.urandom(8).hex()}")
     try:
         file = draft.open("xb")
     except OSError as error:
