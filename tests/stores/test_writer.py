@@ -378,6 +378,68 @@ def test_who_waits_no_more_still_wakes_the_next(store, locked, monkeypatch):
     assert store.record("left").state == "executing"
 
 
+class Leaving(writer.Job):
+    """A job whose caller is thrown out in the very moment in which somebody looks whether it waits."""
+
+    leave = staticmethod(lambda: None)
+    looks = 0  # until it leaves
+    _there = None
+
+    @property
+    def thread(self):
+        """Who waits. Seen so often, it is gone."""
+        there = self._there
+        self.looks -= 1
+        if self.looks == 0:
+            self.leave()
+        return there
+
+    @thread.setter
+    def thread(self, value):
+        self._there = value
+
+
+def test_who_leaves_while_it_is_answered_keeps_nobody_waiting():
+    """Seen as one that waits, and gone when the next is written down for it: the next is woken all the same, once."""
+    woken = []
+    first, gone, last = (kind(None, lambda n=n: woken.append(n), threading.current_thread())
+                         for n, kind in enumerate((writer.Job, Leaving, writer.Job)))  # fmt: skip
+
+    def left():
+        gone.thread = None
+        gone.go_on()
+
+    gone.leave, gone.looks = left, 1
+    writer._answer([first, gone, last])
+    assert woken == [0, 2]
+    first.go_on()
+    gone.go_on()
+    assert woken == [0, 2, 1]
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_who_leaves_while_it_is_asked_to_lead_hands_over(store, monkeypatch, looks):
+    """Seen as one that waits, and thrown out before it is told to lead: somebody else leads, whatever it does then."""
+    monkeypatch.setattr(writer, "_LOOK_AFTER", 0.05)
+    claim(store, "warm")
+    made, out, over, kinds, leading = [], threading.Event(), threading.Event(), [], store._writer
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "Job", lambda *given: made.append(Leaving(*given)) or made[0])
+        leading._led, leading._leader = True, threading.current_thread()
+        [thread] = started([lambda: thrown_out(store, lambda: (out.set(), over.wait(30)))])
+        while not (made and made[0] in leading._waiting):
+            time.sleep(0.01)
+    made[0].leave, made[0].looks = lambda: (throw_out(thread), out.wait(0.5)), looks
+    leading._hand_over()
+    assert out.wait(30)
+    [other] = started([lambda: kinds.append(claim(store, "after").kind)])
+    other.join(10)
+    over.set()
+    thread.join(30)
+    assert kinds == ["execute"]
+    assert store.record("left").state == "executing"
+
+
 def test_who_waits_no_more_is_not_asked_to_lead(store, locked, monkeypatch):
     """A thread that was thrown out and does something else is passed over; another one leads, and takes its act along."""
     monkeypatch.setattr(writer, "_LOOK_AFTER", 0.1)

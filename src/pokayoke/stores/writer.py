@@ -14,6 +14,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -42,22 +43,23 @@ class Job(Generic[T]):
 
     Args:
         work: reads and writes; it may be called again if others of its transaction fail.
-        wake: called once, when result or error stands.
+        wake: lets the caller look, when result or error stands or it has to lead. It may raise a RuntimeError if
+            the caller was woken before, and has not looked.
         thread: that of a caller who may be asked to write for all; None if it may not, or waits no more.
 
     Attributes:
-        next: whom the caller wakes when it goes on.
+        next: whom the caller wakes when it goes on; at most one.
     """
 
-    __slots__ = ("asked", "error", "leads", "next", "result", "stands", "thread", "wake", "work")
+    __slots__ = ("_wake", "asked", "error", "leads", "next", "result", "stands", "thread", "work")
 
     def __init__(
         self, work: Callable[[Connection], T], wake: Callable[[], object], thread: threading.Thread | None = None
     ) -> None:
-        self.work, self.wake, self.thread = work, wake, thread
+        self.work, self._wake, self.thread = work, wake, thread
         self.asked = time.monotonic()
         self.stands = self.leads = False
-        self.next: Job[Any] | None = None
+        self.next: list[Job[Any]] = []
         self.result: T | None = None
         self.error: BaseException | None = None
 
@@ -65,6 +67,16 @@ class Job(Generic[T]):
         """Say that result or error stands."""
         self.stands = True
         self.wake()
+
+    def wake(self) -> None:
+        """Wake the caller. One that was thrown out of its waiting does not look any more."""
+        with suppress(RuntimeError):
+            self._wake()
+
+    def go_on(self) -> None:
+        """Wake the next, once: the caller does when it goes on, or who answers it if it has left meanwhile."""
+        with suppress(IndexError):
+            self.next.pop().wake()
 
     def outcome(self) -> T:
         """Return what the work returned, or raise what it raised."""
@@ -111,9 +123,12 @@ class Writer(Pausing):
             if job.leads:
                 self._lead(job)
         finally:
-            job.thread = None  # also of one that was thrown out of its waiting: it is not asked to lead any more
-            if job.next is not None:
-                job.next.wake()
+            if not job.stands:  # thrown out of its waiting: it is asked to lead before this, or not any more
+                with self._state:
+                    job.thread = None
+            job.thread = None
+            if job.next:
+                job.go_on()
             if job.leads:
                 try:
                     self._hand_over()
@@ -361,7 +376,12 @@ def _answer(jobs: list[Job[Any]]) -> None:
         if job.thread is None:
             job.done()
         else:
-            job.next, first = first, job
+            if first is not None:
+                job.next.append(first)
+            first = job
             job.stands = True  # last: who happens to look goes on at once
     if first is not None:
         first.wake()
+    for job in jobs:
+        if job.next and job.thread is None:  # thrown out of its waiting just now, and it may not have seen the next
+            job.go_on()
