@@ -42,7 +42,9 @@ def term_problems(rule: Declared, output: Schema | None) -> Iterator[str]:
         yield f"{rule!r}: op is one of {', '.join(get_args(Comparison))}"
     for name, pointer in pointers.items():
         if output is not None and name != "argument" and _is_pointer(pointer):
-            yield from (f"{rule!r}: {why}" for why in _nowhere(cast(str, pointer), output))
+            why = _nowhere(cast(str, pointer), output)
+            if why:
+                yield f"{rule!r}: {why}"
 
 
 def _bounds(rule: Range) -> Iterator[str]:
@@ -60,21 +62,21 @@ def _is_finite(bound: Any) -> bool:
     return type(bound) is int or (isinstance(bound, float) and math.isfinite(bound))
 
 
-def _nowhere(pointer: str, output: Schema) -> Iterator[str]:
+def _nowhere(pointer: str, output: Schema) -> str:
     """Say at which step a pointer leaves what the schema describes; where it describes nothing, anything may stand."""
     path = split(pointer)
-    for length, step in enumerate(path):
-        facts = declared_facts(output, path[:length])
+    facts = declared_facts(output, ())
+    for length, step in enumerate(path, 1):
         if facts is None:
-            return
+            break
         if facts.types == _LIST and step != "*" and not step.isdecimal():
-            yield f"there is a list before {step!r}: write * for each of its items"
-            return
-        if declared_facts(output, path[: length + 1]) is None:
-            if facts.properties or (facts.types and facts.types.isdisjoint(("object", "array"))):
-                names = ", ".join(facts.properties[:_MOST_NAMES]) or "none"
-                yield f"the output schema knows no {step!r} there, so it would never be checked. Fields: {names}"
-            return
+            return f"there is a list before {step!r}: write * for each of its items"
+        below = declared_facts(output, path[:length])
+        if below is None and (facts.properties or (facts.types and facts.types.isdisjoint(("object", "array")))):
+            names = ", ".join(facts.properties[:_MOST_NAMES]) or "none"
+            return f"the output schema knows no {step!r} there, so it would never be checked. Fields: {names}"
+        facts = below
+    return ""
 
 
 _MOST_NAMES = 20
