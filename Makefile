@@ -10,7 +10,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint types imports pages bench conformance frameworks soak docs reference lock format clean python
+.PHONY: help demo test coverage check lint types imports pages bench conformance frameworks soak docs reference lock format clean python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -20,6 +20,10 @@ demo: $(VENV)/.runtime ## the same faulty model, unguarded and guarded, on a rea
 
 test: $(VENV)/.test ## every test that needs only this clone
 	$(RUN) -m pytest -m "not conformance" $(ARGS)
+
+coverage: $(VENV)/.test ## the branches of the core that no test takes: there are none
+	$(RUN) -m pytest tests/core tests/runtime tests/adapters tests/stores/test_undone.py \
+	  tests/faults/test_calls_and_schemas.py --cov=pokayoke.core --cov-fail-under=100 $(ARGS)
 
 check: lint types imports pages ## lint, format, types, import direction, generated pages
 

@@ -20,11 +20,11 @@ from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
+import orjson
 
 from pokayoke.core.policy import TracePolicy
 from pokayoke.core.redact import FAILED, Redactor
 from pokayoke.core.secret import Seen
-from pokayoke.core.tight import dumps
 from pokayoke.runtime.forks import renew
 from pokayoke.runtime.observers import Observer, shown, tell
 from pokayoke.runtime.tracefile import TraceFile
@@ -334,7 +334,7 @@ class Trace:
                 not recorded.payloads or (harmless and not (secrets and secrets.get(event.get("run_id"))))
             ):
                 try:
-                    lines.append(dumps(event, 0, plain))
+                    lines.append(orjson.dumps(event, plain, orjson.OPT_APPEND_NEWLINE)[:-1])  # as `tight.dumps`
                     continue
                 except TypeError:  # a lone surrogate, an integer beyond 64 bits: the longer way knows them
                     pass
