@@ -757,6 +757,20 @@ def test_what_is_found_in_a_text_is_found_in_its_json(text):
     )
 
 
+@given(st.lists(SECRETIVE).map("".join))
+@example("password")
+@example("card number")
+@example("PIN=")
+@example("sk-abcdef")
+@example("://a@")
+@example("\\u0070")
+@example("2" + "0" * 13)
+def test_the_first_glance_at_a_text_misses_no_look(text):
+    """What is found at once to hold nothing holds nothing for any look, each asked alone."""
+    alone = tuple(look for look in secret_looks.LOOKS if look(text, text.lower()))
+    assert secret_looks.found_by(text, text.lower()) == alone
+
+
 def test_every_literal_beside_ascii_is_looked_for_in_the_text_itself():
     """A new name in another script is not lost: its first byte is one of those that need the whole text."""
     foreign = [name for name in secret_looks._NAME_LITERALS.split("|") if not name.isascii()]

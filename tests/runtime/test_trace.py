@@ -633,6 +633,18 @@ class TestFork:
         trace.close()
         assert sorted(event["step"] for event in lines(path)) == [1, 2, 3]
 
+    def test_what_went_with_a_deleted_file_is_written_again_by_the_parent_alone(self, path):
+        """A child that cannot reopen the file does not write its parent's lines into the one that comes later."""
+        trace = trace_to(path)
+        trace.record(result(step=1, ok=False))
+        away = path.parent.with_suffix(".away")
+        path.unlink()
+        path.parent.rename(away)
+        trace._file.forked()  # as in a child: its folder is away just now
+        away.rename(path.parent)
+        trace.close()
+        assert not path.exists()
+
     def test_a_lock_held_while_forking_does_not_hang_the_child(self, path):
         """A thread that was flushing in the parent leaves no lock behind in the child."""
         trace = trace_to(path)

@@ -145,8 +145,8 @@ def found_by(text: str, lowered: str) -> tuple[Look, ...]:
         or search.card_name(lowered)
         or search.short(text)
         or search.card(text)
-        or ("@" in lowered and search.login(lowered))
-        or ("\\" in lowered and search.spelled(lowered))
+        or _found_login(text, lowered)
+        or _found_spelled(text, lowered)
     ):
         return ()  # as most texts: what any of the looks begins with is not there
     return tuple([look for look in LOOKS if look(text, lowered)])

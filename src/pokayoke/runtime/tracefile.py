@@ -117,7 +117,8 @@ class TraceFile:
             self.close()
 
     def forked(self) -> None:
-        """Start anew in a child process."""
+        """Start anew in a child process: what was written so far is the parent's to write again."""
+        self._unsure = []
         if self._fd >= 0:
             try:
                 # A file description of our own: the parent's carries its lock, too.
