@@ -263,3 +263,24 @@ def test_the_model_is_asked_for_a_text(workspace):
     assert pydantic.TypeAdapter(ConfinedPath).validate_python("a") == "a"
     with pytest.raises(pydantic.ValidationError):
         pydantic.TypeAdapter(ConfinedPath).validate_python(5)
+
+
+def test_a_root_that_a_link_has_taken_the_place_of_stays_refused(tmp_path):
+    """A guard goes by what the root was at registration, before the first call and after any number of other roots."""
+    root, outside = tmp_path / "ws", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (outside / "secret").write_text("SECRET")
+
+    @tool(effect="read", output="text", paths={"p": [str(root)]})
+    def show(p: ConfinedPath) -> str:
+        """Show a file."""
+        with p.open() as file:
+            return file.read()
+
+    run = Guard([show]).run()
+    root.rmdir()
+    root.symlink_to(outside)
+    assert [found.code for found in run.call(ToolCall("1", "show", {"p": "secret"})).findings] == ["root_moved"]
+    root.unlink()
+    assert [found.code for found in run.call(ToolCall("2", "show", {"p": "secret"})).findings] == ["root_moved"]

@@ -405,10 +405,26 @@ def test_roots_that_were_never_prepared(root):
 def test_prepared_roots_are_bounded(root, monkeypatch):
     """Roots made per run do not fill the memory."""
     monkeypatch.setattr(roots, "MOST_WORKSPACES", 3)
+    monkeypatch.setattr(roots, "_workspaces", {})
     for index in range(10):
         (root / f"r{index}").mkdir()
         confine("x", str(root / f"r{index}"))
     assert len(roots._workspaces) <= 3
+
+
+def test_prepared_roots_outlive_any_number_of_others(tmp_path, root, outside, monkeypatch):
+    """What was resolved at registration is never resolved again: a link in the root's place stays refused."""
+    monkeypatch.setattr(roots, "MOST_WORKSPACES", 3)
+    prepared = prepare_roots(root)
+    root.rename(root.with_name("elsewhere"))
+    root.symlink_to(outside)
+    for index in range(5):
+        (tmp_path / f"r{index}").mkdir()
+        prepare_roots(tmp_path / f"r{index}")
+        confine("x", str(tmp_path / f"r{index}"))
+    assert refused(confine, "secret.txt", prepared) == "root_moved"
+    root.unlink()
+    assert refused(confine, "secret.txt", prepared) == "root_moved"
 
 
 def test_relative_roots_count_from_here(root, monkeypatch):

@@ -68,7 +68,8 @@ def _roots(contract: Contract, argument: str) -> tuple[str, ...]:
     roots = (given,) if isinstance(given, str) or hasattr(given, "__fspath__") else tuple(given)
     if not roots:
         raise ContractError(f"{contract.name}: paths[{argument!r}] names no root; give at least one directory")
-    return tuple(root if isinstance(root, str) else root.__fspath__() for root in roots)
+    texts = tuple(root if isinstance(root, str) else root.__fspath__() for root in roots)
+    return given if given == texts else texts  # roots that are resolved already hold what they were resolved to
 
 
 def has_code(entry: Any) -> bool:

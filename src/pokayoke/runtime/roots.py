@@ -15,7 +15,7 @@ from pokayoke.errors import ConfigurationError
 from pokayoke.runtime import beneath
 
 MOST_WORKSPACES = 1_000
-"""Prepared roots that are remembered; beyond, all are prepared anew."""
+"""Roots nobody has prepared that are remembered; beyond, the oldest is prepared anew when it comes again."""
 
 
 class Workspace:
@@ -52,6 +52,16 @@ class Workspace:
                 raise beneath.RootMoved(errno.ESTALE, os.strerror(errno.ESTALE))
 
 
+class Roots(tuple[str, ...]):  # noqa: SLOT001 - a tuple can have no slots of its own
+    """Roots as `prepare_roots` returns them: they hold what they were resolved to as long as anybody holds them.
+
+    Attributes:
+        workspace: what that was.
+    """
+
+    workspace: Workspace
+
+
 _workspaces: dict[tuple[str, ...], Workspace] = {}
 
 
@@ -75,7 +85,7 @@ def _prepared(root: str | Path) -> tuple[str, str]:
     return declared.as_posix(), real.as_posix()
 
 
-def prepare_roots(roots: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
+def prepare_roots(roots: str | Path | Iterable[str | Path]) -> Roots:
     """Resolve workspace roots once, when a contract is registered.
 
     Args:
@@ -91,19 +101,28 @@ def prepare_roots(roots: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
     several = (roots,) if isinstance(roots, (str, Path)) else tuple(roots)
     if not several:
         raise ConfigurationError("a path argument needs at least one workspace root")
-    key = tuple(dict.fromkeys(_prepared(root)[0] for root in several))
-    spellings = Workspace(key).spellings
-    workspace_of(spellings, anew=True)
-    return spellings
+    space = Workspace(tuple(dict.fromkeys(_prepared(root)[0] for root in several)))
+    prepared = Roots(space.spellings)
+    prepared.workspace = space
+    return prepared
 
 
-def workspace_of(roots: tuple[str, ...], *, anew: bool = False) -> Workspace:
-    """Return the prepared workspace of these roots. Two threads may both make it; either one is right."""
-    space = None if anew else _workspaces.get(roots)
+def workspace_of(roots: tuple[str, ...]) -> Workspace:
+    """Return the workspace of these roots; those nobody has prepared are prepared now, and remembered for a while.
+
+    Two threads may both do that; either one is right.
+
+    Raises:
+        ConfigurationError: as for `prepare_roots`, of roots that nobody has prepared.
+    """
+    if isinstance(roots, Roots):
+        return roots.workspace
+    space = _workspaces.get(roots)
     if space is None:
-        if len(_workspaces) >= MOST_WORKSPACES:
-            _workspaces.clear()
         if not roots:
             raise ConfigurationError("a path argument needs at least one workspace root")
-        space = _workspaces[roots] = Workspace(roots)
+        space = Workspace(roots)
+        if len(_workspaces) >= MOST_WORKSPACES:
+            _workspaces.pop(next(iter(_workspaces)), None)
+        _workspaces[roots] = space
     return space

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import IO, Any, Self, TypeVar, cast
+from typing import IO, Any, Self, TypeVar
 
 from pokayoke.core.call import Blame, Finding
 from pokayoke.core.paths import normalise, shown, splits_at_sight
@@ -213,7 +213,7 @@ def confine(
             any path.
         ConfigurationError: a root is missing (only if the roots were never prepared).
     """
-    space = workspace_of(roots) if type(roots) is tuple else _workspace_at(cast("str", roots))
+    space = _workspace_at(roots) if isinstance(roots, str) else workspace_of(roots)
     located = splits_at_sight(path, space.spellings) if space.plain and type(path) is str else None
     if located is None:
         if isinstance(path, Path):
