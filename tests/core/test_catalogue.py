@@ -54,6 +54,8 @@ TOOLS = catalogue("get_user", "http.get", "bank_create_transfer", "查询天气"
         ("get_user<|channel|>commentary", "get_user"),
         ('get_user", "arguments": {', "get_user"),
         ("get_user(", "get_user"),
+        ("get_user()", "get_user"),
+        ("get_user</name", "get_user"),
         ("`get_user`", "get_user"),
         ("functions.get_user</tool>", "get_user"),
         ("查询天气", "查询天气"),
@@ -70,10 +72,12 @@ def test_spellings_that_carry_no_meaning_lead_to_the_tool(called, name):
     [
         "get_usr", "get_users", "bank_list_transfers", "bank_delete_transfer", "evil.get_user", "evil__get_user",
         "http", "get", "user", "get_user2", "crm.", "crmget_user", "delete_user</name>", "get_user@2", "查询", "functions",
+        'get_user(id="*")', 'get_user{"id":7}', 'get_user\n{"id":7}', "get_user=dry", 'get_user" id="93">',
+        "get_user, createIssue", "createIssue;get_user", "get_user|createIssue", "get_user<arg_key>id",
     ],
 )  # fmt: skip
 def test_similarity_never_executes(called):
-    """A name that is only close, or carries an unknown prefix, is an unknown tool."""
+    """A name that is only close, carries an unknown prefix, arguments or a second name, is an unknown tool."""
     found = TOOLS.resolve(called)
     assert isinstance(found, Finding)
     assert (found.code, found.blame) == ("unknown_tool", "model")
@@ -97,6 +101,14 @@ def test_a_name_with_deceiving_characters_is_never_corrected(called):
     found = TOOLS.resolve(called)
     assert isinstance(found, Finding)
     assert not set("\u200b\u202e\ufeff\u2060\u00a0") & set(found.hint + found.message + str(found.data))
+
+
+def test_what_parts_digits_is_part_of_a_name():
+    """`v1_0` is not `v10`, nor `delete_1_1` `delete_11`."""
+    tools = Catalogue([Contract.from_schema(name, {"type": "object"}) for name in ("v1_0", "delete_1_1")])
+    assert tools.get("V1.0").name == "v1_0"
+    assert tools.get("v10") is None
+    assert tools.get("delete_11") is None
 
 
 def test_two_tools_that_a_spelling_could_mean_are_not_chosen_between():

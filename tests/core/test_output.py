@@ -1080,7 +1080,7 @@ class Moody:
             raise self.error
         return False
 
-    def problems(self, value: Any, *, parsed: bool = False) -> tuple[Any, ...]:
+    def problems(self, value: Any, *, parsed: bool = False, effort: object = None) -> tuple[Any, ...]:
         return ()
 
 

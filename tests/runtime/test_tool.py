@@ -370,9 +370,25 @@ def read_by_another_name(a: Annotated[dt.date, Field(validation_alias="A")]) -> 
     """As above."""
 
 
+def looks_around(a: Annotated[str, Field(pattern="^(?!x)a")]) -> str:
+    """A pattern that pydantic's engine does not take."""
+
+
+class Handle(enum.Enum):
+    """A choice that is no JSON."""
+
+    OPEN = object()
+
+
+def takes_a_handle(a: Handle) -> str:
+    """A type without a JSON form."""
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
+        (looks_around, "look-around"),
+        (takes_a_handle, "arguments of 'takes_a_handle'"),
         (field_as_default, "Write Annotated[TYPE, Field(...)] = DEFAULT"),
         (default_in_the_field, "Write Annotated[TYPE, Field(...)] = DEFAULT"),
         (renamed, "parameter 'a' has an alias"),

@@ -7,7 +7,7 @@ an unknown one the field itself. `hint` says what to send instead and is made of
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,9 @@ from pokayoke.core.placeholders import find_placeholders, lost_backslash
 from pokayoke.core.places import Facts, Node, Path, facts_at, item_facts, join, remembered, split, spoken
 from pokayoke.core.schema import Schema
 from pokayoke.core.schema_problems import SPELLING, Problem, escape
+
+if TYPE_CHECKING:
+    from pokayoke.core.schema_explain import Effort
 
 CODES: dict[str, str] = {
     "missing_field": "a required field is absent",
@@ -142,16 +145,17 @@ def _placeholder(path: Path, text: str) -> Finding:
     return Finding(code=code, at=join(path), message=message, hint=_clip(hint), data={"got": text})
 
 
-def issues_of(value: Any, schema: Schema, *, parsed: bool = False) -> tuple[Issue, ...]:
+def issues_of(value: Any, schema: Schema, *, parsed: bool = False, effort: Effort | None = None) -> tuple[Issue, ...]:
     """Return the problems of a value, each at the place that has to change, none twice.
 
     Args:
         value: any Python value.
         schema: the schema it has to fulfil.
         parsed: True if the value came out of the strict parser.
+        effort: what the explanation takes is added to it.
     """
     found: dict[tuple[Path, str], Issue] = {}
-    for problem in schema.problems(value, parsed=parsed):
+    for problem in schema.problems(value, parsed=parsed, effort=effort):
         keyword, at = problem.keyword, problem.at
         path, code = split(at), _KEYWORDS.get(keyword, "schema_mismatch")
         names: Sequence[Any] = ()

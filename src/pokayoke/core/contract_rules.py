@@ -245,6 +245,10 @@ def _arguments(contract: Contract, arguments: dict[str, Any], *, complete: bool)
             yield f"{what}, which is the key argument: it is made from the others"
         elif complete and name not in arguments:
             yield f"{what}, but the input schema has no such property. It has: {', '.join(arguments) or 'none'}"
+    whole: dict[str, Any] = contract.input_schema
+    if whole.get("additionalProperties") is False and "patternProperties" not in whole:
+        for name in set(whole.get("required", ())) - set(whole.get("properties", ())):
+            yield f"the input schema requires {name!r} and allows no such property: no call could fit"
     for name in contract.paths:
         schema = arguments.get(name)
         if is_object(schema) and not _is_path(contract.input, schema):

@@ -43,14 +43,17 @@ def _ask_model(value: dict[str, Any], contract: Contract) -> tuple[dict[str, Any
     """Call the input model on a copy. Whatever it raises is a finding; only an interrupt goes on."""
     assert contract.validate_input is not None
     try:
-        after, findings = contract.validate_input(_copied(value))
+        after, said = contract.validate_input(_copied(value))
+        findings = tuple(said)
     except KeyboardInterrupt:
         raise
     except BaseException as exc:  # noqa: BLE001 - even SystemExit of a user's validator must not end the agent
         return value, (failed("input_model", (), type(exc).__name__),)
+    if not all(isinstance(cast(object, one), Finding) for one in findings):
+        return value, (failed("input_model", (), "it returned something else than findings beside the value"),)
     if not findings and not (is_plain(after) and isinstance(cast(object, after), dict)):
         return value, (failed("input_model", (), "it returned something that is no plain JSON object"),)
-    return after, tuple(findings)
+    return after, findings
 
 
 def _unusable(after: dict[str, Any], contract: Contract) -> tuple[Finding, ...]:

@@ -2,10 +2,12 @@
 
 Letter case and separators carry no meaning (`userId` is `user_id`; catalogue names are read the
 same way), so exactly one match of that kind is an *equivalent* correction; any other sign does
-(`amount_€`, `vote+`). A typo is *likely*: one slip in one word of at least five letters, not in its
+(`amount_€`, `vote+`), and so do a separator between digits (`cell_1_11`, `cell_11_1`) and one minus
+sign at an end (`-status`). A typo is *likely*: one slip in one word of at least five letters, not in its
 first letter, digits untouched, no other field within reach, and the field it means absent. Antonyms
-(`min_price`, `max_price`; `ascending`, `descending`), numbered fields (`line1`, `line2`) and short
-words (`from`, `form`) are therefore never renamed, nor names in scripts whose signs are words.
+(`min_price`, `max_price`; `ascending`, `descending`), the two sides of a deal (`payer`,
+`payee`), numbered fields (`line1`, `line2`) and short words (`from`, `form`) are therefore never
+renamed, nor names in scripts whose signs are words.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from rapidfuzz.distance import OSA
 from pokayoke.core.call import CorrectionKind
 
 _SPACERS = re.compile(r"[\s_.\-/:'\"`]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_BETWEEN_DIGITS = re.compile(r"(?<=[0-9]) (?=[0-9])")
+_LONE_MINUS = re.compile(r"\A-(?!-)|(?<!-)-\Z")
+_SIDE = re.compile(r"(?:ee|er|or)s?\Z")
 _MAX_NAME = 64
 _SHORTEST = 5
 _LONG = 9
@@ -34,7 +39,7 @@ def nearest_field(wrong: str, fields: tuple[str, ...], present: Container[str]) 
         present: the names the object already has; none of them can be meant.
     """
     plain = _plain(wrong) if len(wrong) <= _MAX_NAME else ""
-    if not plain:
+    if not plain or _LONE_MINUS.search(wrong.strip()):
         return None
     alike: list[str] = []
     near: list[str] = []
@@ -68,6 +73,8 @@ def _is_slip(wrong: str, field: str) -> bool:
         one, other = pairs[0]
     if one[0] != other[0] or not (_is_spelled(one) and _is_spelled(other)):
         return False
+    if _SIDE.sub("", one) == _SIDE.sub("", other):
+        return False
     if min(len(one), len(other)) < _SHORTEST - 1 or max(len(one), len(other)) < _SHORTEST:
         return False
     return OSA.distance(one, other) <= (2 if min(len(one), len(other)) >= _LONG else 1)
@@ -85,7 +92,7 @@ def _words(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
-    return "".join(_words(name))
+    return _BETWEEN_DIGITS.sub("_", " ".join(_words(name))).replace(" ", "")
 
 
 @lru_cache(maxsize=256)

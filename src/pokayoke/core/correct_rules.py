@@ -9,6 +9,7 @@ proposal of the same class is accepted too. What a rule leaves alone is as much 
 ``"2.0"`` for integer  2; but ``"2.000"`` is refused: with three decimals it may be two thousand
 ``"1.500"`` for number refused for the same reason (nobody prints that zero); ``"1.525"`` is read
 ``"1e3"``              1000.0 for a number, refused for an integer (it may be an identifier)
+``"1e-400"``           refused: a double has fewer digits, and the text has lost some
 ``"007"``, ``"0x10"``  refused: an identifier, or octal; another base
 ``"1,234"``, ``"1 234"``  refused: thousands or decimals; one number or two
 ``"2-3"``, ``"2件"``   refused: a range; a word (a declared corrector may read it)
@@ -21,6 +22,7 @@ proposal of the same class is accepted too. What a rule leaves alone is as much 
 ``"['a', 1]"``         the list: JSON text, also in Python's spelling of strings and words
 ``"a, b"`` for a list  refused: one item or two. Text with a blank ("New York") is *likely* one item
 ``{…}`` for a list     one item only if the items' fields are declared and these are they
+``["a", 1]`` for rows   refused: a row for each of them, or one row
 ``12`` for a string    *likely* "12": the digits are right, leading zeros may have been lost
 ``1.5`` for a string   refused: the number does not tell how it was spelled (1.50)
 =====================  =========================================================================
@@ -33,6 +35,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
+from decimal import Decimal
 from typing import Any, cast
 
 import msgspec
@@ -42,6 +45,8 @@ from pokayoke.core.call import CorrectionKind
 from pokayoke.core.places import FOLDED, Facts, item_facts, json_types, unseparated
 from pokayoke.core.schema import Schema
 
+LISTED = "list_from_single_value"
+"""The rule that makes a list of one."""
 MAX_TEXT = 20_000
 """Longest text that is looked at as JSON or compared with choices, in characters."""
 _MAX_NUMBER, _MAX_DEPTH = 60, 64
@@ -150,7 +155,9 @@ def _number(text: str, *, whole: bool) -> int | float | None:
     if match["power"] is None and not match["decimals"].strip(".0") and len(match["decimals"]) != 4:  # noqa: PLR2004
         return int(text.split(".", maxsplit=1)[0])
     number = float(text)
-    return number if math.isfinite(number) and not whole else None
+    if whole or not math.isfinite(number):
+        return None
+    return number if Decimal(repr(number)) == Decimal(text) else None  # else it has lost digits
 
 
 def _json_text(text: str) -> tuple[Any] | None:
@@ -213,7 +220,7 @@ def _wrapped(value: Any, inner: Facts, schema: Schema) -> Iterator[Proposal]:
             kind = "likely"
     elif isinstance(value, dict) and not _is_one_item(cast(dict[str, Any], value), inner):
         return
-    for proposal in _adapted(value, inner, schema, "list_from_single_value", _listed):
+    for proposal in _adapted(value, inner, schema, LISTED, _listed):
         yield Proposal(proposal.rule, "likely" if kind == "likely" else proposal.kind, proposal.after)
 
 

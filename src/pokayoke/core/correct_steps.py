@@ -16,10 +16,11 @@ from pokayoke.core.call import Correction, CorrectionKind, Finding
 from pokayoke.core.check import Issue, describe_issue, issues_of
 from pokayoke.core.clip import clip
 from pokayoke.core.correct_names import nearest_field
-from pokayoke.core.correct_rules import Proposal, proposals, read_object
+from pokayoke.core.correct_rules import LISTED, Proposal, proposals, read_object
 from pokayoke.core.correctors import Correctors
 from pokayoke.core.places import Path, facts_at, join, look_up, renamed, replaced, same, split, spoken, without
 from pokayoke.core.schema import Schema
+from pokayoke.core.schema_explain import Effort
 from pokayoke.core.schema_problems import MAX_PROBLEMS
 from pokayoke.core.shapes import is_object
 
@@ -32,6 +33,8 @@ MAX_TRIALS = 1_000
 MIN_TRIALS = 16
 MAX_WORK = 1_000_000
 """Most bytes validated while correcting one value: a large value gets fewer trials, `MIN_TRIALS` at least."""
+MAX_STEPS = 100_000
+"""Most steps of explaining while correcting one value, so that a schema of many variants ends in time, too."""
 
 _ORDER: tuple[CorrectionKind, ...] = ("equivalent", "declared", "likely")
 _NAMED = frozenset({"missing_field", "unknown_field"})
@@ -89,7 +92,8 @@ class Work:
         """Look at a value for the first time. `canonical` is its dump if it came out of the strict parser."""
         self.value: Any = value
         self.corrections: list[Correction] = []
-        self.issues = issues_of(value, schema, parsed=canonical is not None)
+        self._effort = Effort()
+        self.issues = issues_of(value, schema, parsed=canonical is not None, effort=self._effort)
         self._schema = schema
         self._name = name
         self._kinds = kinds
@@ -174,6 +178,8 @@ class Work:
             accepted = self._accepted(issue, found)
             if len(accepted) == 1:
                 step, left = accepted[0]
+                if self._is_a_row(step.path, step.corrections[-1].rule):
+                    return
                 if kind in self._kinds:
                     self.value, self.issues = step.value, left
                     self.corrections.extend(step.corrections)
@@ -209,7 +215,9 @@ class Work:
         for issue in group[: MAX_CORRECTIONS - len(self.corrections)]:
             value = look_up(self.value, issue.path)
             found = list(proposals(value, facts_at(self._schema, issue.path), self._schema))
-            if found and all(same(found[0].after, other.after) for other in found) and found[0].kind in kinds:
+            if not found or found[0].kind not in kinds or self._is_a_row(issue.path, found[0].rule):
+                continue
+            if all(same(found[0].after, other.after) for other in found):
                 whole = replaced(whole, issue.path, found[0].after)
                 taken.append(Correction(join(issue.path), found[0].rule, value, found[0].after, found[0].kind))
         left = self._left(whole) if taken else None
@@ -225,9 +233,11 @@ class Work:
         return left if self._no_worse(left, [step.path]) else None
 
     def _left(self, value: Any) -> tuple[Issue, ...] | None:
-        """Return the issues of a value, or None if the trials are used up."""
+        """Return the issues of a value, or None if the trials or the steps are used up."""
         self._trials -= 1
-        return issues_of(value, self._schema) if self._trials >= 0 else None
+        if self._trials < 0 or self._effort.steps > MAX_STEPS:
+            return None
+        return issues_of(value, self._schema, effort=self._effort)
 
     def _no_worse(self, left: tuple[Issue, ...], changed: list[Path]) -> bool:
         """Return whether the changed places are in order and everything else is as it was, or better.
@@ -269,6 +279,10 @@ class Work:
         for proposal in proposals(value, facts_at(self._schema, path), self._schema):
             yield _replacement(whole, path, value, proposal)
 
+    def _is_a_row(self, path: Path, rule: str) -> bool:
+        """Return whether a list would be made of an item of a list: the list around it may as well lack another one."""
+        return rule == LISTED and isinstance(look_up(self.value, path[:-1]), list)
+
     def _absent(self, path: Path) -> Iterator[Step]:
         """Leave out an optional property that is null where the schema allows no null."""
         parent = facts_at(self._schema, path[:-1])
@@ -307,7 +321,7 @@ class Work:
         correction = Correction(join(target), "field_name", path[-1], name, kind)
         meant = f"Did you mean `{spoken(target, _ROOT)}`? Send it under that name."
         yield Step(whole, target, (correction,), kind, meant)
-        if any(other.path == target for other in issues_of(whole, self._schema)):
+        if any(other.path == target for other in self._left(whole) or ()):
             for step in self._spellings(whole, target, look_up(whole, target)):
                 worst = _ORDER[max(_ORDER.index(kind), _ORDER.index(step.kind))]
                 yield Step(step.value, target, (correction, *step.corrections), worst, meant)

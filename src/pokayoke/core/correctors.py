@@ -142,7 +142,9 @@ def _compile(given: object, field: str, choices: tuple[Any, ...]) -> _Named | _O
     elif callable(given):
         return _Own(f"corrector:{getattr(given, '__name__', type(given).__name__)}", given)
     if name == "counter_suffix" and (not argument or isinstance(argument, tuple | list)):
-        return _Named("counter_suffix", _counter(cast(Sequence[str], argument or ())))
+        extra = cast(Sequence[Any], argument or ())
+        if all(isinstance(word, str) for word in extra):
+            return _Named("counter_suffix", _counter(cast(Sequence[str], extra)))
     if name == "unit" and isinstance(argument, str):
         return _Named("unit", _unit(argument, field))
     if name == "date" and isinstance(argument, str):
@@ -243,6 +245,8 @@ def _date(order: str, field: str) -> Run:
         if order.count(directive) != 1:
             raise ContractError(f"corrector of {field!r}: a date order names %d, %m and %Y once each, not {order!r}")
         pattern = pattern.replace(re.escape(directive), part)
+    if re.search("%[dmY]%", order):  # side by side, one digit of two could belong to either
+        pattern = pattern.replace("{1,2}", "{2}")
     if "%" in pattern:
         raise ContractError(f"corrector of {field!r}: only %d, %m and %Y are read, not {order!r}")
     compiled = re.compile(pattern)
@@ -262,6 +266,8 @@ def _date(order: str, field: str) -> Run:
 def _aliases(names: Mapping[str, Any], field: str, choices: tuple[Any, ...]) -> Run:
     known: dict[str, Any] = {}
     for alias, meant in names.items():
+        if not isinstance(cast(object, alias), str):
+            raise ContractError(f"corrector of {field!r}: the alias {alias!r} is no text. Write it in quotation marks")
         folded = alias.strip().casefold()
         if folded in known and not same(known[folded], meant):
             raise ContractError(f"corrector of {field!r}: the alias {alias!r} stands for two values")

@@ -21,8 +21,15 @@ _ALPHABETS: dict[DefinitionFormat, tuple[re.Pattern[str], int]] = {
     "mcp": (re.compile(r"[^A-Za-z0-9_.-]"), 128),
 }
 _SEPARATORS = re.compile(r"[\s._:/-]+")
+_BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[\s._:/-]+(?=[0-9])")
 # Where text that belongs to a call's markup begins: no tool is called `get_user</name>` or `get_user"}`.
 _MARKUP = re.compile(r"[<>\"'`{(\[|\\,;=]")
+# Markup that says nothing: signs, closing tags, tokens of templates, the key that comes next. All else is part of what
+# was meant, such as arguments (`get_user(id=7)`) or a second tool (`get_user, delete_user`).
+_SAYS_NOTHING = re.compile(
+    r"(?:</[\w:.-]*>?|<\|[a-z_]+\|>(?:commentary|analysis|final|json)?"
+    r"|(?<=[\"'])(?:arguments|parameters|args|input)(?=[\"'])|[\s<>\"'`{}()\[\]|\\,;:=])*"
+)
 # What harnesses and models write in front of a name.
 _WRAPPERS = ("functions", "function", "tools", "tool", "multi_tool_use", "default_api", "mcp")
 _TOGETHER = (
@@ -86,15 +93,16 @@ def history_name(name: str) -> str:
 
 
 def key(name: str) -> str:
-    """Return what is left of a name when case and separators carry no meaning."""
-    return _SEPARATORS.sub("", name).lower()
+    """Return what is left of a name when case and separators carry no meaning; between digits they do."""
+    return _SEPARATORS.sub("", _BETWEEN_DIGITS.sub("\0", name)).lower()
 
 
 def candidates(called: str, prefixes: tuple[str, ...]) -> list[str]:
-    """Return the names a called name may be a spelling of: without markup, without known prefixes."""
+    """Return the names a called name may be a spelling of: without markup that says nothing, without known prefixes."""
     bare = called.strip().lstrip("\"'`<").strip()
+    name = _MARKUP.split(bare, maxsplit=1)[0]
     found: list[str] = []
-    for text in (called.strip(), bare, _MARKUP.split(bare, maxsplit=1)[0].strip()):
+    for text in (called.strip(), bare, name.strip() if _SAYS_NOTHING.fullmatch(bare, len(name)) else ""):
         while text and text not in found:
             found.append(text)
             text = _without_prefix(text, prefixes)  # noqa: PLW2901 - a name may carry two of them

@@ -7,6 +7,7 @@ other proposal is accepted too.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -55,14 +56,27 @@ class Facts(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def spellings(self) -> dict[str, list[str]]:
-        """The choices that are texts: by it without odd spaces; by `FOLDED` and that without case, or `unseparated`."""
+        """The choices that are texts: by it without odd spaces; by `FOLDED` and that without case, or `unseparated`.
+
+        Beside `+1` or ` -1` a minus separates nothing; and the case of a unit is part of it (`1m`, `1M`; `mW`, `MW`).
+        """
         found: dict[str, list[str]] = {}
-        for choice in self.choices:
-            if isinstance(choice, str):
-                spaced = " ".join(choice.split())
-                for spelling in dict.fromkeys((spaced, FOLDED + spaced.casefold(), FOLDED + unseparated(spaced))):
-                    found.setdefault(spelling, []).append(choice)
+        texts = [choice for choice in self.choices if isinstance(choice, str)]
+        signed = any("+" in choice or " -" in choice for choice in texts)
+        for choice in texts:
+            spaced = " ".join(choice.split())
+            spellings = [spaced]
+            if not _UNIT.search(spaced):
+                spellings += [FOLDED + spaced.casefold()]
+                if not signed:
+                    spellings += [FOLDED + unseparated(spaced)]
+            for spelling in dict.fromkeys(spellings):
+                found.setdefault(spelling, []).append(choice)
         return found
+
+
+# A number with one letter, or with bits or bytes; a unit behind a prefix in small letters.
+_UNIT = re.compile(r"[0-9] ?(?:[A-Za-z]|[KkMGT]i?[Bb])\Z|\A(?:[munpfcdk][A-Z][a-z]?|[KMGT]i?[Bb])\Z")
 
 
 def unseparated(text: str) -> str:

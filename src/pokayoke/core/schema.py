@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.core.schema_explain import describe
+from pokayoke.core.schema_explain import Effort, describe
 from pokayoke.core.schema_limits import Limit, exceeded, guarded, limits_of
 from pokayoke.core.schema_map import Draft, Known, SchemaMap
 from pokayoke.core.schema_problems import Problem, problem_of, unusable
@@ -80,7 +80,7 @@ class Schema:
         except Exception:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
             return False
 
-    def problems(self, value: Any, *, parsed: bool = False) -> tuple[Problem, ...]:
+    def problems(self, value: Any, *, parsed: bool = False, effort: Effort | None = None) -> tuple[Problem, ...]:
         """Return everything that is wrong with a value, in the order of the schema; () if valid.
 
         At most `schema_problems.MAX_PROBLEMS`, and never none for a value that `accepts` refuses.
@@ -88,6 +88,7 @@ class Schema:
         Args:
             value: any Python value.
             parsed: True if it came out of the strict parser, so it cannot be anything but JSON.
+            effort: what the explanation takes is added to it.
         """
         broken = None if parsed else unusable(value)
         if broken is not None:
@@ -100,7 +101,7 @@ class Schema:
         beyond = exceeded(value, self.limits) if self.limits else None
         if beyond is not None:
             return (problem_of("", "schema", beyond.wanted, value, {"limit": beyond.most}, self.raw),)
-        return describe(value, self._map, self._known)
+        return describe(value, self._map, self._known, effort)
 
     def admits_nothing_missing(self, value: Any) -> bool:
         """Return whether the schema proves that nothing was lost after this value.

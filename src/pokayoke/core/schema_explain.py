@@ -34,18 +34,34 @@ _MAX_ASKED = 12
 """Levels down to which a subschema is asked as a whole: below, the same values would be checked too often."""
 
 
-def describe(value: Any, schema_map: SchemaMap, known: Known) -> tuple[Problem, ...]:
+class Effort:
+    """How much was explained so far, for whoever asks again and again.
+
+    Attributes:
+        steps: pairs of a subschema and a place that were looked at.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.steps = 0
+
+
+def describe(value: Any, schema_map: SchemaMap, known: Known, effort: Effort | None = None) -> tuple[Problem, ...]:
     """Return what is wrong with a value that the validator refused; at least one problem.
 
     Args:
         value: a value that `unusable` has nothing against.
         schema_map: the schema it breaks.
         known: kept by the caller as long as the schema lives.
+        effort: what this takes is added to it.
     """
+    explainer = Explainer(schema_map, known)
     try:
-        found = Explainer(schema_map, known).explain(schema_map.root, value, "", 0)
+        found = explainer.explain(schema_map.root, value, "", 0)
     except RecursionError:  # the caller's stack may be nearly full already
         found = []
+    if effort is not None:
+        effort.steps += _MAX_STEPS - explainer.steps
     if not found:  # too deep, or a keyword this module does not follow, such as $dynamicRef
         return (problem_of("", "schema", "a value the schema allows", value, {}, schema_map.root),)
     return tuple(found)

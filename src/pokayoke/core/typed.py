@@ -311,10 +311,11 @@ def adapter_of(kind: Any, where: str) -> TypeAdapter[Any]:
     """
     from pydantic import TypeAdapter  # noqa: PLC0415 - only where a model is used
     from pydantic.errors import PydanticUserError  # noqa: PLC0415
+    from pydantic_core import SchemaError  # noqa: PLC0415
 
     try:
         return TypeAdapter(kind)
-    except (PydanticUserError, TypeError, NameError) as exc:
+    except (PydanticUserError, SchemaError, TypeError, NameError) as exc:  # such as a pattern that looks around
         raise ContractError(
             f"{where}: {_first_line(exc)}. Give a JSON Schema instead, or a type pydantic knows"
         ) from None
@@ -342,14 +343,16 @@ def _json_schema(adapter: TypeAdapter[Any], mode: Literal["validation", "seriali
             # A default that is no JSON value is left out of the schema; the tool still has it.
             warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
             schema = adapter.json_schema(mode=mode, schema_generator=Untitled)
-    except PydanticUserError as exc:
+    except (PydanticUserError, PydanticSerializationError) as exc:  # such as an Enum with a member that is no JSON
         raise ContractError(f"{where}: {_first_line(exc)}. Give a JSON Schema instead") from None
     schema.pop("title", None)
     return schema
 
 
 def _first_line(exc: BaseException) -> str:
-    return str(exc).partition("\n")[0].rstrip(".")
+    """The line of an error that says why: the first, or the last where the first only announces it."""
+    lines = str(exc).strip().splitlines() or [""]
+    return (lines[-1] if lines[0].endswith(":") else lines[0]).strip().rstrip(".")
 
 
 def _close(schema: dict[str, Any]) -> None:
