@@ -259,12 +259,14 @@ def test_kinds_of_failure_that_do_not_exist_are_found(shell, folder):
         ]  # fmt: skip
         assert all("MODULE:ATTRIBUTE" in one["message"] for one in problems)
     (folder / "tiring.py").write_text("from shop import ALL, pokayoke\nfrom pokayoke.core.loop import Kind\n"
-                                      "GUARD = pokayoke.Guard(ALL, loop_kinds=[Kind('tired', 'tired')])\n")  # fmt: skip
+                                      "GUARD = pokayoke.Guard(ALL, loop_kinds=[Kind('tired', 'tired', codes=('tool_failed',))])\n")  # fmt: skip
     (found,) = checked(shell, "tiring:GUARD", "--config", "loops.yaml")[1]["problems"]
     assert found["where"] == "loops.yaml:3"
     assert "MODULE:ATTRIBUTE" not in found["message"]
     (folder / "loops.yaml").write_text(loop.format("unknown_tool", "tired"))
     assert shell("check", "tiring:GUARD", "--config", "loops.yaml").returncode == 0
+    done = shell("doctor", "tiring:GUARD", "--config", "loops.yaml", "--json")
+    assert all(one["fired"] for one in json.loads(done.stdout)["probes"])
 
 
 def test_names_are_not_looked_for_where_the_tools_are_not_known(shell, folder):

@@ -249,6 +249,19 @@ def test_a_person_can_consent_after_the_process_that_asked_is_gone():
     assert guard.run("r").call(call()).ok
 
 
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_consent_is_about_the_output_it_was_asked_of(opened):
+    """A yes to an older review opens no latch that a later invalid output of the same tool has closed."""
+    guard = Guard([read(lambda: None), write()], config={"safe_mode": {"on_invalid_output": "human_review"}})
+    run = guard.run("r")
+    older, newer = (run.call(call("read")).approval for _ in range(2))
+    if not opened:
+        del run
+    guard.approvals.deny(newer, by="ann")
+    guard.approvals.approve(older, by="bob")
+    assert guard.run("r").call(call()).stop_reason == "invalid_tool_output"
+
+
 def test_approvals_are_answered_once_and_expire():
     """A second answer, an unknown id and a late answer are errors that say what is the matter."""
     clock = FrozenClock()

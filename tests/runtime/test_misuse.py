@@ -3,6 +3,7 @@
 import asyncio
 import pathlib
 import time
+from math import inf
 
 import pytest
 
@@ -18,6 +19,10 @@ CALL = ToolCall("1", "find", {})
 
 def model(messages, tools):
     return {"role": "assistant", "content": "done"}
+
+
+async def later(messages, tools):
+    return model(messages, tools)
 
 
 @pytest.fixture
@@ -96,6 +101,7 @@ def test_blocks_of_one_message_are_what_a_user_said(guard):
         ({"messages": SPOKEN[0]}, "got dict"),
         ({"messages": None}, "got NoneType"),
         ({"model": None}, "the model is called with messages and tools"),
+        ({"model": later}, r"await guard.aloop\(...\)"),
         ({"rounds": "5"}, "rounds, the requests that may call tools, is a whole number, got '5'"),
         ({"select": "5"}, "the number of candidates is a whole number"),
         ({"on_event": "print"}, "on_event is a function"),
@@ -164,6 +170,14 @@ def test_hooks_of_every_kind_are_taken():
         (lambda: pokayoke.read_calls("x", tools="find"), UsageError),
         (lambda: Guard([READ]).approvals.approve(5), UsageError),
         (lambda: Guard([READ]).replace(None), ConfigurationError),
+        (lambda: Guard([READ]).run(principal={"id": "ann", "role": ["admin"]}), UsageError),
+        *(
+            (lambda given=given: ToolCall("1", "find", {}, confidence=given), UsageError)
+            for given in (95, -0.1, inf, "1")
+        ),
+        *((lambda given=given: ToolCall("1", "find", {}, occurrence=given), UsageError) for given in (-1, 0.5, "1")),
+        (lambda: pokayoke.Kind("own", "did it", codes=("tool_failed",), reason="no such reason"), UsageError),
+        (lambda: pokayoke.Kind("own", "did it"), UsageError),
     ],
 )
 def test_functions_say_what_they_take(mistake, error):

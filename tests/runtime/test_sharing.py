@@ -127,6 +127,16 @@ def test_a_last_good_answer_is_its_users_own(driver):
     assert [degraded(**who) for who in others] == [None] * 4
 
 
+def test_a_last_good_answer_of_nobody_named_is_its_runs_own(driver):
+    """A host that names neither tenants nor users may serve many of them: no run hands on what another one read."""
+    guard = Guard(contracts())
+    broken = lambda given: "<html>"  # noqa: E731 - an answer
+    mine, other = guard.run(), guard.run(session="s")
+    assert driver.call(mine, call("look"), invoke=lambda given: {"of": "ann"}).ok
+    assert driver.call(other, call("look"), invoke=broken).value is None
+    assert driver.call(mine, call("look"), invoke=broken).value["of"] == "ann"
+
+
 def test_a_page_of_a_secret_output_is_written_down_nowhere(driver):
     """The pager hands out what it kept, and leaves no copy in the trace."""
     text = {"text": " ".join(f"zebra-{number}" for number in range(5_000))}

@@ -65,7 +65,8 @@ class ToolCall(msgspec.Struct, frozen=True):
         occurrence: 0 for the first; a wanted repetition of an equal write carries 1, 2, ...
 
     Raises:
-        UsageError: the confidence is no number, or the occurrence no whole number from 0.
+        UsageError: the confidence is no number from 0 to 1 (NaN is taken for none at all, and so for 0), or the
+            occurrence no whole number from 0.
     """
 
     id: str
@@ -80,18 +81,20 @@ class ToolCall(msgspec.Struct, frozen=True):
         if type(self.id) is not str or type(self.name) is not str:
             for field, given in (("id", cast(object, self.id)), ("name", cast(object, self.name))):
                 msgspec.structs.force_setattr(self, field, str.__str__(given) if isinstance(given, str) else "")
-        if self.confidence is not None and type(self.confidence) is not float:
-            msgspec.structs.force_setattr(self, "confidence", _number(self.confidence))
+        if self.confidence is not None:
+            msgspec.structs.force_setattr(self, "confidence", _share(self.confidence))
         if type(self.occurrence) is not int or self.occurrence < 0:
             msgspec.structs.force_setattr(self, "occurrence", _count(self.occurrence))
 
 
-def _number(given: object) -> float:
-    """Any kind of number as a float; a text is none."""
+def _share(given: object) -> float:
+    """Any kind of number from 0 to 1 as a float; a text is none."""
     if hasattr(type(given), "__float__"):
         with suppress(TypeError, ValueError, OverflowError):
-            return float(cast("float", given))
-    raise UsageError(f"confidence is a number from 0 to 1 or None, got {type(given).__name__}")
+            number = float(cast("float", given))
+            if 0 <= number <= 1 or number != number:  # noqa: PLR0124 - NaN
+                return number
+    raise UsageError(f"confidence is a number from 0 to 1 or None, got {given!r}"[:200])
 
 
 def _count(given: object) -> int:
@@ -99,7 +102,7 @@ def _count(given: object) -> int:
     with suppress(TypeError):
         if (count := index(cast("int", given))) >= 0:
             return count
-    raise UsageError(f"occurrence is a whole number from 0, got {type(given).__name__}")
+    raise UsageError(f"occurrence is a whole number from 0, got {given!r}"[:200])
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -42,11 +42,13 @@ def principal_of(who: str | dict[str, Any] | Principal | None) -> Principal | No
     """Return a principal, out of an id or `{"id": ..., "roles": [...]}`.
 
     Raises:
-        UsageError: it is anything else, or its id or a role is no text that a store can keep.
+        UsageError: it is anything else, has another key, or its id or a role is no text that a store can keep.
     """
     if who is None:
         return None
     if isinstance(who, dict):
+        if strange := sorted(map(str, who.keys() - {"id", "roles"})):
+            raise UsageError(f"a principal is {{'id': ..., 'roles': [...]}}, and has no {', '.join(strange)}")
         who = Principal(str(who.get("id", "")), who.get("roles", ()))
     elif not isinstance(who, Principal):
         who = Principal(who)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 
 from pokayoke.core.call import SUCCESSFUL, Effect, Outcome, Status, StopReason
 from pokayoke.core.policy import LoopPolicy
 from pokayoke.core.state import LoopCount, Repeats
-from pokayoke.errors import PolicyError
+from pokayoke.errors import PolicyError, UsageError
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -32,6 +32,9 @@ class Kind(msgspec.Struct, frozen=True):
         reason: why the run stops if it stops for this kind alone.
         by_tool: False if the failures of all tools count together, because the name says nothing.
         streak: False if it is only counted against the turn's total.
+
+    Raises:
+        UsageError: the reason is none, or nothing says what belongs to it.
     """
 
     name: str
@@ -42,6 +45,13 @@ class Kind(msgspec.Struct, frozen=True):
     reason: StopReason = "loop_detected"
     by_tool: bool = True
     streak: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse a kind that nothing could belong to, or that would stop a run for an unknown reason."""
+        if self.reason not in get_args(StopReason):
+            raise UsageError(f"{self.reason!r} is no stop reason. They are: {', '.join(get_args(StopReason))}")
+        if not (self.codes or self.statuses):
+            raise UsageError(f"kind {self.name!r} needs codes or statuses: nothing else says what belongs to it")
 
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -145,6 +155,13 @@ def unknown_kinds(policy: LoopPolicy, own: Iterable[Kind] = ()) -> Iterator[tupl
         if name not in names:
             wrong = f"names {name!r}, and no kind of failure is called so; use {', '.join(sorted(names))}"
             yield ("loop", option, key), f"loop.{option} {wrong}"
+
+
+def without_own_kinds(policy: LoopPolicy) -> LoopPolicy:
+    """Return a policy that names only the kinds every guard knows, for a guard that has none of its own."""
+    names = {kind.name for kind in KINDS}
+    said = {name: text for name, text in policy.instructions.items() if name in names or name == "*"}
+    return msgspec.structs.replace(policy, off=tuple(name for name in policy.off if name in names), instructions=said)
 
 
 class Rounds:

@@ -204,9 +204,10 @@ def _kept(plan: Plan, checked: Checked) -> bytes | None:
     return None if plan.contract.secret or wordless else checked.canonical or _bytes(checked)
 
 
-def _whose(scene: Scene) -> str | None:
-    """Whose answer may stand in later: "my orders" of one user are not those of another."""
-    return scene.tenant if scene.principal is None else f"{scene.tenant or ''}\x1f{scene.principal.id}"
+def _whose(scene: Scene) -> str:
+    """Whose answer may stand in later: "my orders" of one user are not those of another; of nobody named, the run's."""
+    user = "" if scene.principal is None else scene.principal.id
+    return f"{scene.tenant or ''}\x1f{user}" if user or scene.tenant else f"\x1e{scene.run_id}"
 
 
 def _offloaded(entered: Entered, scene: Scene, checked: Checked) -> Generator[Step, Any, str]:

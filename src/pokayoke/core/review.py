@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pokayoke.core.admission import Approval
 from pokayoke.core.canonical import digest
 from pokayoke.core.contract import Contract
 from pokayoke.core.judge import Judged, Scene, identity_of
+from pokayoke.core.state import RunState, unlatch
 
 
 def review_of(judged: Judged, contract: Contract, scene: Scene, reason: str) -> Approval:
@@ -23,10 +26,16 @@ def review_of(judged: Judged, contract: Contract, scene: Scene, reason: str) -> 
         fingerprint=mark,
         tool=contract.name,
         contract=contract.id,
-        arguments={"reason": reason, "identity": identity_of(judged, contract)},
+        arguments={"reason": reason, "identity": identity_of(judged, contract), "step": scene.step},
         run_id=scene.run_id,
         asked_at=scene.now,
         expires_at=scene.now + scene.snapshot.policy.approvals.expires_seconds,
         kind="output",
         marks=contract.redact,
     )
+
+
+def consented(state: RunState, review: Approval) -> RunState:
+    """Return the run's state after a person's yes to a review: about the output it asked of, and no later one."""
+    about: dict[str, Any] = review.arguments
+    return unlatch(state, review.tool, about["identity"], step=about.get("step"))

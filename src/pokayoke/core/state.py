@@ -134,8 +134,8 @@ def unlatch(state: RunState, tool: str, identity: str | None = None, *, step: in
         state: the run's state.
         tool: the tool whose output is good again.
         identity: digest of its identity arguments; None opens for all of them.
-        step: the step of the call with the valid output. It says nothing about an output that was asked
-            for later; None (a person) is about everything so far.
+        step: the step of the call with the valid output, or with the one that the person was asked about. It says
+            nothing about an output that was asked for later; None is about everything so far.
     """
     kept = tuple(
         taint

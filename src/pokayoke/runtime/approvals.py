@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
-from typing import Any
 
 import msgspec
 
 from pokayoke.core.admission import Approval
 from pokayoke.core.ident import text_id
-from pokayoke.core.state import RunState, unlatch
+from pokayoke.core.review import consented
+from pokayoke.core.state import RunState
 from pokayoke.errors import StoreError
 from pokayoke.runtime.clock import Clock, SystemClock
 from pokayoke.stores.acts import Act, Books, Changes, Need, answering
@@ -127,12 +127,11 @@ def reviewing(review: Approval, *, by: str, reason: str, now: float) -> Act[Appr
     plain = answering(review.id, approved=True, by=by, reason=reason, now=now)
     if review.kind != "output":
         return plain
-    about: Any = review.arguments
 
     def decided(books: Books) -> tuple[Changes, Approval]:
         changes, after = plain.decide(books)
         before = books.run or RunState(review.run_id)
-        opened = unlatch(before, review.tool, about["identity"])
+        opened = consented(before, review)
         if changes.approval is None or opened is before:
             return changes, after
         opened = msgspec.structs.replace(opened, version=before.version + 1)

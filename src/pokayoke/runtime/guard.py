@@ -19,7 +19,8 @@ from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Kind
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.policy import Policy
-from pokayoke.core.state import RunState, unlatch
+from pokayoke.core.review import consented
+from pokayoke.core.state import RunState
 from pokayoke.core.switch import Switch
 from pokayoke.errors import ConfigurationError, UsageError
 from pokayoke.runtime.alerts import Alerts
@@ -385,7 +386,7 @@ class Guard:
         """A person lets writes go on after an invalid output."""
         progress = self._opened.get(approval.run_id)
         change = partial(self.store.change_run, approval.run_id) if progress is None else progress.change
-        change(lambda state: unlatch(state, approval.tool, approval.arguments["identity"]))
+        change(lambda state: consented(state, approval))
 
     def _flipped(self, switch: Switch) -> None:
         """A kill switch has tripped, or probes have closed it."""

@@ -256,13 +256,21 @@ def conversation(  # noqa: PLR0917 - the guard's two loops hand on what they wer
 
 
 def run_loop(run: Run, model: Model, conversation: Conversation, rounds: int) -> Ended:
-    """Drive the loop with a synchronous model."""
+    """Drive the loop with a synchronous model.
+
+    Raises:
+        UsageError: the model has to be awaited.
+    """
     steps = turns(conversation, rounds)
     try:
         step = next(steps)
         while True:
             if isinstance(step, Ask):
-                step = steps.send(model(step.messages, step.tools))
+                reply = model(step.messages, step.tools)
+                if hasattr(reply, "__await__"):
+                    getattr(reply, "close", bool)()  # else Python warns that nobody awaited it
+                    raise UsageError("the model is asynchronous: await guard.aloop(...) instead of guard.loop(...)")
+                step = steps.send(reply)
             else:
                 step = steps.send(run.call_batch(step.calls, stop_reason=step.stop_reason))
     except StopIteration as end:
