@@ -158,7 +158,7 @@ class Run:
     # -- tool calls --------------------------------------------------------------------------------
 
     def check(self, call: ToolCall) -> Verdict:
-        """Say what would be decided about a call. Runs no tool and records nothing."""
+        """Say what would be decided, but by the store (limits, switches, writes done before). Runs and records nothing."""
         judged = drive(judging(call, scene_of(self, self.progress.step + 1)), World(self, None))
         return verdict_under(judged, self.state)
 
