@@ -12,8 +12,9 @@ import pytest
 from pokayoke import Contract, Envelope, Guard, Raw, ToolCall, ToolError, this_effect
 from pokayoke.core.steps import Returned
 from pokayoke.errors import ContractError, UsageError
+from pokayoke.runtime import workers as pool
 from pokayoke.runtime.compaction import facts_of
-from pokayoke.runtime.workers import Workers
+from pokayoke.runtime.workers import Workers, started
 from pokayoke.stores.base import Query
 
 ANY = {"type": "object"}
@@ -175,11 +176,55 @@ def test_a_write_that_ends_although_its_caller_was_interrupted_is_recorded():
     assert (lates(run), state(guard)) == ([("returned", True)], "completed")
 
 
+@pytest.fixture
+def threads(monkeypatch):
+    """An event that lets new threads of workers begin."""
+    may = threading.Event()
+    monkeypatch.setattr(pool, "started", lambda name, work, *args: started(name, lambda: may.wait(10) and work(*args)))
+    yield may
+    may.set()
+
+
+def test_a_write_that_no_thread_took_up_in_time_has_not_happened(driver, threads):
+    """Its deadline passed before it began: that is no doubt, and the same call may be sent again."""
+    paid = []
+    guard = Guard([written(lambda: paid.append(1) or {}, timeout=0.02)])
+    run = guard.run("r")
+    outcome = driver.call(run, pay())
+    assert (outcome.status, outcome.effect, outcome.findings[0].code) == ("failed", "none", "not_started")
+    assert state(guard) == "failed_retriable"
+    threads.set()
+    until(lambda: guard.workers._idle)
+    assert paid == []
+    assert driver.call(run, pay()).status == "ok"
+    assert paid == [1]
+
+
+def test_a_write_that_no_thread_took_up_before_its_caller_was_cancelled_is_given_back(threads):
+    """Nothing has begun and nothing will: its claim does not stay open, and the run's last word has no doubt in it."""
+    paid = []
+    guard = Guard([written(lambda: paid.append(1) or {}, timeout=20)])
+    run = guard.run("r")
+
+    async def main():
+        async with asyncio.timeout(0.02):
+            await run.acall(pay())
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
+    threads.set()
+    until(lambda: state(guard) == "failed_retriable" and not run.progress.matters.open)
+    assert (paid, lates(run)) == ([], [])
+    assert run.call(pay()).status == "ok"
+    assert paid == [1]
+
+
 @pytest.mark.parametrize("ended", [False, True])
 def test_what_a_deserted_worker_returns_is_late(ended):
     """Also if it was there at the very moment in which its caller was interrupted."""
-    workers, go, heard, ready = Workers(), threading.Event(), [], threading.Event()
-    job = workers.start(lambda: go.wait(10), ready.set)
+    workers, go, heard, ready, begun = Workers(), threading.Event(), [], threading.Event(), threading.Event()
+    job = workers.start(lambda: begun.set() or go.wait(10), ready.set)
+    assert begun.wait(10)
     if ended:
         go.set()
         assert ready.wait(10)

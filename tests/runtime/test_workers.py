@@ -8,6 +8,7 @@ import time
 import pytest
 
 from pokayoke.core.steps import NotStarted, Raised, Returned, TimedOut
+from pokayoke.runtime import workers as module
 from pokayoke.runtime.workers import Workers, react, started
 
 
@@ -165,3 +166,59 @@ def test_a_thread_that_outlives_its_pool_ends_when_it_comes_back():
     gate.set()
     _soon(lambda: late and not any(thread.is_alive() for thread in begun))
     assert late == [Returned(True)]
+
+
+def test_what_has_not_begun_by_its_deadline_never_does(monkeypatch):
+    """A thread that comes too late finds the function given up: nothing happens after the deadline was reported."""
+    gate, ran, workers = threading.Event(), [], Workers()
+    monkeypatch.setattr(
+        module, "started", lambda name, work, *args: started(name, lambda: gate.wait(30) and work(*args))
+    )
+    assert isinstance(workers.run(lambda: ran.append(1), 0.02), NotStarted)
+    assert workers.lost == 0
+    gate.set()
+    _soon(lambda: workers._idle)
+    assert workers.run(lambda: 2, 5) == Returned(2)
+    assert ran == []
+
+
+@pytest.mark.parametrize("round", range(100))
+def test_a_function_begins_or_is_given_up(round):  # noqa: A002 - each is another race
+    """Whichever comes first wins: what is told as not begun has not run, and whatever ran has been told."""
+    workers, ran, late = Workers(), [], []
+    workers.run(lambda: 1, 5)
+    job = workers.start(lambda: ran.append(1), lambda: None)
+    lost = workers.give_up(job, late.append)
+    _soon(lambda: workers.lost == 0 and workers._idle)
+    begun = not isinstance(job.reaction, NotStarted)
+    assert (len(ran), len(late)) == (begun, lost)
+
+
+def test_a_thread_that_tells_what_came_late_is_not_free():
+    """Who is told may take its time: the next function does not wait behind it."""
+    gate, hanging = _hanging()
+    hears, may = threading.Event(), threading.Event()
+    workers = Workers()
+    assert workers.run(hanging, 0.02, lambda _: (hears.set(), may.wait(30))) == TimedOut(0.02)
+    gate.set()
+    assert hears.wait(5)
+    assert workers.run(lambda: 1, 5) == Returned(1)
+    may.set()
+    _soon(lambda: workers.lost == 0)
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
+def test_who_is_told_late_and_raises_costs_no_thread(error):
+    """The thread counts as come back, and serves the next function."""
+
+    def late(_):
+        raise error
+
+    gate, hanging = _hanging()
+    before = set(threading.enumerate())
+    workers = Workers()
+    assert workers.run(hanging, 0.02, late) == TimedOut(0.02)
+    (thread,) = set(threading.enumerate()) - before
+    gate.set()
+    _soon(lambda: workers.lost == 0 and workers._idle)
+    assert workers.run(threading.get_ident, 5) == Returned(thread.ident)

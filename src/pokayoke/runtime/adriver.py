@@ -38,7 +38,8 @@ from pokayoke.core.steps import (
 from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import aask, asked_now
 from pokayoke.runtime.clock import spread
-from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World, is_unfinished
+from pokayoke.runtime.driver import PERFORM, SETTLE_AGAIN, World
+from pokayoke.runtime.late import is_unfinished
 from pokayoke.runtime.matters import Matter
 from pokayoke.runtime.workers import Late, react, unheard
 from pokayoke.stores.acts import recalling

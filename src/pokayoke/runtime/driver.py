@@ -6,25 +6,21 @@ Only `BaseException`s that end the host (Ctrl-C, cancellation) go through; then 
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
 from pokayoke.core.admission import Approval, Request
 from pokayoke.core.call import Finding
 from pokayoke.core.canonical import dump
-from pokayoke.core.contract import Contract
 from pokayoke.core.contract_rules import is_async
 from pokayoke.core.failure import not_recorded, trouble
 from pokayoke.core.ledger import Admission, Claim, Record, Settled, Settlement
 from pokayoke.core.ledger_explain import store_unavailable
 from pokayoke.core.misuse import function_of
-from pokayoke.core.output import declared_failure
-from pokayoke.core.shapes import kind_of
 from pokayoke.core.steps import (
     Admit,
     Ask,
@@ -50,8 +46,9 @@ from pokayoke.core.steps import (
 from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import ask, asked_now
 from pokayoke.runtime.clock import spread
-from pokayoke.runtime.effect import SETTLED, Checks, Effect, is_outside, within
+from pokayoke.runtime.effect import Checks, Effect, is_outside, within
 from pokayoke.runtime.handover import handed_over
+from pokayoke.runtime.late import came_late, forget, is_unfinished
 from pokayoke.runtime.locate import locate
 from pokayoke.runtime.owner import is_dead, owner
 from pokayoke.runtime.workers import Late, react, unheard
@@ -276,7 +273,7 @@ class World:
 
     def _late(self, step: Invoke) -> Late:
         run, contract, claim = self._run, step.contract, step.claim
-        return lambda reaction: _came_late(run, contract, claim, reaction)
+        return lambda reaction: came_late(run, contract, claim, reaction)
 
     def _admitted_here(self, request: Request) -> Admission | None:
         """Admit or refuse what needs no store; None if the store has to decide."""
@@ -319,40 +316,6 @@ class World:
         return None if step.settlement.state == "in_doubt" else not_recorded(step.tool, problem)
 
 
-def _came_late(run: Run, contract: Contract, claim: Claim | None, reaction: Reaction) -> None:
-    """Record that a tool came back after its deadline; the result is never delivered.
-
-    A write that came back has happened: its doubt is settled, unless somebody has settled it before, or the tool
-    says that it failed.
-    """
-    settled = None
-    if claim is not None and _happened(run, contract, reaction):
-        report = Settlement(claim.key, claim.claim_id, "completed", run.guard.clock.now())
-        try:
-            settled = run.guard.store.settle(report).accepted
-        except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect then stays in doubt
-            run.note("store", ok=False, reason=type(error).__name__)
-    key, reason = claim.key if claim else None, type(reaction).__name__.lower()
-    run.note("late_effect", tool=contract.name, ok=False, reason=reason, key=key, settled=settled)
-
-
-def _happened(run: Run, contract: Contract, reaction: Reaction) -> bool:
-    """Whether a tool that came back has come to its end, and does not say that it failed."""
-    if is_unfinished(reaction):
-        forget(reaction.value)
-        return False
-    if not isinstance(reaction, Returned):
-        return False
-    policy = run.guard.policy.validation.tool_output
-    return declared_failure(reaction.value, contract, policy=policy) is None
-
-
-def forget(pending: Any) -> None:
-    """Close what nobody will await any more, so that Python warns of the tool's own coroutine, if of any."""
-    if inspect.iscoroutine(pending):
-        pending.close()
-
-
 def asks_anew(answer: Admission) -> bool:
     """Whether a question waits for a person because of this answer."""
     return answer.kind == "pending" or (answer.finding is not None and answer.finding.code == "approval_expired")
@@ -387,11 +350,3 @@ def drive(walk: Generator[Step, Any, T], world: World) -> T:
             raise world.misuse from None
         ended: T = end.value
         return ended
-
-
-def is_unfinished(reaction: Reaction) -> TypeGuard[Returned]:
-    """Whether something has to be awaited before a tool has done anything: plain functions may hand out coroutines."""
-    if type(reaction) is not Returned:
-        return False
-    kind = kind_of(reaction.value)
-    return kind not in SETTLED and hasattr(kind, "__await__")

@@ -1,7 +1,8 @@
 """Threads for functions that must be cut at a deadline: reused, one handoff per call.
 
 Python cannot stop a thread. A function that outlives its deadline is not listened to any more; its
-thread counts as lost until it comes back, and lost threads are bounded.
+thread counts as lost until it comes back, and lost threads are bounded. A function that has not begun
+by then never does.
 """
 
 from __future__ import annotations
@@ -45,10 +46,18 @@ def started(name: str, target: Callable[..., object], *args: Any) -> threading.T
     return thread
 
 
-class Job:
-    """One function on its way through a worker. Exactly one side takes the result."""
+def _contained(function: Callable[[], Any]) -> Reaction:
+    """`react` in a worker, where no Ctrl-C arrives: a KeyboardInterrupt is the function's own, and ends no thread."""
+    try:
+        return react(function)
+    except KeyboardInterrupt as error:
+        return Raised(error)
 
-    __slots__ = ("_context", "_function", "_late", "_lock", "_ready", "_taken", "reaction")
+
+class Job:
+    """One function on its way through a worker. Exactly one side decides that it begins, and one takes the result."""
+
+    __slots__ = ("_begun", "_context", "_function", "_late", "_lock", "_ready", "_taken", "reaction")
 
     def __init__(self, function: Callable[[], Any], ready: Callable[[], None]) -> None:
         """Call `ready` in the worker's thread once the reaction is there and still wanted."""
@@ -56,39 +65,45 @@ class Job:
         self._context = contextvars.copy_context()
         self._ready = ready
         self._lock = threading.Lock()
-        self._taken = False
+        self._begun = self._taken = False
         self._late: Late | None = None
         self.reaction: Reaction | None = None
 
     def run(self, free: Callable[[], None]) -> bool:
-        """Run in the worker. Returns False if nobody waited for the result any more.
+        """Run in the worker, unless nobody waits any more.
 
-        `free` is called before the waiting side wakes up, so that its next call finds this thread.
+        Args:
+            free: called before the waiting side wakes up, so that its next call finds this thread.
+
+        Returns:
+            False if it was given up while it ran: the thread was lost, and `free` was not called.
         """
-        try:
-            reaction = react(lambda: self._context.run(self._function))
-        except KeyboardInterrupt as error:
-            reaction = Raised(error)
+        with self._lock:
+            if self._taken:
+                free()
+                return True
+            self._begun = True
+        reaction = _contained(lambda: self._context.run(self._function))
         with self._lock:
             self.reaction = reaction
-            late = self._late
             if not self._taken:
                 self._taken = True
                 free()
                 self._ready()
                 return True
-        free()
-        if late is not None:
-            late(reaction)
+        if (late := self._late) is not None:
+            _contained(lambda: late(reaction))
         return False
 
     def abandon(self, late: Late | None) -> bool:
-        """Stop waiting. Returns False if the result came at the last moment after all."""
+        """Stop waiting. Returns False if there is a reaction: it came just now, or nothing has begun and never will."""
         with self._lock:
             if self._taken:
                 return False
             self._taken, self._late = True, late
-            return True
+            if not self._begun:
+                self.reaction = NotStarted("it was given up before a thread took it up")
+            return self._begun
 
 
 class Workers:
@@ -118,6 +133,9 @@ class Workers:
             function: what to run; it keeps running if it does not come back in time.
             timeout: seconds.
             late: called (in the worker) with the reaction if that comes after the deadline.
+
+        Returns:
+            What became of it; `NotStarted` if no thread was free, or none took it up in time.
         """
         done = threading.Lock()
         done.acquire()
@@ -149,7 +167,7 @@ class Workers:
         return job
 
     def give_up(self, job: Job, late: Late | None) -> bool:
-        """Count the job's thread as lost. Returns False if its result came after all."""
+        """Count the job's thread as lost. Returns False if the job has its reaction after all, or has not begun."""
         with self._lock:
             if not job.abandon(late):
                 return False
@@ -201,7 +219,9 @@ def _work(pool: weakref.ref[Workers], inbox: SimpleQueue[Job | None]) -> None:
             workers.take_back(inbox)
 
     while (job := inbox.get()) is not None:
-        if not job.run(free) and (workers := pool()) is not None:
-            workers.found()
+        if not job.run(free):
+            if (workers := pool()) is not None:
+                workers.found()
             del workers
+            free()
         del job  # a thread that waits must not keep what it did last
