@@ -103,13 +103,14 @@ def test_a_flush_waits_for_the_item_in_the_workers_hands(handoff):
     assert queue.flush()
 
 
-def test_an_item_that_fails_costs_itself(handoff):
-    """What consuming raises is counted and named, and the next item is consumed."""
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_an_item_that_fails_costs_itself(handoff, error):
+    """What consuming raises is counted and named, even if it would end a thread, and the next item is consumed."""
     seen = []
 
     def consume(item):
         if item == 1:
-            raise ValueError("CANARY")
+            raise error("CANARY")
         seen.append(item)
 
     queue = handoff(consume)
@@ -117,7 +118,7 @@ def test_an_item_that_fails_costs_itself(handoff):
         queue.offer(number)
     assert queue.flush()
     assert (seen, queue.dropped) == ([0, 2], 1)
-    assert queue.problem == "ValueError"
+    assert queue.problem == error.__name__
 
 
 def test_nothing_starts_before_the_first_item(handoff):

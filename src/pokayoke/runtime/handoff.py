@@ -126,7 +126,7 @@ class Handoff(Generic[T]):
     def _take(self, item: T) -> None:
         try:
             self._consume(item)
-        except Exception as error:  # noqa: BLE001 - somebody's exporter; the next item is not its fault
+        except BaseException as error:  # noqa: BLE001 - somebody's exporter: no item and no thread is its to take along
             self.problem = type(error).__name__
             with self._lock:
                 self._dropped += 1
