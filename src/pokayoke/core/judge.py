@@ -1,7 +1,8 @@
 """Before execution: resolve the name, read the text, check and correct the arguments, apply the rules.
 
 What enters is a tool call and the scene it plays in; what leaves is what was decided and why.
-Nothing runs here but users' own correctors and validators, and those in a step that can be cut.
+Nothing runs here but users' own correctors and validators, and those in a step of their own: it is cut where the
+contract declares a deadline.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from pokayoke.core.switch import Seen
 
 
 class Compute(msgspec.Struct, frozen=True):
-    """Run a pure function that calls users' code, where it can be cut at the deadline.
+    """Run a pure function that calls users' code. It is cut at the contract's deadline; without one, it may hang.
 
-    Answered with `Returned`, `Raised` or `TimedOut`.
+    Answered with a `Reaction`; without a `timeout` in seconds, that is `Returned` or `Raised`.
     """
 
     function: Callable[[], Any]
@@ -36,7 +36,7 @@ class Locate(msgspec.Struct, frozen=True, gc=False):
 
 
 class Admit(msgspec.Struct, frozen=True, gc=False):
-    """Ask for admission; `core/admission.py` decides inside the store. Answered with an `Answer`."""
+    """Ask for admission; `core/admission.py` decides inside the store. Answered with an `Admission`."""
 
     request: Request
 
@@ -55,7 +55,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
 
 
 class Invoke(msgspec.Struct, frozen=True):
-    """Run the tool once. Answered with a pair: `Returned`, `Raised` or `TimedOut`, and the seconds it took.
+    """Run the tool once. Answered with a pair: a `Reaction`, and the seconds it took.
 
     `attempt` is the ledger's number of this execution, the fencing token; 1 for a read. `own` says that the
     tool may have the arguments without a copy.

@@ -114,7 +114,7 @@ class World:
         self._guard.switchboard.flush()
 
     def compute(self, step: Compute) -> Reaction:
-        """Run a pure function that calls users' code."""
+        """Run a pure function that calls users' code: in a worker if it has a deadline, else in this thread."""
         if step.timeout is None:
             return react(step.function)
         return self._guard.workers.run(step.function, step.timeout)
