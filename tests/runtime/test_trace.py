@@ -20,7 +20,8 @@ from pokayoke.core.policy import TracePolicy
 from pokayoke.core.redact import FAILED, Redactor
 from pokayoke.errors import ConfigurationError, PolicyError
 from pokayoke.runtime import tracefile
-from pokayoke.runtime.trace import Ring, Trace
+from pokayoke.runtime.ring import Ring
+from pokayoke.runtime.trace import Trace
 from pokayoke.runtime.tracefile import TraceFile
 from pokayoke.runtime.traceline import quiet
 
@@ -407,6 +408,46 @@ class TestFile:
         trace.record(result(ok=False))
         assert trace.dropped == 1
         assert trace.problem
+
+    @pytest.mark.parametrize("end", [Trace.close, lambda trace: trace.use(TracePolicy())])
+    def test_a_line_under_way_lands_in_no_other_file(self, path, monkeypatch, end):
+        """Closing waits for whoever is writing, so its descriptor is not yet that of a file opened next."""
+        trace, inside, ended = trace_to(path), threading.Event(), threading.Event()
+        write, flush = os.write, trace.flush
+        writer = threading.Thread(target=trace.record, args=(result(ok=False),))
+
+        def slow_write(fd, data):
+            inside.set()
+            ended.wait(30)
+            return write(fd, data)
+
+        def flush_and_meet_a_writer():
+            flush()
+            if not writer.ident:
+                monkeypatch.setattr(tracefile.os, "write", slow_write)
+                writer.start()
+                inside.wait(0.3)
+
+        monkeypatch.setattr(trace, "flush", flush_and_meet_a_writer)
+        end(trace)
+        other = os.open(path.with_name("other"), os.O_RDWR | os.O_CREAT)
+        ended.set()
+        writer.join(30)
+        assert os.fstat(other).st_size == 0
+        os.close(other)
+
+    def test_closing_in_the_middle_of_a_write_raises_nothing(self, path, monkeypatch):
+        """A finalizer that closes the guard may run anywhere, also between a write and what follows it."""
+        trace, write = trace_to(path), os.write
+
+        def write_and_close(fd, data):
+            done = write(fd, data)
+            trace.close()
+            return done
+
+        monkeypatch.setattr(tracefile.os, "write", write_and_close)
+        trace.record(result(ok=False))
+        assert len(lines(path)) == 1
 
     def test_a_forgotten_trace_loses_nothing(self, path):
         """A trace that is thrown away unclosed writes its buffer and closes its file."""

@@ -30,6 +30,7 @@ from pokayoke.runtime.batch import BatchInvoke, abatch, batch
 from pokayoke.runtime.driver import Continuation, World, drive
 from pokayoke.runtime.forks import process_token
 from pokayoke.runtime.progress import Progress
+from pokayoke.runtime.ring import Ring
 from pokayoke.runtime.scene import scene_of, scope_of
 from pokayoke.runtime.ticket import Ticket, closed, reaction
 
@@ -80,8 +81,6 @@ class Run:
         """Open or reopen a run. `named` tells whether the host chose the id; `progress` may be shared."""
         self.id, self.guard, self.view = run_id, guard, view
         self.session, self.tenant, self.principal = session, tenant, principal
-        from pokayoke.runtime.trace import Ring  # noqa: PLC0415 - as in the guard
-
         self.trace = Ring(guard.snapshot.policy.trace.ring)
         self.progress, self.named = progress, named
         self.selection: Selection | None = None

@@ -15,11 +15,10 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, cast
 
-import msgspec
 import orjson
 
 from pokayoke.core.policy import TracePolicy
@@ -27,6 +26,7 @@ from pokayoke.core.redact import FAILED, Redactor
 from pokayoke.core.secret import Seen
 from pokayoke.runtime.forks import renew
 from pokayoke.runtime.observers import Observer, shown, tell
+from pokayoke.runtime.ring import Recorded
 from pokayoke.runtime.tracefile import TraceFile
 from pokayoke.runtime.traceline import (
     COMMON,
@@ -48,53 +48,6 @@ _DONE: Final[dict[str, Any]] = {}
 _USUAL_BYTES: Final = 400  # what a common event takes without its payload
 _JSON_PAYLOADS: Final = ("arguments", "result")
 _REMEMBERED_RUNS: Final = 256
-
-
-class Recorded(msgspec.Struct, eq=False):
-    """An event that was handed over; its line is made when it is read or written."""
-
-    trace: Trace
-    event: dict[str, Any]
-    common: bool
-    payloads: tuple[bytes, ...] = ()
-    made: bytes | None = None
-
-    @property
-    def line(self) -> bytes:
-        """The redacted line, without its newline."""
-        return self.made or self.trace.line_of(self)
-
-
-class Ring:
-    """The latest events of one run, read as dictionaries.
-
-    Args:
-        size: how many are kept.
-    """
-
-    __slots__ = ("_events", "append")
-
-    def __init__(self, size: int) -> None:
-        self._events: deque[Recorded] = deque(maxlen=size)
-        self.append: Callable[[Recorded], None] = self._events.append
-        """Add what `Trace.record` returned."""
-
-    @property
-    def lines(self) -> tuple[bytes, ...]:
-        """The lines themselves, oldest first."""
-        return tuple([event.line for event in tuple(self._events)])
-
-    def __len__(self) -> int:
-        return len(self._events)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter([msgspec.json.decode(line) for line in self.lines])
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return cast("dict[str, Any]", msgspec.json.decode(self._events[index].line))
-
-    def __repr__(self) -> str:
-        return f"Ring({list(self)!r})"
 
 
 class Trace:
@@ -156,15 +109,16 @@ class Trace:
         return partial(self._go_on, policy, built, opened)
 
     def _go_on(self, policy: TracePolicy, redactor: Redactor, opened: TraceFile | None) -> None:
-        self.flush()
-        old, self._file = self._file, opened
-        if old is not None and old is not opened:
-            old.close()
-            self._lost += old.dropped
-        self._policy, self.redactor = policy, redactor
-        self._payloads, self._limit = policy.payloads, policy.max_payload_chars
-        self._as_they_are = policy.payloads == "redacted"
-        self._longest_line = 4 * self._limit + 32_768
+        with self._lock:  # of who appends: a descriptor closed under it may be another file's at once
+            self.flush()
+            old, self._file = self._file, opened
+            if old is not None and old is not opened:
+                old.close()
+                self._lost += old.dropped
+            self._policy, self.redactor = policy, redactor
+            self._payloads, self._limit = policy.payloads, policy.max_payload_chars
+            self._as_they_are = policy.payloads == "redacted"
+            self._longest_line = 4 * self._limit + 32_768
 
     @property
     def dropped(self) -> int:
@@ -258,9 +212,10 @@ class Trace:
 
     def close(self) -> None:
         """Flush and close the file. Later events only reach rings."""
-        self.flush()
-        if self._file is not None:
-            self._file.close()
+        with self._lock:  # as in `_go_on`
+            self.flush()
+            if self._file is not None:
+                self._file.close()
 
     def __del__(self) -> None:
         if getattr(self, "_policy", None) is not None:

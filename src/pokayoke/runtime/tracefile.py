@@ -105,12 +105,11 @@ class TraceFile:
 
     def close(self) -> None:
         """Close. A closed file drops what is appended to it."""
-        if self._fd >= 0:
-            if self._unsure and os.fstat(self._fd).st_nlink == 0:
+        with suppress(OSError):
+            if self._fd >= 0 and self._unsure and os.fstat(self._fd).st_nlink == 0:
                 gone, self._unsure, self._looked = self._unsure, [], -math.inf
                 self.append(gone)
-            os.close(self._fd)
-        self._fd = -1
+        self._let_go()
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
@@ -200,8 +199,15 @@ class TraceFile:
 
     def _reopen(self) -> None:
         fresh = _open(self.path)
-        os.close(self._fd)
+        self._let_go()
         self._use(fresh)
+
+    def _let_go(self) -> None:
+        """Close the descriptor. It is nobody's before it is closed: its number may be another file's at once."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with suppress(OSError):  # a network's file system may say only now what it could not keep
+                os.close(fd)
 
     def _use(self, fd: int) -> None:
         self._fd, self._ours, self._torn = fd, _identity(os.fstat(fd)), False
@@ -209,13 +215,12 @@ class TraceFile:
 
     def _is_behind_half_a_line(self, size: int) -> bool:
         """Whether the last write, of so many bytes, was put behind half a line that another process left there."""
-        before, self._end = self._end, os.lseek(self._fd, 0, os.SEEK_CUR)
-        begin = self._end - size
-        if begin in (0, before):
-            return False
         try:
-            return os.pread(self._fd, 1, begin - 1) != b"\n"
-        except (OSError, AttributeError):  # it may not be read; or Windows, where a write that has begun is not cut
+            before, self._end = self._end, os.lseek(self._fd, 0, os.SEEK_CUR)
+            begin = self._end - size
+            return begin not in (0, before) and os.pread(self._fd, 1, begin - 1) != b"\n"
+        # It may not be read; or a finalizer has closed it; or Windows, where a write that has begun is not cut.
+        except (OSError, AttributeError):
             return False
 
 
