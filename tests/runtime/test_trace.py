@@ -167,6 +167,18 @@ class TestEvents:
         assert event["reason"] == "no [redacted] [redacted]"
         assert event[field] == {"bytes": len(payload)}
 
+    @pytest.mark.parametrize("used", [True, False])
+    def test_the_secrets_of_a_run_in_use_stay_known(self, used):
+        """Neither many runs with secrets beside one that goes on, nor many without any, make its own readable."""
+        trace = Trace(TracePolicy())
+        trace.record(result(arguments=b'{"password":"CANARY-1"}'))
+        for number in range(400):
+            other = b'{"password":"CANARY-%d"}' % (number + 1_000) if used else b"{}"
+            emitted(trace, result(run_id=f"other_{number}", ok=False, reason="no", arguments=other))
+            if used:
+                emitted(trace, result(result=b'"echo"'))
+        assert emitted(trace, result(ok=False, reason="no CANARY-1"))["reason"] == "no [redacted]"
+
     def test_runs_are_forgotten_oldest_first(self):
         """Many runs do not fill the memory with their secrets."""
         trace = Trace(TracePolicy())

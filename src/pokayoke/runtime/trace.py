@@ -194,12 +194,18 @@ class Trace:
             return cast("bytes", recorded.made)
 
     def seen(self, run_id: str | None) -> Seen:
-        """The secrets met in a run, for texts of that run that are shown elsewhere."""
+        """The secrets met in a run, for texts of that run that are shown elsewhere.
+
+        Of many runs, those without a secret are forgotten first, then those whose secrets were looked for least
+        lately. The end of a run forgets nothing: a tool that comes back later still has something to say.
+        """
         seen = self._seen.get(run_id)
         if seen is None:
+            if len(self._seen) >= _REMEMBERED_RUNS:
+                del self._seen[next((one for one, met in self._seen.items() if not met), next(iter(self._seen)))]
             seen = self._seen[run_id] = Seen()
-            if len(self._seen) > _REMEMBERED_RUNS:
-                self._seen.popitem(last=False)
+        elif seen:
+            self._seen.move_to_end(run_id)
         return seen
 
     def flush(self) -> None:
