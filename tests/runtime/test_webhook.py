@@ -165,6 +165,44 @@ def test_a_dead_receiver_holds_nobody_up(announcing, kind):
         assert events[0]["reason"] in ("ConnectionRefusedError", "TimeoutError")
 
 
+def test_what_is_left_when_it_closes_is_in_the_trace(announcing):
+    """Nobody answers: the question under way and those behind it are each told once, before `close` is back."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        hook, events = announcing(f"http://127.0.0.1:{silent.getsockname()[1]}/", pauses=(), timeout=30.0)
+        for number in range(3):
+            hook.tell(question(number))
+        with silent.accept()[0]:
+            hook.close(0.05)
+            told = [(event["approval"], event["ok"], event["reason"]) for event in events]
+        assert told == [
+            ("ap-0", False, "closed before it was answered"),
+            ("ap-1", False, "closed before it was announced"),
+            ("ap-2", False, "closed before it was announced"),
+        ]
+        hook._thread.join(20)  # the connection is gone now, and that is no further news
+        assert len(events) == 3
+
+
+def test_what_is_left_of_a_former_policy_is_in_the_trace(receiver, monkeypatch):
+    """A receiver that was exchanged while it did not answer: closing tells of its questions, too."""
+    monkeypatch.setenv(SECRET, KEY.decode())
+    trace, events = Trace(TracePolicy()), []
+    trace.record = events.append
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        former = WebhookPolicy(url=f"http://127.0.0.1:{silent.getsockname()[1]}/", timeout_seconds=30.0)
+        announcer = Announcer(former, trace, SystemClock())
+        announcer.tell(question(1))
+        with silent.accept()[0]:
+            announcer.prepared(WebhookPolicy(url=receiver(200).url))()
+            announcer.close(0.05)
+            assert [event["approval"] for event in events] == ["ap-1"]
+    trace.close()
+
+
 def test_an_answer_byte_by_byte_holds_up_no_other_question(announcing):
     """An attempt ends after its timeout, however often the receiver says a little more."""
     with socket.socket() as slow:

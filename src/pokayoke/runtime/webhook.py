@@ -75,6 +75,7 @@ class Webhook:
         self._clock: Clock = clock or SystemClock()
         self._told: OrderedDict[str, float] = OrderedDict()
         self._waiting: deque[Approval] = deque(maxlen=_MOST_WAITING)
+        self._under_way: Approval | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
         self._lock = threading.Lock()
@@ -100,20 +101,38 @@ class Webhook:
             self._failed(dropped, "too many questions wait to be announced")
 
     def close(self, timeout: float = 2.0) -> None:
-        """Announce what waits, `timeout` seconds at most, and end the thread. What is left is in the trace."""
+        """Announce what waits, `timeout` seconds at most, and end the thread. What is left is told to the trace."""
+        self.retire()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+        with self._lock:
+            asked, self._under_way = self._under_way, None
+            left = list(self._waiting)
+            self._waiting.clear()
+        if asked is not None:
+            self._failed(asked.id, "closed before it was answered")
+        for approval in left:
+            self._failed(approval.id, "closed before it was announced")
+
+    def retire(self) -> None:
+        """Take no more questions. Those that wait are announced, and the thread ends."""
         with self._lock:
             self._closed = True
             self._changed.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout)
+
+    @property
+    def busy(self) -> bool:
+        """True as long as a question waits or is under way."""
+        with self._lock:
+            return bool(self._waiting) or self._under_way is not None
 
     def forked(self) -> None:
         """Start anew in a child process: what waits is the parent's to announce."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._waiting.clear()
-        self._thread = None
+        self._thread = self._under_way = None
 
     def _work(self) -> None:
         while True:
@@ -122,13 +141,18 @@ class Webhook:
                     self._changed.wait()
                 if not self._waiting:
                     return
-                approval = self._waiting.popleft()
+                self._under_way = approval = self._waiting.popleft()
             try:
-                self._announce(approval)
+                why = self._announce(approval)
             except Exception as error:  # noqa: BLE001 - the thread has to live on for the next question
-                self._failed(approval.id, type(error).__name__)
+                why = type(error).__name__
+            with self._lock:
+                told, self._under_way = self._under_way is None, None  # by `close`, which did not wait for it
+            if why and not told:
+                self._failed(approval.id, why)
 
-    def _announce(self, approval: Approval) -> None:
+    def _announce(self, approval: Approval) -> str:
+        """Announce a question, with as many attempts as it takes. Returns why it could not be, or nothing."""
         body = announcement(approval, self._trace.redactor)
         why = ""
         for pause in (*self._pauses, None):
@@ -138,11 +162,11 @@ class Webhook:
                 why, again = type(error).__name__, True
             else:
                 if status in _GOOD:
-                    return
+                    return ""
                 why, again = f"it answered {status}", status >= _SERVER_ERRORS or status in _TRY_AGAIN
             if not again or pause is None or self._over(approval, pause):
                 break
-        self._failed(approval.id, why)
+        return why
 
     def _posted(self, body: bytes) -> int:
         """Send once and return the status. Redirects are not followed and proxies not asked."""
@@ -189,6 +213,7 @@ class Announcer:
     def __init__(self, policy: WebhookPolicy, trace: _Trace, clock: Clock) -> None:
         self._trace, self._clock = trace, clock
         self._policy, self._webhook = policy, self._made(policy)
+        self._former: list[Webhook] = []
 
     def prepared(self, policy: WebhookPolicy) -> Callable[[], None]:
         """Make what a changed policy names. What is returned goes on with it; what waits goes where it was to go.
@@ -199,8 +224,9 @@ class Announcer:
         made = self._webhook if policy == self._policy else self._made(policy)
 
         def use() -> None:
-            if made is not self._webhook:
-                self.close(0.0)
+            if self._webhook is not None and made is not self._webhook:
+                self._webhook.retire()
+                self._former = [one for one in (*self._former, self._webhook) if one.busy]
             self._policy, self._webhook = policy, made
 
         return use
@@ -211,9 +237,11 @@ class Announcer:
             self._webhook.tell(approval)
 
     def close(self, timeout: float = 2.0) -> None:
-        """Announce what waits, `timeout` seconds at most."""
-        if self._webhook is not None:
-            self._webhook.close(timeout)
+        """Announce what waits, `timeout` seconds at most. What is left is told to the trace."""
+        end = self._clock.monotonic() + timeout
+        for webhook in (*self._former, self._webhook):
+            if webhook is not None:
+                webhook.close(max(0.0, end - self._clock.monotonic()))
 
     def _made(self, policy: WebhookPolicy) -> Webhook | None:
         return None if policy.url is None else Webhook(policy, self._trace, clock=self._clock)
