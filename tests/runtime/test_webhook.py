@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import socket
+import ssl
 import threading
 import time
 
@@ -218,6 +219,58 @@ def test_an_answer_byte_by_byte_holds_up_no_other_question(announcing):
                     time.sleep(0.01)
         assert until(lambda: len(events) == 2)
         assert {event["reason"] for event in events} == {"TimeoutError"}
+
+
+class SteppedClock(SystemClock):
+    """Its seconds pass only when it is told so."""
+
+    passed = 0.0
+
+    def monotonic(self):
+        return self.passed
+
+
+def test_addresses_that_do_not_answer_share_one_timeout(announcing, monkeypatch):
+    """A host with three dead addresses takes no longer than one with a single one, and each of them is tried."""
+    clock, tried = SteppedClock(), []
+
+    def connect(connection, address):
+        tried.append(address)
+        clock.passed += connection.gettimeout()
+        raise TimeoutError
+
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{last}", 1)) for last in (1, 2, 3)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **named: found)
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    hook, events = announcing("http://localhost:1/", pauses=(), timeout=3.0, clock=clock)
+    hook.tell(QUESTION)
+    assert until(lambda: bool(events))
+    assert [address for address, _ in tried] == ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+    assert clock.passed == pytest.approx(3.0)
+    assert events[0]["reason"] == "TimeoutError"
+
+
+def test_a_handshake_has_what_connecting_has_left(announcing, monkeypatch):
+    """Two of three seconds went by before the receiver was reached: the third is all the handshake gets."""
+    clock, given, connect = SteppedClock(), [], socket.socket.connect
+
+    def slowly(connection, address):
+        clock.passed += 2.0
+        connect(connection, address)
+
+    def no_handshake(connection, *args):
+        given.append(connection.gettimeout())
+        raise TimeoutError
+
+    monkeypatch.setattr(socket.socket, "connect", slowly)
+    monkeypatch.setattr(ssl.SSLSocket, "do_handshake", no_handshake)
+    with socket.socket() as there:
+        there.bind(("127.0.0.1", 0))
+        there.listen()
+        hook, events = announcing(f"https://127.0.0.1:{there.getsockname()[1]}/", pauses=(), timeout=3.0, clock=clock)
+        hook.tell(QUESTION)
+        assert until(lambda: bool(events))
+    assert given == [pytest.approx(1.0)]
 
 
 def test_half_an_answer_is_no_receipt(announcing):

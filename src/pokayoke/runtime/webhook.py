@@ -11,7 +11,7 @@ import socket
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final, Protocol
 from urllib.parse import SplitResult, urlsplit
 
@@ -32,6 +32,8 @@ _MOST_WAITING: Final = 1_000
 _REMEMBERED: Final = 10_000
 _GOOD, _TRY_AGAIN = range(200, 300), (408, 425, 429)
 _SERVER_ERRORS: Final = 500
+_LEAST_SECONDS: Final = 0.001
+"""A timeout of none would mean not to wait at all."""
 
 
 class _Trace(Protocol):
@@ -48,7 +50,7 @@ class Webhook:
     """Tells one receiver of new questions. Safe to share between threads; starts its thread with the first one.
 
     Args:
-        policy: where to, and how long an attempt may take.
+        policy: where to, and how long an attempt may take from when the host's address is known.
         trace: redacts the arguments, and is told what could not be announced.
         clock: says when.
         pauses: seconds before each further attempt.
@@ -169,16 +171,26 @@ class Webhook:
         return why
 
     def _posted(self, body: bytes) -> int:
-        """Send once and return the status. Redirects are not followed and proxies not asked."""
+        """Send once and return the status. Redirects are not followed and proxies not asked.
+
+        One deadline holds for everything after the look-up of the host's name, which nobody can cut short.
+        """
         import http.client  # noqa: PLC0415 - 20 ms of import, for those who announce
 
-        kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
-        connection = kind(self._url.hostname or "", self._url.port, timeout=self._timeout)
+        secure, host = self._url.scheme == "https", self._url.hostname or ""
+        connection = (http.client.HTTPSConnection if secure else http.client.HTTPConnection)(host, self._url.port)
         path = _path(self._url)
         headers = {"Content-Type": "application/json", "User-Agent": "pokayoke"}
+        addresses = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
+        end = self._clock.monotonic() + self._timeout
+        connection.sock = _connected(addresses, lambda: end - self._clock.monotonic())
         try:
-            connection.connect()
-            with _cut_after(self._timeout, connection.sock):
+            if secure:
+                import ssl  # noqa: PLC0415 - as above
+
+                # A socket's timeout is that of its whole handshake.
+                connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
+            with _cut_after(end - self._clock.monotonic(), connection.sock):
                 connection.request(
                     "POST", path, body, headers | signed(self._secret, "POST", path, body, self._clock.now())
                 )
@@ -269,6 +281,28 @@ def announcement(approval: Approval, redactor: Redactor) -> bytes:
     )
 
 
+def _connected(addresses: list[Any], left: Callable[[], float]) -> socket.socket:
+    """Connect to the first address that answers; each gets its share of the seconds that are left.
+
+    Raises:
+        OSError: none does.
+    """
+    why: OSError = TimeoutError()
+    for number, (*kind, _, address) in enumerate(addresses):
+        with ExitStack() as tried:
+            try:
+                connected = tried.enter_context(socket.socket(*kind))
+                connected.settimeout(max(_LEAST_SECONDS, left() / (len(addresses) - number)))
+                connected.connect(address)
+            except OSError as error:
+                why = error
+            else:
+                connected.settimeout(max(_LEAST_SECONDS, left()))
+                tried.pop_all()
+                return connected
+    raise why
+
+
 @contextmanager
 def _cut_after(seconds: float, connected: socket.socket) -> Generator[None]:
     """Cut a connection in time: its own timeout begins anew with every byte."""
@@ -279,7 +313,7 @@ def _cut_after(seconds: float, connected: socket.socket) -> Generator[None]:
         with suppress(OSError):
             connected.shutdown(socket.SHUT_RDWR)
 
-    timer = threading.Timer(seconds, cut)
+    timer = threading.Timer(max(0.0, seconds), cut)
     timer.daemon = True
     timer.start()
     try:
