@@ -370,6 +370,22 @@ def test_a_silent_client_does_not_hold_up_the_others(client, ledger):
         pytest.fail("the server did not recover")
 
 
+@pytest.mark.parametrize("kind", [threading.Thread, threading.Timer])
+def test_connections_without_a_thread_take_no_room(client, monkeypatch, capfd, kind):
+    """Neither the thread of a connection nor the one that would cut it can be started: it is closed, and that is all."""
+
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, "start", refused)
+        for _ in range(20):
+            with pytest.raises((http.client.HTTPException, OSError)):
+                client("/approvals")
+    assert client("/approvals")[0] == 200
+    assert capfd.readouterr().err.count("RuntimeError: can't start new thread") == 20
+
+
 def test_the_command_serves_until_it_is_stopped(shell, ledger):
     """`approvals serve` says its address, answers, and ends cleanly with Ctrl-C."""
     one = asked(ledger, 1)

@@ -87,21 +87,31 @@ class Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Take a connection, if there is room."""
-        if self.room.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        if not self.room.acquire(blocking=False):
             self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except Exception:  # no thread could be started, so none gives the room back
+            self.room.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection. One that sends a byte now and then is cut, too."""
+        """Serve a connection and give its room back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.room.release()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection. One that sends a byte now and then is cut, too."""
         cut = threading.Timer(_LONGEST, lambda: request.shutdown(socket.SHUT_RDWR))
         cut.daemon = True
         cut.start()
         try:
-            super().process_request_thread(request, client_address)
+            super().finish_request(request, client_address)
         finally:
             cut.cancel()
-            self.room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the signature of the base class
         """Say on stderr that a connection broke, in one line."""
