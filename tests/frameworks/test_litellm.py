@@ -135,6 +135,37 @@ def test_text_of_a_stream_comes_in_pieces_and_tokens_are_counted(guard):
     assert guard.run("r").tokens == 123
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_stream_nobody_goes_on_with_is_closed(asynchronous):
+    """`on_text` raises in the middle of it: the provider's answer is not left open."""
+    opened = []
+
+    def kept(answer):
+        opened.append(answer.completion_stream.response)
+        return answer
+
+    class Client:
+        def completion(self, **request):
+            return kept(litellm.completion(**request))
+
+        async def acompletion(self, **request):
+            return kept(await litellm.acompletion(**request))
+
+    def deaf(text):
+        raise KeyError(text)
+
+    async def ask(**options):
+        messages = [{"role": "user", "content": "Hi."}]
+        if asynchronous:
+            return await AsyncCompletionModel(**options)(messages, [])
+        return CompletionModel(**options)(messages, [])
+
+    with ModelServer([Turn("A longer answer.")]) as server:
+        with pytest.raises(KeyError):
+            await ask(**at(server), stream=True, on_text=deaf, client=Client())
+        assert [response.is_closed for response in opened] == [True]
+
+
 def test_a_refusal_is_one(guard):
     """LiteLLM keeps it beside the message; the answer is not verified."""
     with ModelServer([Turn(refusal="I must not.")]) as server:

@@ -85,8 +85,9 @@ class CompletionModel:
         if not self._stream:
             return _reply(answer)
         whole = ChatStream()
-        for chunk in answer:
-            heard(whole.add(chunk), self._on_text)
+        with _closing(answer):
+            for chunk in answer:
+                heard(whole.add(chunk), self._on_text)
         return _whole(whole, answer)
 
     def _request(self, messages: list[Any], tools: list[dict[str, Any]]) -> dict[str, Any]:
@@ -219,6 +220,18 @@ def _whole(stream: ChatStream, answer: Any) -> dict[str, Any]:
     if _broke_off(answer):
         reply["choices"][0]["finish_reason"] = CUT
     return reply
+
+
+@contextlib.contextmanager
+def _closing(answer: Any) -> Iterator[None]:
+    """Close a stream in any case. LiteLLM's own can only be closed asynchronously, so what it reads from is."""
+    try:
+        yield
+    finally:
+        close = getattr(getattr(answer, "completion_stream", answer), "close", None)
+        with contextlib.suppress(Exception):  # as LiteLLM does: the reply is here, or another exception is
+            if close is not None:
+                close()
 
 
 def _broke_off(answer: Any) -> bool:
