@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pokayoke.adapters.autogen_run import SINK, Conversation
 from pokayoke.adapters.hosted import Asked, Hosted, stand_in
-from pokayoke.adapters.listening import STOPS, listened, overheard, worst
+from pokayoke.adapters.listening import STOPS, Around, listened, overheard, worst
 from pokayoke.adapters.shown import hides, wanted
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
@@ -47,7 +47,7 @@ class _Turn(NamedTuple):
     typed: bool
 
 
-class GuardedClient(ChatCompletionClient):
+class GuardedClient(Around, ChatCompletionClient):
     """A model client whose requests and replies go through the guard; for one agent.
 
     Args:
@@ -57,15 +57,10 @@ class GuardedClient(ChatCompletionClient):
 
     def __init__(self, inner: Any, conversation: Conversation) -> None:
         """Listen below the client, where that is possible."""
-        self._inner, self._conversation = inner, conversation
+        super().__init__(inner)
+        self._conversation = conversation
         if hasattr(inner, "_client"):
             inner._client = listened(inner._client)  # noqa: SLF001 - the only place where it holds the provider's own
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the client's own."""
-        if name == "_inner":
-            raise AttributeError(name)
-        return getattr(self._inner, name)
 
     async def create(
         self,

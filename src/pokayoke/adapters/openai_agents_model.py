@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pokayoke.adapters.hosted import Asked, Hosted, stand_in
-from pokayoke.adapters.listening import STOPS, listened, overheard, worst
+from pokayoke.adapters.listening import STOPS, Around, listened, overheard, worst
 from pokayoke.adapters.openai_agents_run import SINK, slot_in_use
 from pokayoke.adapters.openai_agents_sink import Handed, as_written, is_object, offer, sink
 from pokayoke.adapters.shown import Look, hides, pager
@@ -61,7 +61,7 @@ class _Turn(NamedTuple):
     listed: list[Any]
 
 
-class GuardedModel(Model):
+class GuardedModel(Around, Model):
     """A model whose requests and replies go through the guard.
 
     Args:
@@ -70,14 +70,8 @@ class GuardedModel(Model):
 
     def __init__(self, inner: Any) -> None:
         """Listen below the model, where that is possible."""
-        self.inner: Any = inner.inner if isinstance(inner, GuardedModel) else inner
-        self._heard = _listening(self.inner)
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the model's own."""
-        if name == "inner":
-            raise AttributeError(name)
-        return getattr(self.inner, name)
+        super().__init__(inner._inner if isinstance(inner, GuardedModel) else inner)  # noqa: SLF001 - of its own kind
+        self._heard = _listening(self._inner)
 
     async def get_response(  # noqa: PLR0917 - the framework's own arguments, in its order
         self,
@@ -134,11 +128,11 @@ class GuardedModel(Model):
 
     def get_retry_advice(self, request: Any) -> Any:
         """As the model says."""
-        return self.inner.get_retry_advice(request)
+        return self._inner.get_retry_advice(request)
 
     async def close(self) -> None:
         """Close the model."""
-        await self.inner.close()
+        await self._inner.close()
 
     async def _cleanup_on_run_end(self, owner: object) -> None:
         await self._heard._cleanup_on_run_end(owner)  # noqa: SLF001 - the framework calls it on every model
@@ -153,15 +147,15 @@ class GuardedProvider(ModelProvider):
 
     def __init__(self, inner: Any) -> None:
         """Keep the provider."""
-        self.inner: Any = inner.inner if isinstance(inner, GuardedProvider) else inner
+        self._inner: Any = inner.inner if isinstance(inner, GuardedProvider) else inner
 
     def get_model(self, model_name: str | None) -> Any:
         """Return the model of that name, guarded."""
-        return GuardedModel(self.inner.get_model(model_name))
+        return GuardedModel(self._inner.get_model(model_name))
 
     async def aclose(self) -> None:
         """Close the provider."""
-        await self.inner.aclose()
+        await self._inner.aclose()
 
 
 def _listening(model: Any) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from pokayoke.adapters.hosted import Hosted, plain, written
+from pokayoke.adapters.listening import Around
 from pokayoke.adapters.openai_agents_run import Slot, as_heard, current, slot_in_use
 from pokayoke.core.admission import Approval
 from pokayoke.core.call import Outcome, ToolCall
@@ -89,26 +90,16 @@ def guarded_tool(tool: Any, *, asks: bool, typed: bool) -> Any:
     return guarded
 
 
-class ListenedServer:
+class ListenedServer(Around):
     """An MCP server whose results are seen as they come: the SDK keeps the text of a failure, and drops that it is one.
 
     Args:
         inner: the server.
     """
 
-    def __init__(self, inner: Any) -> None:
-        """Keep the server."""
-        self.inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the server's own."""
-        if name == "inner":
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
     async def call_tool(self, *given: Any, **named: Any) -> Any:
         """Call a tool."""
-        result = await self.inner.call_tool(*given, **named)
+        result = await self._inner.call_tool(*given, **named)
         if (seen := _RESULTS.get()) is not None:
             seen.append(result)
         return result
