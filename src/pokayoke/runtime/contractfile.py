@@ -30,12 +30,10 @@ class Definition(msgspec.Struct, frozen=True):
     """One contract as a file declares it.
 
     Args:
-        place: the file and the tool, for messages.
         fields: what is declared, and nothing else.
         contract: the contract these fields make by themselves.
     """
 
-    place: str
     fields: dict[str, Any]
     contract: Contract
 
@@ -55,7 +53,7 @@ def read_contracts(path: Path, *, name: str | None = None) -> list[Definition]:
     for place, definition in read_definitions(path, name=name, how=followed):
         try:
             fields = fields_of(definition)
-            found.append(Definition(place, fields, Contract(**fields)))
+            found.append(Definition(fields, Contract(**fields)))
         except ContractError as error:
             raise ContractError(f"{place}: {error}") from None
     return found
