@@ -272,6 +272,25 @@ def test_a_write_that_found_no_thread_has_not_happened(bank, driver):
     assert driver.call(run, pay("c2")).ok
 
 
+@pytest.mark.parametrize(
+    ("answer", "kept"), [({"ref": 5}, {"ref": 5}), ("no JSON", None)], ids=["misfit", "unreadable"]
+)
+def test_what_monitor_mode_handed_on_is_no_result_to_who_enforces(bank, driver, answer, kept):
+    """It is recorded as broken: monitor mode hands it on again, and an enforcing guard hears that it must not be used.
+
+    What nobody could read is not kept as an answer of null.
+    """
+    run = bank.run(handler=lambda **_: answer, guard={"config": {"mode": "monitor"}})
+    first, again = [driver.call(run, pay(ident)) for ident in ("c1", "c2")]
+    assert (first.status, again.status) == ("ok", "replayed")
+    assert (first.value, again.value, codes(again)) == (kept, kept, ["already_done", "invalid_before"])
+    enforced = driver.call(bank.run(), pay("c3"))
+    assert (enforced.status, enforced.value, codes(enforced)) == ("invalid_output", None, ["invalid_before"])
+    assert bank.store.record(first.key).output_ok is False
+    assert kept is None or "5" not in str(enforced.text)
+    assert bank.paid == []
+
+
 @pytest.mark.parametrize(("error", "ends"), [(LookupError, False), (KeyboardInterrupt, True)])
 def test_an_object_that_cannot_tell_what_it_is_ends_in_an_outcome(bank, driver, error, ends):
     """A read whose answer raises when it is looked at is not tried again, and not handed out; Ctrl-C goes through."""

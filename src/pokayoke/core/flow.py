@@ -218,9 +218,10 @@ def _answered(
         finding = repeated_write(judged.tool)
     elif answer.kind == "replay" and record is not None:
         yield Emit(event.tool_call(judged, scene, "replay", judged.notes, "ledger"))
-        outcome = already_done(judged, record, plan)
-        yield Emit(event.tool_result(judged, scene, outcome, 0.0, record.output))
-        note_ending(judged, scene, outcome, record.output)
+        outcome = already_done(judged, record, plan, monitors=scene.snapshot.policy.mode == "monitor")
+        told = record.output if outcome.status == "replayed" else None
+        yield Emit(event.tool_result(judged, scene, outcome, 0.0, told))
+        note_ending(judged, scene, outcome, told)
         return outcome
     assert finding is not None, "every answer but execute and replay carries a finding"
     findings = (finding, *judged.notes)

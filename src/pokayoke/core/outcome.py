@@ -62,8 +62,11 @@ def _happened(answer: Admission) -> Happened:
     return "unknown" if final else "none"
 
 
-def already_done(judged: Judged, record: Record, plan: Plan) -> Outcome:
-    """The outcome of a write that ran before: its recorded result, said to be of then."""
+def already_done(judged: Judged, record: Record, plan: Plan, *, monitors: bool = False) -> Outcome:
+    """The outcome of a write that ran before: its recorded result, said to be of then.
+
+    An output that broke its contract is none; who `monitors` is handed it all the same, as the first time.
+    """
     at = f"{datetime.fromtimestamp(record.settled_at or record.claimed_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
     base = Outcome(
         status="replayed",
@@ -75,31 +78,34 @@ def already_done(judged: Judged, record: Record, plan: Plan) -> Outcome:
         contract=record.contract,
         key=record.key,
     )
+    notes, trust = judged.notes, plan.trust
     if not record.output_ok:
-        finding = Finding(
+        broken = Finding(
             code="invalid_before",
             blame="tool",
             message=f"{judged.tool} ran at {at}; its output broke the contract ({record.failure})",
             hint=f"{judged.tool} already ran, but its answer was unusable. Do not send it again; tell the user.",
         )
-        return msgspec.structs.replace(
-            base,
-            status="invalid_output",
-            text=refusal_text((finding,), tool=judged.tool),
-            findings=(finding, *judged.notes),
-            stop_reason="invalid_tool_output",
-            message=finding.message,
-        )
+        notes, trust = (broken, *notes), "unchecked"
+        if not monitors:
+            return msgspec.structs.replace(
+                base,
+                status="invalid_output",
+                text=refusal_text((broken,), tool=judged.tool),
+                findings=notes,
+                stop_reason="invalid_tool_output",
+                message=broken.message,
+            )
     note = f"already ran at {at}; its result was not kept"
     value, shown = None, f"{judged.tool} must not be sent again."
     if record.output is not None and not _fits(record, plan):
         note = f"already ran at {at}; its result is of {record.contract} and does not fit {plan.contract.id}"
     elif record.output is not None:
         note, value = f"already ran at {at}; result of then", msgspec.json.decode(record.output)
-        shown = present(value, tool=judged.tool, call_id=judged.call.id, trust=plan.trust, canonical=record.output)
+        shown = present(value, tool=judged.tool, call_id=judged.call.id, trust=trust, canonical=record.output)
     finding = Finding(code="already_done", blame="model", message=f"{judged.tool} {note}")
     return msgspec.structs.replace(
-        base, value=value, text=f"{note}\n{shown}", findings=(finding, *judged.notes), message=finding.message
+        base, value=value, text=f"{note}\n{shown}", findings=(finding, *notes), message=finding.message
     )
 
 

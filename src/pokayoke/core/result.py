@@ -191,8 +191,13 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
 
 
 def _recorded(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome | None]:
-    """Tell the ledger of a valid write. Returns how the call ended if the ledger says otherwise."""
-    lost: Finding | Record | None = yield _settling(entered, scene, "completed", output=_kept(entered.plan, checked))
+    """Tell the ledger of a write that succeeded. Returns how the call ended if the ledger says otherwise.
+
+    What broke its contract is kept for whoever monitors as well, and as broken: to everybody else it is no result.
+    """
+    broken = event.reason_of(checked.findings[0]) if checked.findings else ""
+    kept = None if broken and checked.canonical is None else _kept(entered.plan, checked)
+    lost: Finding | Record | None = yield _settling(entered, scene, "completed", output=kept, failure=broken)
     if isinstance(lost, Record):
         return (yield from _overtaken(entered, scene, lost, ran))
     return None if lost is None else (yield from _unrecorded(entered, scene, lost, checked, ran))
@@ -223,7 +228,7 @@ def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Gene
     policy = scene.snapshot.policy.safe_mode
     reason = event.reason_of(checked.findings[0])
     if entered.claim is not None:
-        yield _settling(entered, scene, "completed", output_ok=False, failure=reason)
+        yield _settling(entered, scene, "completed", failure=reason)
     taint = Taint(contract.name, identity_of(entered.judged, entered.plan.contract), scene.step, reason)
     stops = policy.on_invalid_output == "fail_closed"
     review = review_of(judged, contract, scene, reason) if policy.on_invalid_output == "human_review" else None
@@ -352,17 +357,12 @@ def _bad(
 
 
 def _settling(
-    entered: Entered,
-    scene: Scene,
-    state: Settling,
-    *,
-    output: bytes | None = None,
-    output_ok: bool = True,
-    failure: str = "",
+    entered: Entered, scene: Scene, state: Settling, *, output: bytes | None = None, failure: str = ""
 ) -> Settle:
-    claim = entered.claim
+    """The report of an execution. What is wrong with one that completed is its output."""
+    claim, good = entered.claim, state != "completed" or not failure
     assert claim is not None, "only a claimed write is settled"
-    report = Settlement(claim.key, claim.claim_id, state, scene.now, output, output_ok=output_ok, failure=failure)
+    report = Settlement(claim.key, claim.claim_id, state, scene.now, output, output_ok=good, failure=failure)
     return Settle(report, claim.tool, entered.plan.contract.redact)
 
 
@@ -371,7 +371,7 @@ def _overtaken(entered: Entered, scene: Scene, record: Record, ran: Ran) -> Gene
     if entered.claim is None or record.claim_id != entered.claim.claim_id or record.decided_by:
         yield Emit(event.late_effect(entered.judged, scene, record))
     if record.answers:
-        outcome = already_done(entered.judged, record, entered.plan)
+        outcome = already_done(entered.judged, record, entered.plan, monitors=scene.snapshot.policy.mode == "monitor")
     else:
         finding = in_doubt(record)
         text = refusal_text((finding,), tool=record.tool)
