@@ -183,6 +183,26 @@ def test_roots_are_a_protection(old, new, sides):
     assert [(one.kind, one.breaks) for one in found] == [("breaking", sides)]
 
 
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({}, True),
+        ({"identity": ("b",)}, True),
+        ({"identity": ("a",)}, False),
+        ({"volatile": ("b",)}, False),
+        ({"effect": "read"}, False),
+    ],
+)
+def test_a_default_names_an_effect(fields, named):
+    """With another one, a write that leaves the argument out gets another ledger key, if its key holds it."""
+    old, new = [
+        contract(version, input_schema=obj(["a"], a=N, b={"default": default}), **fields)
+        for version, default in (("1", 1), ("2", 2))
+    ]
+    found = {one.at: one.breaks for one in contract_changes(old, new) if "another ledger key" in one.what}
+    assert found == ({"defaults": ("operators",)} if named else {})
+
+
 def test_texts_have_no_schema_to_compare():
     """Two versions that both promise text, or nothing, promise the same."""
     for promise in ("text", None):

@@ -12,7 +12,12 @@ from pokayoke.testing import FrozenClock
 
 PAY = {
     "type": "object",
-    "properties": {"to": {"type": "string"}, "amount": {"type": "integer"}, "trace": {"type": "string"}},
+    "properties": {
+        "to": {"type": "string"},
+        "amount": {"type": "integer"},
+        "trace": {"type": "string"},
+        "currency": {"type": ["string", "null"], "default": "EUR"},
+    },
     "required": ["to"],
 }
 PAID = {"type": "object", "properties": {"ref": {"type": "string"}}, "required": ["ref"]}
@@ -61,14 +66,26 @@ def codes(outcome):
         ({"volatile": ("trace",)}, {"trace": "a", "amount": 1}, {"trace": "a", "amount": 2}, "ok", 2),
         ({"volatile": ("trace",), "identity": ("to",)}, {"trace": "a"}, {"trace": "b"}, "replayed", 1),
         ({"volatile": ("trace",), "identity": ("to",)}, {"amount": 1}, {"amount": 2}, "refused", 1),
+        ({}, {}, {"currency": "EUR"}, "replayed", 1),
+        ({}, {"currency": "EUR"}, {}, "replayed", 1),
+        ({}, {}, {"currency": "USD"}, "ok", 2),
+        ({}, {}, {"currency": None}, "ok", 2),
+        ({"identity": ("to", "currency")}, {}, {"currency": "EUR"}, "replayed", 1),
+        ({"identity": ("to", "currency")}, {}, {"currency": None}, "ok", 2),
+        ({"identity": ("to",)}, {}, {"currency": "EUR"}, "replayed", 1),
+        ({"volatile": ("trace",)}, {"trace": "a"}, {"currency": "EUR"}, "replayed", 1),
     ],
 )
 def test_what_makes_two_writes_the_same(bank, driver, fields, first, second, said, paid):
-    """All arguments as they were corrected, or the identity; what is volatile makes no difference, other details do."""
+    """All arguments as they were corrected, or the identity; what is volatile makes no difference, other details do.
+
+    An argument that was left out counts as its declared default, and the tool gets what was sent.
+    """
     run = bank.run(**fields)
     assert driver.call(run, pay(**first)).ok
     again = driver.call(run, pay("c2", **second))
     assert (again.status, len(bank.paid)) == (said, paid)
+    assert bank.paid[0] == {"to": "ann", **first} or "amount" in first
     assert said != "refused" or codes(again) == ["conflict"]
 
 

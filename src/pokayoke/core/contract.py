@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pokayoke.core.call import Effect, Finding
 from pokayoke.core.contract_rules import (
     check_contract,
+    declared_defaults,
     has_code,
     is_async,
     normalise,
@@ -136,6 +137,8 @@ class Contract:
 
     input: Schema = field(init=False, repr=False)
     """The compiled schema of what the model may send (without the `key_argument`)."""
+    defaults: Mapping[str, Any] = field(init=False, repr=False)
+    """What stands for the arguments that a write may leave out, where the input schema says so; {} for a read."""
     takes_text: bool = field(init=False, repr=False)
     """True if a plain text can be a valid output; otherwise a text is JSON, and parsed."""
     output: Schema | None = field(init=False, repr=False)
@@ -173,6 +176,7 @@ class Contract:
             accepted = visible if closed is hidden else compile_schema(closed, where=where, resources=self.schemas)
         seal(self, "input_schema", whole.raw)
         seal(self, "input", accepted)
+        seal(self, "defaults", {} if self.effect == "read" else declared_defaults(accepted))
         seal(self, "model_schema", visible.raw)
         seal(self, "output", self._compile_output())
         seal(self, "takes_text", self.output is None or admits_text(self.output))

@@ -130,6 +130,15 @@ def _declared(old: Contract, new: Contract) -> Iterator[Change]:
             yield Change(name, what, "unknown", ("operators",))
         else:
             yield Change(name, what, "breaking" if sides else "safe", sides)
+    one, other = _naming(old), _naming(new)
+    if canonical(one) != canonical(other):
+        yield _key_change("defaults", f"{_short(one)} -> {_short(other)}", reads=False)
+
+
+def _naming(contract: Contract) -> dict[str, Any]:
+    """The defaults that a ledger key is made of where a call leaves the arguments out."""
+    named = contract.defaults.keys() - contract.volatile if contract.identity is None else contract.identity
+    return {name: default for name, default in contract.defaults.items() if name in named}
 
 
 def _key_change(name: str, what: str, *, reads: bool) -> Change:

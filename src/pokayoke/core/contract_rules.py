@@ -123,6 +123,12 @@ def declared_arguments(schema: Schema) -> tuple[dict[str, Any], bool]:
     return found, complete
 
 
+def declared_defaults(schema: Schema) -> dict[str, Any]:
+    """Return the defaults that a schema's own `properties` declare; one in a branch holds for some calls only."""
+    named: dict[str, Any] = schema.raw.get("properties", {}) if is_object(schema.raw) else {}
+    return {name: one["default"] for name, one in named.items() if is_object(one) and "default" in one}
+
+
 def check_contract(contract: Contract) -> None:
     """Refuse a contract that contradicts itself.
 

@@ -153,7 +153,7 @@ def _resolution(
 
 def _claim(judged: Judged, plan: Plan, scene: Scene, scope: tuple[str, str], occurrence: int) -> Claim:
     contract = plan.contract
-    args_hash = effect_hash(judged, contract) if contract.volatile else judged.args_hash
+    args_hash = effect_hash(judged, contract)
     identity = args_hash if contract.identity is None else identity_of(judged, contract)
     return Claim(
         key=ledger_key(scope, contract.name, identity, occurrence=occurrence, epoch=contract.key_epoch),

@@ -332,16 +332,21 @@ def identity_of(judged: Judged, contract: Contract) -> str:
     """Digest of the identity arguments: what makes two calls of a tool mean the same thing."""
     if contract.identity is None:
         return effect_hash(judged, contract)
-    arguments = judged.again()
+    arguments = _meant(judged, contract)
     return digest(canonical({name: arguments.get(name) for name in contract.identity}))
 
 
 def effect_hash(judged: Judged, contract: Contract) -> str:
     """Digest of what makes two writes the same call: all arguments but the volatile ones."""
-    if not contract.volatile:
+    if not (contract.volatile or contract.defaults):
         return judged.args_hash
-    arguments = judged.again()
+    arguments = _meant(judged, contract)
     return digest(canonical({name: value for name, value in arguments.items() if name not in contract.volatile}))
+
+
+def _meant(judged: Judged, contract: Contract) -> dict[str, Any]:
+    """The arguments with the defaults of those that were left out: who spells one out asks for no other effect."""
+    return {**contract.defaults, **judged.again()}
 
 
 def _hash(contract: Contract, arguments: dict[str, Any], dumped: bytes) -> str:

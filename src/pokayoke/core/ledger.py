@@ -26,7 +26,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     Args:
         key: the ledger key.
-        args_hash: digest of all effective arguments.
+        args_hash: digest of all effective arguments that count, with the declared defaults of those left out.
         state: where it stands.
         attempt: number of executions started; the fencing token.
         claim_id: the call that owns the execution; never empty.
