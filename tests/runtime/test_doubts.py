@@ -473,7 +473,7 @@ def test_a_failure_that_cannot_be_reported_is_no_licence(place, driver, error):
 # -- a repetition after a failure that had no effect ------------------------------------------------------------------------------
 
 
-def busy_once(place, between=lambda: None, **options):
+def busy_once(place, between=lambda: None, effect="write", **options):
     """A run whose tool says at first that it was busy, and is tried again after a minute; a lease takes 40 seconds."""
     answers = iter([LookupError("busy, nothing was booked")])
 
@@ -483,7 +483,8 @@ def busy_once(place, between=lambda: None, **options):
         return {"id": "O1"}
 
     place.act = act
-    how = {"no_effect_errors": (LookupError,), "retry": RetryPolicy(retries=1, initial=60.0, cap=60.0, jitter=0)}
+    proof = {"transient_errors": (LookupError,)} if effect == "read" else {"no_effect_errors": (LookupError,)}
+    how = {"effect": effect, **proof, "retry": RetryPolicy(retries=1, initial=60.0, cap=60.0, jitter=0)}
     sleep = place.clock.sleep
     place.clock.sleep = lambda seconds: (sleep(seconds), between())
     return place.guard(how, **options).run("r")
@@ -615,6 +616,32 @@ def test_a_repetition_that_cannot_be_asked_for_is_a_failure(place, driver):
     outcome = driver.call(busy_once(place, store=store), order())
     assert (outcome.status, outcome.effect, place.record.state) == ("failed", "none", "failed_retriable")
     assert len(place.effects) == 1
+
+
+@pytest.mark.parametrize("how", ["run", "switch", "read"])
+def test_what_was_stopped_is_not_tried_again(place, driver, how):
+    """A try is a new start: in a run that was stopped none begins, nor one of a write under a switch that opened.
+
+    The call ends with the last failure, whose retries are not used up, and its claim is settled.
+    """
+
+    def stop():
+        if how == "switch":
+            place.store.flip(Flip("*", "open", "ann", "incident", place.clock.now()))
+        else:
+            run.stop()
+
+    run = busy_once(place, stop, effect="read" if how == "read" else "write")
+    outcome = driver.call(run, order())
+    assert (outcome.status, outcome.effect, outcome.findings[0].code) == ("failed", "none", "tool_failed")
+    assert (outcome.attempts, outcome.retry_exhausted, len(place.effects)) == (1, False, 1)
+    assert how == "read" or place.record.state == "failed_retriable"
+
+
+def test_a_read_is_tried_again_under_an_open_switch(place, driver):
+    """A kill switch stops writes, and the retries of writes; a read goes on."""
+    run = busy_once(place, lambda: place.store.flip(Flip("*", "open", "ann", "x", place.clock.now())), effect="read")
+    assert (driver.call(run, order()).status, len(place.effects)) == ("ok", 2)
 
 
 # -- completed in its own transaction --------------------------------------------------------------------------------------

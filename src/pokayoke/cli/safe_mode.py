@@ -80,7 +80,7 @@ def open_(
 
     pokayoke safe-mode open --scope crm_lookup --by ann --reason "returns yesterday's data"
 
-    No write that comes later is claimed any more; one that has been claimed goes on.
+    No write that comes later is claimed any more; one that has begun goes on, and is not tried again.
     """
     _check(scope, by, reason)
     with opened(store) as ledger:

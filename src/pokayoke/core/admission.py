@@ -116,6 +116,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         charges: what it takes from which limits.
         approval: the question to ask first, or None.
         step: the number of the call in its run.
+        again: True if an execution under the claim has ended, and another one would begin.
     """
 
     run_id: str
@@ -127,6 +128,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     charges: tuple[Charge, ...] = ()
     approval: Approval | None = None
     step: int = 0
+    again: bool = False
 
     @property
     def shared(self) -> bool:
@@ -158,10 +160,11 @@ def admit(request: Request, held: Held) -> Kept:
     """Decide in one act. The cheap and the final reasons come first; the claim comes last.
 
     A repetition is answered from the ledger: it takes nothing from a limit and asks nobody. What a
-    harmless failure allows to run again has to pass everything again, but was counted already.
+    harmless failure allows to run again has to pass everything again, but was counted already. A claim that is at
+    work stays so whatever was stopped since; its next try is a new start.
     """
     wish, record = request.claim, held.record
-    if wish is not None and record is not None and is_repeated(record, wish):
+    if wish is not None and record is not None and is_repeated(record, wish) and not request.again:
         kept, answer = claim(record, wish)
         return Kept(answer, kept)
     if finding := _halted(request, held):

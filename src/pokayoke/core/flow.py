@@ -17,7 +17,7 @@ from pokayoke.core.admission import Approval, Charge, Request, charges, fingerpr
 from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, ToolCall
 from pokayoke.core.gate import stop_reason_for
 from pokayoke.core.judge import Judged, Scene, effect_hash, identity_of, judged_at_a_glance, judging
-from pokayoke.core.ledger import Admission, Claim, ledger_key
+from pokayoke.core.ledger import EXECUTE, Admission, Claim, ledger_key
 from pokayoke.core.ledger_explain import in_doubt, no_scope, repeated_write
 from pokayoke.core.outcome import already_done, from_ledger, note_ending, refused
 from pokayoke.core.plan import Plan
@@ -50,12 +50,12 @@ def walk(call: ToolCall, scene: Scene) -> Generator[Step, Any, Outcome]:
         # It may be tried again because nothing can have happened, or because a second time does no harm.
         yield Wait(min(delay, plan.retry.cap), plan.retry.jitter)
         delay *= plan.retry.factor
-        if entered.claim is not None:
-            answer = yield from _renewed(_open(entered.claim, plan, reaction), plan, scene)
-            if answer.record is None:  # refused before the ledger was asked: what has failed so far is the answer
-                return (yield from leave(entered, scene, reaction, Ran(attempt, total, exhausted=True)))
-            if answer.kind != "execute":
-                return (yield from _answered(judged, plan, scene, answer, entered.claim))
+        answer = yield from _renewed(entered, scene, reaction)
+        if answer.kind == "refuse" and answer.record is None:  # no rule of the ledger's: what has failed is the answer
+            return (yield from leave(entered, scene, reaction, Ran(attempt, total, exhausted=False)))
+        if answer.kind != "execute":
+            return (yield from _answered(judged, plan, scene, answer, entered.claim))
+        if answer.record is not None:
             entered = msgspec.structs.replace(entered, attempt=answer.record.attempt)
 
 
@@ -120,15 +120,20 @@ def _open(claim: Claim, plan: Plan, reaction: Reaction) -> Claim:
     return msgspec.structs.replace(claim, doubt=type(reaction.error).__name__)
 
 
-def _renewed(claim: Claim, plan: Plan, scene: Scene) -> Generator[Step, Any, Admission]:
-    """Ask whether a claim still holds; it does not if its lease has lapsed and somebody else came meanwhile.
+def _renewed(entered: Entered, scene: Scene, reaction: Reaction) -> Generator[Step, Any, Admission]:
+    """Ask whether a call may be tried again: not in a run that was stopped meanwhile, nor under a switch that opened.
 
-    Nothing is counted or asked a second time, and a doubt is left to those who know nothing better.
+    A claim may have lapsed, and somebody else have come. Nothing is counted or asked a second time, and a doubt is
+    left to those who know nothing better.
     """
-    contract = plan.contract
-    claim = msgspec.structs.replace(claim, resolves=False)
+    plan, contract, claim = entered.plan, entered.plan.contract, entered.claim
+    if claim is None:
+        halted = blocked(scene.view.state, contract.effect, contract.sources)
+        return EXECUTE if halted is None else Admission("refuse", halted)
+    claim = msgspec.structs.replace(_open(claim, plan, reaction), resolves=False)
+    name, effect, sources = contract.name, contract.effect, contract.sources
     answer: Admission = yield Admit(
-        Request(scene.run_id, contract.name, contract.effect, contract.sources, scene.now, claim, step=scene.step)
+        Request(scene.run_id, name, effect, sources, scene.now, claim, step=scene.step, again=True)
     )
     return answer
 
