@@ -510,7 +510,7 @@ def test_the_latest_words_of_the_user_stay_while_there_is_room():
     build = Builder("openai")
     build.user("first")
     build.assistant(LONG)
-    build.user("The real task: count the parcels of depot 9. " * 40)
+    build.user("The real task: count the parcels of depot 9. " * 120)
     for count in range(30):
         build.calls([f"c{count}"], {"id": count})
         build.results([f"c{count}"])
@@ -519,7 +519,51 @@ def test_the_latest_words_of_the_user_stay_while_there_is_room():
     tight = compacted(build.messages, 2_300)
     assert tight.dropped
     assert build.messages[3] not in tight.messages
+    assert [(finding.code, finding.at) for finding in tight.findings] == [("user_left_out", "/3")]
     assert "count the parcels of depot 9" in note_in(tight.messages)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("words", [10, 50, 100, 125])
+def test_large_answers_at_the_end_do_not_cost_the_latest_wish(words, kept):
+    """However much of the window the last messages take, the wish before them stays as long as the window holds it."""
+    build = Builder("openai")
+    build.user("Hello, where is parcel P-1?")
+    build.assistant("In Lyon.")
+    build.user("Now cancel order #W1234567, and nothing else.")
+    for count in range(8):
+        build.calls([f"c{count}"], {"page": count})
+        build.results([f"c{count}"], "an order of a customer in the city of Lyon. " * words)
+    wish, fixed = build.messages[3], [*build.messages[:2], *build.messages[-10:]]
+    everything_but_the_wish = compacted(fixed, 10**6).before
+    result = compacted(build.messages, everything_but_the_wish + 150, kept=kept)
+    assert result.dropped
+    assert wish in result.messages
+    assert result.findings == ()
+    roomy = compacted(build.messages, everything_but_the_wish + 500, kept=kept)
+    assert wish in roomy.messages
+    assert 'call: "find"' in note_in(roomy.messages)
+    again = compacted(result.messages, everything_but_the_wish + 150, kept=kept)
+    assert again.messages == result.messages
+    tight = compacted(build.messages, everything_but_the_wish + 20)
+    assert wish not in tight.messages
+    assert "user_left_out" in {finding.code for finding in tight.findings}
+
+
+def test_large_answers_that_can_be_read_on_go_before_the_latest_wish():
+    """Where outputs at the end may be put aside, they are, before the user's words are left out."""
+    build = Builder("openai")
+    build.user("first")
+    build.assistant("What is to be done?")
+    build.user("The real task: count the parcels of depot 9. " * 40)
+    for count in range(8):
+        build.calls([f"c{count}"], {"id": count})
+        build.results([f"c{count}"], LONG * 10)
+    window = compacted([*build.messages[:2], *build.messages[-10:]], 10**6).before + 200
+    assert build.messages[3] not in compacted(build.messages, window).messages
+    result = compacted(build.messages, window, kept=True)
+    assert build.messages[3] in result.messages
+    assert (result.findings, result.finding) == ((), None)
 
 
 def test_the_window_is_the_bound_and_the_threshold_is_the_aim():

@@ -12,6 +12,8 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
+import msgspec
+
 from pokayoke.core.call import Finding
 from pokayoke.core.context.chat import Maker
 from pokayoke.core.context.extract import (
@@ -43,6 +45,15 @@ _LEVELS = ((60, 80), (40, 60), (26, 40), (17, 30), (11, 24), (7, 16), (4, 12), (
 _ENOUGH = 400  # lines from which a note chooses
 _AIM = 0.8  # share of the limit to get down to
 _MOST_PREVIEW = 1_500  # characters
+
+
+class _Noted(msgspec.Struct, frozen=True, gc=False):
+    """A history with a note in it: what it is worth as estimated, how many messages the note stands for."""
+
+    groups: list[Group]
+    tokens: int
+    dropped: int = 0
+    findings: list[Finding] = []
 
 
 class Work:
@@ -107,8 +118,6 @@ class Work:
             self._supersede(stays)
         if not self._is_below(aim):
             self._summarise(stays)
-        if self._options.kept and not self._is_below(self._options.max_tokens):
-            self._offload(self._in_tail(), until=self._options.max_tokens)
         if not self._is_below(self._options.max_tokens):
             self.findings.append(overflow(round(self.worth), self._options.max_tokens))
 
@@ -229,39 +238,61 @@ class Work:
     def _summarise(self, stays: list[bool]) -> None:
         """Put one note in the place of the middle.
 
-        What the host said in between and the latest words of the user stay as long as there is room, the first
-        of them longer: they are rules.
+        What the host said in between and the latest words of the user stay as long as the window has room, the
+        first of them longer: they are rules. Large outputs at the end go before them where they can be read on.
         """
-        latest = next((at for at in range(len(self.groups) - 1, -1, -1) if self.groups[at].speaks), None)
+        latest = self._latest()
         ruled = [stay or group.role == "system" for stay, group in zip(stays, self.groups, strict=True)]
         for wanted in ([stay or at == latest for at, stay in enumerate(ruled)], ruled, stays):
-            done = self._noted(wanted)
-            if done is None:
-                continue
-            groups, dropped, findings = done
-            tokens = sum(self._cost(group) for group in groups)
-            fits = self._fixed + self._scale * tokens <= self._options.limit
-            if tokens < self.tokens and (fits or wanted is stays):
-                self._become(groups)
-                self.dropped += dropped
-                self.findings += findings
+            noted = self._noted(wanted)
+            if self._options.kept and self._excess(noted) > 0:
+                self._offload(self._in_tail(), until=self.worth - self._excess(noted))
+                noted = self._noted(wanted)
+            if self._excess(noted) <= 0 or wanted is stays:
+                self._become(noted.groups)
+                self.dropped += noted.dropped
+                self.findings += noted.findings
                 return
 
-    def _noted(self, stays: list[bool]) -> tuple[list[Group], int, list[Finding]] | None:
-        """Return the history with a note for what does not stay; None if everything does."""
+    def _latest(self) -> int | None:
+        """Return where the user spoke last."""
+        return next((at for at in range(len(self.groups) - 1, -1, -1) if self.groups[at].speaks), None)
+
+    def _excess(self, noted: _Noted) -> float:
+        """By how much a history would not fit the window."""
+        return self._fixed + self._scale * noted.tokens - self._options.max_tokens
+
+    def _noted(self, stays: list[bool]) -> _Noted:
+        """Return the history with a note for what does not stay, or as it is if that is no longer."""
+        as_it_is = _Noted(self.groups, self.tokens)
         kept, notes, place = take_notes(self.groups, stays, self._shape)
-        middle = [
-            self._before.get(at, group)
-            for at, (group, stay) in enumerate(zip(self.groups, stays, strict=True))
-            if not stay and not _only_note(group)
+        gone = [
+            at
+            for at, group in enumerate(self.groups)
+            if not stays[at] and not (group.role == "user" and not group.speaks)
         ]
-        if not middle:
-            return None
-        findings = [left_out(group.sources[0]) for group in middle if group.role == "system"]
+        if not gone:
+            return as_it_is
+        middle = [self._before.get(at, self.groups[at]) for at in gone]
+        latest = self._latest()
+        findings = [
+            left_out("user_left_out" if at == latest else "system_left_out", group.sources[0])
+            for at, group in zip(gone, middle, strict=True)
+            if at == latest or group.role == "system"
+        ]
         count = sum(len(group.messages) for group in middle)
-        room = ((self._options.limit - self._fixed) / self._scale - sum(self._cost(group) for group in kept)) / 2
-        text = self._note(middle, merged(notes), count, room, findings)
-        return put_note(kept, place, text, self._shape, self._maker), count, findings
+        text = self._note(middle, merged(notes), count, self._room(kept), findings)
+        groups = put_note(kept, place, text, self._shape, self._maker)
+        tokens = sum(self._cost(group) for group in groups)
+        return _Noted(groups, tokens, count, findings) if tokens < self.tokens else as_it_is
+
+    def _room(self, kept: list[Group]) -> float:
+        """Return the tokens that a note may have: half of what is free below the limit, but some of the window's."""
+        taken = sum(self._cost(group) for group in kept)
+        below, within = (
+            (most - self._fixed) / self._scale - taken for most in (self._options.limit, self._options.max_tokens)
+        )
+        return max(below / 2, within / 4)
 
     def _note(self, middle: list[Group], old: Note, count: int, room: float, findings: list[Finding]) -> str:
         """Return the longest note that fits the room, or else the shortest."""
@@ -304,10 +335,6 @@ def _lines(middle: list[Group], *, labelled: bool) -> list[Line]:
             parts.append(lines_of(group, labelled=labelled))
             found += len(parts[-1])
     return [line for part in reversed(parts) for line in part]
-
-
-def _only_note(group: Group) -> bool:
-    return group.role == "user" and not group.speaks
 
 
 def _is_brief(text: str) -> bool:

@@ -16,6 +16,7 @@ CODES: dict[str, str] = {
     "unusable_call": "a tool call had an id or a name that a provider refuses; it was given another one",
     "system_in_between": "Anthropic takes no system message between the others; it was made part of the user's turn",
     "system_left_out": "a system message between the others did not fit the window any more; a note quotes it",
+    "user_left_out": "what the user asked last did not fit the window any more; at most a note quotes it",
     "empty_message": "a message, or a part of one, that says nothing was left out because a provider refuses it",
     "summariser_failed": "the summariser failed or wrote too much; the built-in one stood in",
 }
@@ -32,9 +33,9 @@ def mended(code: str, index: int, detail: str) -> Finding:
     return Finding(code, at=f"/{index}", blame="host", message=f"message {index}: {detail}")
 
 
-def left_out(index: int) -> Finding:
-    """Return the finding for a message of the host that only a note quotes now."""
-    return mended("system_left_out", index, "a message of the system did not fit the window; a note quotes it")
+def left_out(code: str, index: int) -> Finding:
+    """Return the finding for words that should have stayed; `code` and `index` as for `mended`."""
+    return mended(code, index, CODES[code])
 
 
 def overflow(tokens: int, window: int) -> Finding:
