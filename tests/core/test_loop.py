@@ -333,3 +333,13 @@ def test_what_waits_for_a_person_leaves_no_mark():
     assert noted(rounds, outcome("pending", "awaiting_approval", "policy")) == ()
     assert noted(rounds, outcome("refused", "quota_exceeded", "policy"))[0].kind == "refusal"
     assert rounds.repeats.count("t", "s") == 0
+
+
+def test_a_call_that_is_only_held_back_has_not_failed():
+    """However often a write waits for a valid output, it is no repetition of a failure; it is a bad round each time."""
+    rounds = Rounds()
+    found = noted(rounds, *[outcome("refused", "latched", "tool")] * 5, effect="write")
+    assert {mark.kind for mark in found} == {"held_back"}
+    assert rounds.repeats.count("t", "s") == 0
+    noted(rounds, outcome("failed", "tool_failed", "tool"), effect="write")
+    assert rounds.repeats.count("t", "s") == 1

@@ -485,3 +485,26 @@ def test_counts_per_tool_and_per_argument(driver):
     assert dict(run.state.loop.failing)["get"] == 5
     assert "Nearest: put" in driver.batch(run, [ask("putt", key="a")])[0].text
     assert LoopPolicy().bad_rounds == 12
+
+
+def test_a_write_that_waited_for_a_valid_output_runs_after_it(driver):
+    """However often the latch held a call back, it runs when a valid output comes.
+
+    A model that sends nothing else meanwhile is stopped by the turn's total.
+    """
+    answers = [{"no": 1}, {"key": "a"}, {"no": 1}]
+    checked = {"type": "object", "required": ["key"]}
+    look = pokayoke.Contract.from_schema(
+        "look", OPEN, output_schema=checked, effect="read", handler=lambda: answers.pop(0)
+    )
+    run, write = started(tools=[look, WRITE]), ask("put", key="a")
+    assert driver.batch(run, [ask("look")])[0].status == "degraded"
+    assert [driver.batch(run, [write])[0].findings[0].code for _ in range(5)] == ["latched"] * 5
+    assert driver.batch(run, [ask("look")])[0].status == "ok"
+    assert (driver.batch(run, [write])[0].status, done) == ("ok", ["a"])
+    driver.batch(run, [ask("look")])
+    modes = []
+    for _ in range(5):
+        assert driver.batch(run, [ask("put", key="b")])[0].findings[0].code == "latched"
+        modes.append(run.mode)
+    assert (modes[-2:], done) == (["safe_mode", "final_answer"], ["a"])

@@ -14,7 +14,7 @@ from typing import Final, get_args
 
 import msgspec
 
-from pokayoke.core.call import SUCCESSFUL, Effect, Outcome, Status, StopReason
+from pokayoke.core.call import SUCCESSFUL, Effect, Finding, Outcome, Status, StopReason
 from pokayoke.core.policy import LoopPolicy
 from pokayoke.core.state import LoopCount, Repeats
 from pokayoke.errors import PolicyError, UsageError
@@ -243,8 +243,7 @@ class Rounds:
     def _failed(self, outcome: Outcome, signature: str, kinds: tuple[Kind, ...], policy: LoopPolicy) -> None:
         """Note a call that did not end well."""
         first = outcome.findings[0] if outcome.findings else None
-        # A call that is not run again has not failed again.
-        if first is not None and first.blame in ("model", "tool") and first.code != "repeated_failure":
+        if first is not None and _is_own(outcome, first):
             self.repeats.failed(outcome.tool, signature)
         kind = failure_of(outcome, kinds, policy.off)
         if kind is not None:
@@ -264,6 +263,17 @@ def _again(before: _Seen, outcome: Outcome, result: bytes | None) -> _Seen:
     mark = seen if len(seen) <= _MOST_COMPARED else hash(seen)
     same = last is None or (type(last) is type(mark) and last == mark)
     return (times + 1 if same else 2, mark, since)
+
+
+def _is_own(outcome: Outcome, first: Finding) -> bool:
+    """Whether a call failed by itself, so that sending it again would fail again.
+
+    What is not run again after failures has not failed once more, and a refusal for which a tool is to blame is
+    about another call: this one waits for a valid output.
+    """
+    if first.blame == "tool":
+        return outcome.status != "refused"
+    return first.blame == "model" and first.code != "repeated_failure"
 
 
 def is_untroubled(count: LoopCount, endings: Iterable[Ending]) -> bool:
