@@ -258,12 +258,31 @@ def test_a_write_that_is_settled_is_progress_each_time():
 
 
 def test_the_same_result_again_and_again_is_a_bad_round():
-    """Equal calls with equal results: three are fine, the fourth is a repeated call. A changed result starts anew."""
+    """Equal calls with equal results: three are fine, the fourth is a repeated call, of each value alike."""
     rounds = Rounds()
-    kinds = [mark.kind for mark in noted(rounds, *[outcome()] * 5)]
-    assert kinds == ["", "", "", "repeated_call", "repeated_call"]
-    assert noted(rounds, outcome(text="y"))[0].kind == ""
-    assert [mark.kind for mark in noted(rounds, *[outcome(text="y")] * 2)] == ["", "repeated_call"]
+    for text in ("x", "y", "z", "x"):
+        marked = noted(rounds, *[outcome(text=text)] * 5)
+        assert [mark.kind for mark in marked] == ["", "", "", "repeated_call", "repeated_call"]
+        assert [mark.progress for mark in marked] == [True, False, False, False, False]
+
+
+def test_the_first_result_is_compared_too():
+    """A value that came once does not make the next one its repetition."""
+    rounds = Rounds()
+    noted(rounds, outcome(text="pending"))
+    assert [mark.kind for mark in noted(rounds, *[outcome(text="running")] * 3)] == ["", "", ""]
+    assert noted(rounds, outcome(text="running"))[0].kind == "repeated_call"
+
+
+@given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 4))
+def test_of_any_results_only_equal_ones_in_a_row_are_repetitions(values, fine):
+    """Whatever a read answers, a call is a repetition exactly if more than so many equal results end with it."""
+    rounds, policy = Rounds(), LoopPolicy(identical_results=fine)
+    for at in range(len(values)):
+        last = values[max(0, at - fine) : at + 1]
+        mark = noted(rounds, outcome(text=str(values[at])), policy=policy)[0]
+        assert bool(mark.kind) == (len(last) > fine and len(set(last)) == 1)
+        assert mark.progress == (at == 0 or values[at] != values[at - 1])
 
 
 def test_after_a_write_the_same_answer_is_news():

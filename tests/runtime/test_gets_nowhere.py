@@ -508,3 +508,33 @@ def test_a_write_that_waited_for_a_valid_output_runs_after_it(driver):
         assert driver.batch(run, [ask("put", key="b")])[0].findings[0].code == "latched"
         modes.append(run.mode)
     assert (modes[-2:], done) == (["safe_mode", "final_answer"], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("answers", "mode"),
+    [
+        # A poll that gets on, with a failure now and then, or with a plateau now and then.
+        ([*range(5), None, *range(5, 30), None, *range(30, 40)], "normal"),
+        ([10, 10, 10, 10, 20, 30, 40, 50, 50, 50, 50, 60], "normal"),
+        (["pending", *["running"] * 4, "done"], "normal"),
+        # One that gets nowhere: failures in a row, the same for ever, failures all the time.
+        ([1, None, None], "final_answer"),
+        ([10, 20, 20, 20, 20, 20], "final_answer"),
+        ([one for number in range(12) for one in (number, None)], "final_answer"),
+    ],
+)
+def test_a_poll_goes_on_while_its_answer_changes(driver, answers, mode):
+    """An answer that changed is progress: bad rounds before it and after it are not in a row; twelve end a turn."""
+    left = list(answers)
+
+    def status() -> dict:
+        """Look how far a job is."""
+        if (answer := left.pop(0)) is None:
+            raise ConnectionError("503")
+        return {"state": answer}
+
+    run = started(tools=[pokayoke.tool(effect="read", output=OPEN)(status)])
+    for _ in answers:
+        assert run.mode == "normal"
+        driver.batch(run, [ask("status")])
+    assert run.mode == mode

@@ -3,7 +3,7 @@
 What enters is how the calls of a round ended; what leaves is the count to keep, and whether the run
 goes on. One mechanism serves every kind of bad round: the first gives the model a chance to repair
 itself, the next switches to a final answer. Only progress clears a streak, and nothing clears the
-total of a turn.
+total of a turn. An answer that changed is progress like one to a new question.
 """
 
 from __future__ import annotations
@@ -99,7 +99,6 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 _REPEATED: Final = "repeated_call"
 _UNKNOWN_BUCKET: Final = "*"
-_MOST_COMPARED: Final = 16_384  # bytes or characters of a result
 
 
 class Ending(msgspec.Struct, frozen=True, gc=False):
@@ -182,7 +181,7 @@ class Rounds:
         self._size = size
         self._endings: deque[Ending] = deque(maxlen=size)
         self._writes = 0  # that took effect; each makes what was read before it old
-        self._known: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], tuple[_Seen | None, int]] = OrderedDict()
 
     def note(
         self,
@@ -211,15 +210,16 @@ class Rounds:
         if self.repeats.counts:
             self.repeats.succeeded(tool)
         known, key = self._known, (tool, signature)
-        # A write may have changed what a read shows, so that the same answer after it is news.
-        since = self._writes if effect == "read" else 0
-        before = known.pop(key, None)
-        # The result is only looked at when the call comes again: most never do.
-        seen = (1, None, since) if before is None or before[2] != since else _again(before, outcome, result)
-        known[key] = seen
+        # What the model reads, but for the id of the call, which is another one each time. Only its hash is kept:
+        # with what was there before it, since a write may have changed what a read shows, and the same is then news.
+        mark = hash(outcome.text.replace(outcome.call_id, "") if result is None else result)
+        seen = (mark, self._writes if effect == "read" else 0)
+        before, times = known.pop(key, _NEVER)
+        times = times + 1 if before == seen else 1
+        known[key] = (seen, times)
         if len(known) > self._size:
             known.popitem(last=False)
-        times, wrote = seen[0], effect != "read" and outcome.status == "ok"
+        wrote = effect != "read" and outcome.status == "ok"
         if wrote:
             self._writes += 1
         if times > policy.identical_results and not wrote and _REPEATED not in policy.off:
@@ -250,19 +250,10 @@ class Rounds:
             self._endings.append(Ending(outcome.tool, kind.name, detail=outcome.findings[0].code))
 
 
-_Seen = tuple[int, str | bytes | int | None, int]
-"""How often a call brought the same result in a row, that result, and how many writes there were before it."""
+_Seen = tuple[int, int]
+"""A hash of what a call brought, and how many writes there were before it."""
 
-
-def _again(before: _Seen, outcome: Outcome, result: bytes | None) -> _Seen:
-    """Look at the result of a call that came before."""
-    times, last, since = before
-    # What the model reads, but for the id of the call, which is another one each time.
-    seen = outcome.text.replace(outcome.call_id, "") if result is None else result
-    # Comparing is quicker than hashing, but what is kept for it has to be small.
-    mark = seen if len(seen) <= _MOST_COMPARED else hash(seen)
-    same = last is None or (type(last) is type(mark) and last == mark)
-    return (times + 1 if same else 2, mark, since)
+_NEVER: Final[tuple[_Seen | None, int]] = (None, 0)
 
 
 def _is_own(outcome: Outcome, first: Finding) -> bool:
