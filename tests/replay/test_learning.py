@@ -215,6 +215,10 @@ def test_formats(values, name):
         ([f"{'abc' * (1 + n % 2)}_{n + 100}" for n in range(40)], "^[a-z]+_[0-9]{3}$"),
         ([f"{chr(65 + n % 26)}{n % 10}{chr(65 + n % 7)}{n % 8}" for n in range(60)], "^[A-Z][0-9][A-Z][0-9]$"),
         (
+            [f"{'AB' if n < 150 else 'CD'}-{100_000 + n}" for n in range(300)],
+            "^[A-Z]{2}-[0-9]{6}$",
+        ),
+        (
             ["JG7FMM", "ABC123", "Z9Z9Z9", "QWERT1", "1Q2W3E"] + [f"A{n}B{n}CD"[:6] for n in range(10, 40)],
             "^[0-9A-Z]{6}$",
         ),

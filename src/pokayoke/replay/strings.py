@@ -40,11 +40,15 @@ _CLASSES: Final = {"9": "[0-9]", "a": "[a-z]", "A": "[A-Z]", "x": "[0-9a-z]", "X
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One piece of a shape: a kind of characters and how many of them, or one sign as it is."""
+    """One piece of a shape: a kind of characters and how many of them, or one sign as it is.
+
+    Letters that are the same in all texts stand beside their kind.
+    """
 
     kind: str
     low: int = 1
     high: int = 1
+    letters: str = ""
 
 
 @functools.cache
@@ -69,7 +73,11 @@ def shape_of(text: str, *, mixed: bool = False) -> tuple[Run, ...] | None:
     if not text or len(text) > LONGEST_SHAPED or not text.isascii() or not text.isprintable():
         return None
     pieces = (_MIXED if mixed else _RUNS).findall(text)
-    return tuple(Run(_kind(piece, mixed=mixed), len(piece), len(piece)) for piece in pieces)
+    return tuple(_run(piece, _kind(piece, mixed=mixed)) for piece in pieces)
+
+
+def _run(piece: str, kind: str) -> Run:
+    return Run(kind, len(piece), len(piece), piece if kind in "aA" else "")
 
 
 def _kind(piece: str, *, mixed: bool) -> str:
@@ -86,7 +94,10 @@ def common(first: tuple[Run, ...] | None, second: tuple[Run, ...] | None) -> tup
         return None
     if any(one.kind != two.kind for one, two in zip(first, second, strict=True)):
         return None
-    return tuple(Run(a.kind, min(a.low, b.low), max(a.high, b.high)) for a, b in zip(first, second, strict=True))
+    return tuple(
+        Run(a.kind, min(a.low, b.low), max(a.high, b.high), a.letters if a.letters == b.letters else "")
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 def pattern_of(shape: tuple[Run, ...] | None, texts: Iterable[str]) -> str | None:
@@ -95,23 +106,18 @@ def pattern_of(shape: tuple[Run, ...] | None, texts: Iterable[str]) -> str | Non
     A run of letters that is equal in all texts (`W` in order numbers) is written as it is.
 
     Args:
-        shape: what they have in common.
-        texts: the distinct texts that were kept.
+        shape: what they have in common, all of them.
+        texts: the distinct texts that were kept; by them it is told whether a machine made them.
     """
-    texts = list(texts)
-    if shape is None or not _is_made(shape, texts):
+    if shape is None or not _is_made(shape, list(texts)):
         return None
-    split = [pieces for text in texts if len(pieces := _split(text, shape)) == len(shape)]
-    parts: list[str] = []
-    for index, run in enumerate(shape):
-        seen = {pieces[index] for pieces in split}
-        if run.kind not in _CLASSES:
-            parts.append(_SPECIAL.sub(r"\\\g<0>", run.kind))
-        elif run.kind in "aA" and len(seen) == 1:
-            parts.append(seen.pop())
-        else:
-            parts.append(_CLASSES[run.kind] + _count(run))
-    return f"^{''.join(parts)}$"
+    return f"^{''.join(map(_pattern, shape))}$"
+
+
+def _pattern(run: Run) -> str:
+    if run.kind not in _CLASSES:
+        return _SPECIAL.sub(r"\\\g<0>", run.kind)
+    return run.letters or _CLASSES[run.kind] + _count(run)
 
 
 def _is_made(shape: tuple[Run, ...], texts: list[str]) -> bool:
@@ -122,11 +128,6 @@ def _is_made(shape: tuple[Run, ...], texts: list[str]) -> bool:
     if "9" in kinds:
         return True
     return 2 * sum(1 for text in texts if any(map(str.isdecimal, text))) >= len(texts) > 0
-
-
-def _split(text: str, shape: tuple[Run, ...]) -> list[str]:
-    mixed = any(run.kind in "xX" for run in shape)
-    return (_MIXED if mixed else _RUNS).findall(text)
 
 
 def _count(run: Run) -> str:
