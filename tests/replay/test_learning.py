@@ -5,7 +5,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
@@ -106,7 +106,8 @@ def test_too_many_names_are_a_map():
     for number in range(1_000):
         evidence.add({f"name{chr(97 + number % 26)}{number}": "x"}, str(number))
     assert len(evidence.fields) <= MOST_FIELDS
-    assert infer(evidence).schema["additionalProperties"] == {"type": "string"}
+    for arguments in (False, True):  # a tool's arguments too: a list of no names would refuse every call
+        assert infer(evidence, arguments=arguments).schema["additionalProperties"] == {"type": "string"}
 
 
 # -- types -----------------------------------------------------------------------------------------
@@ -286,6 +287,25 @@ OBJECTS = st.dictionaries(st.sampled_from(["a", "b", "c", "d\n#"]), VALUES, max_
 @given(st.lists(OBJECTS, min_size=1, max_size=40))
 def test_what_was_seen_is_accepted(objects):
     """The learnt schema accepts everything it was learnt from, as arguments and as answers."""
+    _accepts_all(objects)
+
+
+TEXTS = st.builds("{}-{:0{}}".format, st.sampled_from(["AB", "CD", "a", "7"]), st.integers(0, 10**6), st.just(7))
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 300), st.integers(1, 3), st.lists(TEXTS, min_size=1, max_size=300), st.randoms())
+def test_what_was_seen_is_accepted_beyond_what_is_kept(names, fields, texts, rng):
+    """So it does with more names and more different texts than are kept apart."""
+    _accepts_all(
+        [
+            {f"k{rng.randrange(names)}": 1, **{f"f{n}": texts[(at + n) % len(texts)] for n in range(fields)}}
+            for at in range(300)
+        ]
+    )
+
+
+def _accepts_all(objects):
     for arguments in (True, False):
         drawn = infer(_evidence(objects), arguments=arguments)
         contract = Contract.from_schema("t", drawn.schema)

@@ -150,7 +150,7 @@ def _is_enum(evidence: Evidence) -> bool:
 def _object(
     evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, arguments: bool, secret: bool
 ) -> None:
-    if not arguments and is_map(evidence):
+    if evidence.anything is not None or (not arguments and is_map(evidence)):
         names = "too many names to list" if evidence.anything is not None else f"{len(evidence.fields)} names"
         drawn.notes[(*at, "additionalProperties")] = f"a map: {names}, none in every object"
         inner: dict[str, Any] = {}
