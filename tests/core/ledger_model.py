@@ -449,6 +449,8 @@ class Model:
             return "I8: an effect without a record"
         if record is not None and record.state == "completed" and not after.effects and not after.vouched:
             return "I9: completed, and nothing has happened"
+        if record is not None and record.state.startswith("failed") and after.effects and not after.misled:
+            return "I9: failed, and it has happened"
         return self._answers(after) or self._switched(before, after)
 
     def _answers(self, world):

@@ -136,6 +136,8 @@ TABLE = [
     (RESOLVING, {"claim_id": "c9", "resolves": True}, "resolve", None, None),
     (RESOLVING, {"claim_id": "c9", "resolves": True, "proceed": True}, "execute", None, 2),
     ({**RESOLVING, "lease_until": 10.0}, {"claim_id": "c9", "proceed": True}, "execute", None, 2),
+    ({**RESOLVING, "failure": "OSError"}, {"claim_id": "c9", "proceed": True, "doubt": "OSError"}, "execute", None, 2),
+    ({**RESOLVING, "failure": "OSError"}, {"claim_id": "c9", "proceed": True}, "execute", None, 2),
     ({**RESOLVING, "lease_until": 10.0}, {}, "in_doubt", "in_doubt", {"state": "in_doubt", "resolver": "", "failure": "the caller never reported back"}),
     ({**RESOLVING, "lease_until": 10.0, "failure": "tool_timeout"}, {}, "in_doubt", "in_doubt", {"state": "in_doubt", "resolver": ""}),
     ({**RESOLVING, "lease_until": 10.0}, {"resolves": True}, "resolve", None, {"resolver": "c1", "lease_until": 110.0, "failure": "the caller never reported back"}),
@@ -150,7 +152,9 @@ def test_what_the_second_caller_is_told(changes, wishes, kind, code, after):
     kept, answer = claim(before, wish(**wishes))
     assert (answer.kind, answer.finding.code if answer.finding else None) == (kind, code)
     if isinstance(after, int):
-        open_still = (before.failure or "the caller never reported back") if "reruns" in wishes else ""
+        open_still = (
+            (before.failure or "the caller never reported back") if "reruns" in wishes else wishes.get("doubt", "")
+        )
         assert kept == Record(
             "k", "h1", "executing", after, wishes.get("claim_id", "c1"),
             110.0, "pay", "pay@1", "r", 100.0, owner="me", failure=open_still,

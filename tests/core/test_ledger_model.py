@@ -26,7 +26,11 @@ SAFE = {
     "lookup, the executor proven dead": DEAD,
     "lookup, the target settled": SETTLED,
     "lookup, the target drops repeats": KEYED,
+    "lookup, the target drops repeats, harmless failures": KEYED._replace(harmless=True),
     "the target drops repeats": Setting(on_ambiguous="downstream_key", dedupes=True, remote=True),
+    "the target drops repeats, harmless failures": Setting(
+        on_ambiguous="downstream_key", dedupes=True, remote=True, harmless=True
+    ),
     "completed in its own transaction": Setting(early=True, remote=True),
     "completed in its own transaction, run again": Setting(on_ambiguous="rerun_safe", early=True, remote=True),
     "completed in its own transaction, looked up": DEAD._replace(early=True),

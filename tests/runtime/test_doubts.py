@@ -13,6 +13,7 @@ from pokayoke import NOT_FOUND, UNKNOWN, Contract, Envelope, Found, Guard, ToolC
 from pokayoke.core.ledger import Resolution, Settlement
 from pokayoke.core.policy import RetryPolicy
 from pokayoke.core.state import worsen
+from pokayoke.core.steps import NotBegun
 from pokayoke.errors import UsageError
 from pokayoke.runtime import driver as driving
 from pokayoke.stores import MemoryStore
@@ -520,6 +521,28 @@ def test_a_harmless_failure_says_nothing_of_an_execution_before_it(place, driver
     place.act = lambda: {"id": "O1"}
     assert driver.call(run, order("c9")).status == "ok"
     assert (place.record.state, place.record.failure) == ("completed", "")
+
+
+@pytest.mark.parametrize("never", [False, True])
+def test_a_try_after_a_question_says_nothing_of_an_execution_before_it(place, driver, never):
+    """Its request may be on its way although the target knows of none: a harmless failure, or no start, ends no doubt."""
+    answers = iter([ConnectionError("reset"), RefusedError()])
+
+    def act():
+        raise next(answers)
+
+    def invoke(arguments):
+        if never:
+            raise NotBegun("the framework goes another way")
+        return place.order(**arguments)
+
+    place.act = act
+    run = place.guard({**KEYED, "no_effect_errors": (RefusedError,)}).run("r")
+    assert driver.call(run, order()).status == "in_doubt"
+    outcome = run.call(order("c2"), invoke=invoke)
+    assert (len(place.looked), len(place.effects)) == (1, 1 if never else 2)
+    assert (outcome.status, outcome.effect, codes(outcome)) == ("in_doubt", "unknown", ["in_doubt"])
+    assert (place.record.state, place.record.failure) == ("in_doubt", "ConnectionError")
 
 
 def test_a_failure_that_is_told_says_nothing_of_an_execution_before_it(place, driver):

@@ -91,8 +91,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         resolves: True if the target can be asked whether an effect happened.
         dead: a claim id whose owner is proven dead, or "".
         dead_at: when that was seen; a second of the machine's monotonic clock.
-        proceed: True if the caller is the resolver and has proof that nothing happened and nothing will.
-        doubt: what an earlier execution of the same call left open, or "".
+        proceed: True if the caller is the resolver and may execute.
+        doubt: what an execution before it left open, or ""; for a resolver, unless proof has ended that doubt.
     """
 
     key: str
@@ -262,7 +262,7 @@ def _busy(record: Record, wish: Claim) -> tuple[Record | None, Admission]:
         return record, Admission("execute", None, record)
     if wish.claim_id == record.resolver:
         if wish.proceed:
-            return _execute(wish, record.attempt + 1)
+            return _execute(wish, record.attempt + 1, wish.doubt)
         return None, Admission("resolve", None, record)
     if _alive(record, wish):
         return None, _wait(record, wish)
@@ -275,7 +275,7 @@ def _busy(record: Record, wish: Claim) -> tuple[Record | None, Admission]:
 
 def _doubtful(record: Record, wish: Claim, changed: Record | None) -> tuple[Record | None, Admission]:
     if wish.reruns:
-        return _execute(wish, record.attempt + 1, record.failure)
+        return _execute(wish, record.attempt + 1, lapsed(record).failure)
     if wish.resolves:
         asked = msgspec.structs.replace(
             record, state="resolving", resolver=wish.claim_id, lease_until=wish.now + wish.lease

@@ -108,7 +108,9 @@ def resolved(
         return answer, said
     wait = _wait(contract, since, seen) if said is NOT_FOUND else None
     if wait is not None and wait <= 0:
-        answer = yield Admit(_with(request, msgspec.structs.replace(claim, proceed=True)))
+        # A target that drops repeats may still have a first request under way: only a death or a settling ends a doubt.
+        doubt = lapsed(record).failure if contract.lookup_safe == "downstream_key" else ""
+        answer = yield Admit(_with(request, msgspec.structs.replace(claim, proceed=True, doubt=doubt)))
         if answer.kind == "execute":
             return answer, None
     else:
