@@ -318,6 +318,23 @@ def test_writes_that_are_turned_off_while_the_target_is_asked(place, driver, hap
     assert driver.call(other, order("c3")).ok
 
 
+def test_who_is_overtaken_while_it_asks_the_target_leaves_the_doubt(place, driver):
+    """Suspended beyond its lease, it finds that another caller has asked and learned nothing: in doubt, nothing runs."""
+    doubtful(place, driver, how=KEYED, dead=False)
+
+    def suspended():
+        place.clock.advance(41)
+        place.found = UNKNOWN
+        assert place.guard(KEYED).run("r").call(order("c3")).status == "in_doubt"
+        return NOT_FOUND
+
+    place.found = suspended
+    outcome = driver.call(place.guard(KEYED).run("r"), order("c2"))
+    assert (outcome.status, outcome.effect, codes(outcome)) == ("in_doubt", "unknown", ["in_doubt"])
+    assert (place.record.state, place.record.attempt, len(place.looked), place.effects) == ("in_doubt", 1, 2, [])
+    assert "the target cannot tell" in place.record.failure
+
+
 def test_the_store_goes_away_while_the_target_is_asked(place, driver):
     """The second execution cannot be claimed, so it does not start; the doubt is open for the next caller."""
     store = FailingStore(place.store)

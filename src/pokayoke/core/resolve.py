@@ -110,7 +110,8 @@ def resolved(
     if wait is not None and wait <= 0:
         # A target that drops repeats may still have a first request under way: only a death or a settling ends a doubt.
         doubt = lapsed(record).failure if contract.lookup_safe == "downstream_key" else ""
-        answer = yield Admit(_with(request, msgspec.structs.replace(claim, proceed=True, doubt=doubt)))
+        # Who was overtaken meanwhile finds a doubt, and does not ask about it a second time.
+        answer = yield Admit(_with(request, msgspec.structs.replace(claim, proceed=True, doubt=doubt, resolves=False)))
         if answer.kind == "execute":
             return answer, None
     else:
