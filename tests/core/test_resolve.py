@@ -117,6 +117,17 @@ def test_a_dead_executor_is_asked_about_once_more(seen):
         walk.send(Admission("resolve", None, RECORD))
 
 
+def test_a_ledger_that_is_lost_after_the_proof_takes_back_no_word():
+    """It had said that somebody is at work, and nobody has denied that: the call is not told that nothing happened."""
+    walk = resolve.admitted(Request("r", "pay", "write", None, 100.0, WISH))
+    next(walk)
+    walk.send(BUSY)
+    walk.send(17.0)
+    with pytest.raises(StopIteration) as end:
+        walk.send(Admission("refuse", Finding(code="store_unavailable")))
+    assert end.value.value == BUSY
+
+
 def test_a_second_execution_that_is_not_admitted_is_not_executed():
     """The proof is there, and admission says no: the doubt is put back, and the caller hears why."""
     record = msgspec.structs.replace(RECORD, state="resolving", resolver="c1", dead_since=90.0)
@@ -139,14 +150,14 @@ def test_a_second_execution_that_is_not_admitted_is_not_executed():
     assert end.value.value == (Admission("execute", None, record), None)
 
 
-UNREAD = Finding(code="store_unavailable")
+UNREAD = Finding(code="store_unavailable", message="no answer")
 
 
 @pytest.mark.parametrize(
     ("undoing", "said"),
     [
         (None, None),
-        (UNREAD, "store_unavailable"),
+        (UNREAD, "already took effect"),
         ({"state": "completed"}, "was undone"),
         ({"state": "executing"}, "may be undone"),
         ({"state": "resolving"}, "may be undone"),
@@ -170,4 +181,4 @@ def test_whether_an_effect_stands(undoing, said):
     assert (told is None) == (said is None)
     if said is not None:
         assert said in f"{told.code} {told.message} {told.hint}"
-        assert told is UNREAD or (told.code, told.data["key"]) == ("compensated", "k")
+        assert undoing is UNREAD or (told.code, told.data["key"]) == ("compensated", "k")

@@ -336,18 +336,38 @@ def test_who_is_overtaken_while_it_asks_the_target_leaves_the_doubt(place, drive
 
 
 def test_the_store_goes_away_while_the_target_is_asked(place, driver):
-    """The second execution cannot be claimed, so it does not start; the doubt is open for the next caller."""
+    """The second execution cannot be claimed, so it does not start; the doubt stays, for the next caller too."""
     store = FailingStore(place.store)
     doubtful(place, driver, how=KEYED)
     place.found = lambda: store.fail_on(("admit", "settle")) or NOT_FOUND
     outcome = driver.call(place.guard(KEYED, store=store).run("r"), order("c2"))
-    assert (outcome.status, codes(outcome), place.effects) == ("refused", ["store_unavailable"], [])
+    assert (outcome.status, codes(outcome), place.effects) == ("in_doubt", ["in_doubt"], [])
+    assert outcome.effect == "unknown"
+    assert "the ledger cannot be reached" in outcome.message
     store.fail_on(())
     place.found = NOT_FOUND
     waiting = driver.call(place.guard(KEYED).run("r"), order("c3"))
     assert codes(waiting) == ["in_progress"]
     place.clock.advance(41)
     assert driver.call(place.guard(KEYED).run("r"), order("c4")).ok
+
+
+@pytest.mark.parametrize("lost", [("admit",), ("admit", "settle")])
+def test_the_store_goes_away_when_the_target_has_found_the_effect(place, driver, lost):
+    """It is not denied: the call is refused, and told that the effect is done; later it gets what was found."""
+    store = FailingStore(place.store)
+    doubtful(place, driver, effect=True)
+    place.found = lambda: store.fail_on(lost) or Found({"id": "O7"})
+    run = place.guard(store=store).run("r")
+    outcome = driver.call(run, order("c2"))
+    assert (outcome.status, outcome.effect, codes(outcome)) == ("refused", "done", ["store_unavailable"])
+    assert "already took effect" in outcome.text
+    assert "the ledger cannot be reached" in outcome.message
+    assert "Done: order" in run.answer("").text
+    store.fail_on(())
+    place.clock.advance(41)
+    assert driver.call(place.guard().run("r"), order("c3")).value == {"id": "O7"}
+    assert place.effects == ["u1"]
 
 
 @pytest.mark.parametrize("after", [False, True])

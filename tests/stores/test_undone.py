@@ -105,11 +105,15 @@ def test_an_undone_effect_stays_so_where_repetitions_are_refused(store, kind):
 
 
 def test_what_cannot_be_looked_up_is_not_replayed(store, kind):
-    """A store that fails right then: refused, as nobody can tell whether the effect stands."""
+    """A store that fails right then: refused, as nobody can tell whether the effect stands; it is not denied either."""
     failing = FailingStore(store)
     shop = Shop(failing, kind)
     shop.call("c1")
     failing.fail_on("record")
     again = shop.call("c2")
     assert (again.status, [finding.code for finding in again.findings]) == ("refused", ["store_unavailable"])
+    assert (again.effect, again.value) == ("done", None)
+    assert "already took effect" in again.text
+    assert "not started" not in again.text
+    assert "the ledger cannot be reached" in again.message
     assert len(shop.ordered) == 1

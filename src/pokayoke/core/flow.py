@@ -18,7 +18,7 @@ from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, Too
 from pokayoke.core.gate import stop_reason_for
 from pokayoke.core.judge import Judged, Scene, effect_hash, identity_of, judged_at_a_glance, judging
 from pokayoke.core.ledger import EXECUTE, Admission, Claim, ledger_key
-from pokayoke.core.ledger_explain import in_doubt, no_scope, repeated_write
+from pokayoke.core.ledger_explain import in_doubt, no_scope, repeated_write, took_effect, why_lost
 from pokayoke.core.outcome import already_done, from_ledger, note_ending, refused
 from pokayoke.core.plan import Plan
 from pokayoke.core.resolve import admitted, resolved, standing
@@ -153,6 +153,8 @@ def _resolution(
     if told.kind == "resolve" and told.record is not None:
         # The ledger did not take what was found; until it does, the doubt stays.
         return Admission("in_doubt", in_doubt(told.record), told.record)
+    if (lost := why_lost(told)) is not None:
+        return Admission("refuse", took_effect(contract.name, lost), answer.record)
     return told
 
 

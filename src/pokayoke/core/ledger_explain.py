@@ -9,7 +9,7 @@ import msgspec
 from pokayoke.core.call import Finding
 
 if TYPE_CHECKING:
-    from pokayoke.core.ledger import Record
+    from pokayoke.core.ledger import Admission, Record
 
 CODES: dict[str, str] = {
     "in_progress": "the same write is running in another call right now",
@@ -19,7 +19,7 @@ CODES: dict[str, str] = {
     "repeated_write": "the same write was done before, and its contract refuses repetitions",
     "compensated": "the same write was done before, and its undoing has at least begun",
     "no_scope": "a durable store needs a run, session or tenant id to tell repetitions apart",
-    "store_unavailable": "the ledger could not be reached, so the write was not started",
+    "store_unavailable": "the ledger could not be reached, so the write was not started (again)",
 }
 
 
@@ -121,3 +121,19 @@ def store_unavailable(tool: str, reason: str) -> Finding:
         message=f"{tool} was not started: the ledger cannot be reached ({reason})",
         hint="This write was not started because of a technical problem. You may try once more later.",
     )
+
+
+def took_effect(tool: str, lost: Finding) -> Finding:
+    """The finding for a write that took effect before, and of which a ledger that was lost just then tells no more."""
+    return Finding(
+        code="store_unavailable",
+        blame="host",
+        message=f"{tool} took effect before, and no more can be said of that: {lost.message}",
+        hint=f"{tool} already took effect with these arguments; its result cannot be read now. Tell the user.",
+    )
+
+
+def why_lost(answer: Admission) -> Finding | None:
+    """The finding for a ledger that could not be reached and asked; None if it was."""
+    found = answer.finding
+    return found if answer.record is None and found is not None and found.code == "store_unavailable" else None

@@ -56,8 +56,11 @@ def from_ledger(
 
 def _happened(answer: Admission) -> Happened:
     """Whether the effect of this very call happened: it may while another call is at work, or in one that failed."""
-    if answer.kind == "in_doubt" or (answer.finding is not None and answer.finding.code == "in_progress"):
+    code = None if answer.finding is None else answer.finding.code
+    if answer.kind == "in_doubt" or code == "in_progress":
         return "unknown"
+    if code == "store_unavailable" and answer.record is not None:
+        return "done"  # the ledger or the target had told so, before the ledger was lost
     final = answer.kind == "failed" and answer.record is not None and answer.record.state == "failed_final"
     return "unknown" if final else "none"
 

@@ -16,7 +16,7 @@ from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
 from pokayoke.core.ledger import Admission, Claim, Record, Settlement, compensation_key
-from pokayoke.core.ledger_explain import compensated, in_doubt, lapsed
+from pokayoke.core.ledger_explain import compensated, in_doubt, lapsed, took_effect, why_lost
 from pokayoke.core.steps import Admit, Gone, Look, Reaction, Recall, Returned, Settle, Step
 
 
@@ -59,14 +59,16 @@ def admitted(request: Request) -> Generator[Step, Any, Admission]:
     seen: float | None = yield Gone(record.owner)
     if seen is None:
         return answer
-    answer = yield Admit(_with(request, msgspec.structs.replace(claim, dead=record.claim_id, dead_at=seen)))
-    return answer
+    again: Admission = yield Admit(_with(request, msgspec.structs.replace(claim, dead=record.claim_id, dead_at=seen)))
+    return again if why_lost(again) is None else answer
 
 
 def standing(record: Record) -> Generator[Step, Any, Finding | None]:
     """Look whether a completed effect still stands. Returns what is told in its place if it does not, or may not."""
     undoing: Record | Finding | None = yield Recall(compensation_key(record.key), record.tool)
-    return taken_back(record, undoing) if isinstance(undoing, Record) else undoing
+    if isinstance(undoing, Record):
+        return taken_back(record, undoing)
+    return None if undoing is None else took_effect(record.tool, undoing)
 
 
 def taken_back(record: Record, undoing: Record) -> Finding | None:
@@ -114,6 +116,9 @@ def resolved(
         answer = yield Admit(_with(request, msgspec.structs.replace(claim, proceed=True, doubt=doubt, resolves=False)))
         if answer.kind == "execute":
             return answer, None
+        if (lost := why_lost(answer)) is not None:
+            open_still = msgspec.structs.replace(record, failure=f"{lapsed(record).failure}; {lost.message}")
+            answer = Admission("in_doubt", in_doubt(open_still), record)
     else:
         answer = Admission("in_doubt", in_doubt(lapsed(record)), record, retry_after=wait)
     known: Finding | Record | None = yield Settle(_undecided(claim, record, said, since, request.now), claim.tool)
