@@ -443,6 +443,28 @@ def test_a_confined_path_is_a_string(root):
         assert (twin, twin.root, twin.relative, twin.hard_links) == (confined, str(root), "dir/b.txt", False)
 
 
+@pytest.mark.parametrize(
+    "relative", ["..", "../outside/secret.txt", "dir/../../outside/secret.txt", "a.txt/../../x", "/etc/passwd", "a\0b"]
+)
+def test_a_path_joined_by_hand_leads_nowhere_else(root, relative):
+    """Joined by hand, copied or read from a pickle: what leaves the root by its text alone is no confined path."""
+    inside = ConfinedPath(str(root), "dir")
+    assert refused(ConfinedPath, str(root), relative) in ("path_escape", "bad_path")
+    assert refused(ConfinedPath, inside.root, f"{inside.relative}/../../{relative}") in ("path_escape", "bad_path")
+    forged = pickle.dumps(ConfinedPath(str(root), "x" * len(relative))).replace(
+        ("x" * len(relative)).encode(), relative.encode()
+    )
+    assert refused(pickle.loads, forged) in ("path_escape", "bad_path")
+
+
+def test_a_path_joined_by_hand_is_worked_out(method, root):
+    """`..` that stays inside means what it means in every other path, and dots in a name are dots."""
+    joined = ConfinedPath(str(root), "dir/deep/../b.txt")
+    assert (joined, joined.relative, read(joined)) == (f"{root}/dir/b.txt", "dir/b.txt", "b")
+    assert ConfinedPath(str(root), "dir/..").relative == "."
+    assert ConfinedPath(str(root), "a..b").relative == "a..b"
+
+
 def test_no_descriptor_is_lost(method, root):
     """Success, refusal and failure all close what they opened."""
     fds = "/proc/self/fd"

@@ -75,7 +75,13 @@ class ConfinedPath(str):
     hard_links: bool
 
     def __new__(cls, root: str, relative: str, hard_links: bool = False) -> Self:
-        """Join a root and a path that was checked; use `confine` to check one."""
+        """Join a root and a path below it, which may be one that was joined by hand; `confine` checks a model's.
+
+        Raises:
+            PathEscape: the path leads out of its root by its text alone.
+        """
+        if ".." in relative or relative[:1] == "/" or "\0" in relative:
+            relative = _worked_out(root, relative)
         path = str.__new__(cls, root if relative == "." else f"{root}/{relative}")
         path.root, path.relative, path.hard_links = root, relative, hard_links
         return path
@@ -267,6 +273,14 @@ def open_beneath(root: str, relative: str, mode: str = "r", *, hard_links: bool 
     if isinstance(located, Finding):
         raise PathEscape(located.message, located)
     return ConfinedPath(space.real[located[0]], located[1], hard_links).open(mode)
+
+
+def _worked_out(root: str, relative: str) -> str:
+    """Return a path below a root without `..`: what opens it relies on there being none."""
+    located = normalise(relative, (root,))
+    if isinstance(located, Finding):
+        raise PathEscape(located.message, located)
+    return located[1]
 
 
 def _workspace_at(root: str) -> Workspace:
