@@ -168,7 +168,7 @@ def test_large_outputs_go_first(shape):
     assert not more
     assert json.loads(text)["rows"][1_999] == {"id": "ORD-1999"}
     said = everything(result.messages)
-    assert "rows: list, 2000 items" in said
+    assert '"rows": list, 2000 items' in said
     assert "was left out to save space" in said
     assert handle not in said
     named = compacted(build.messages, 12_000, kept=True)
@@ -615,7 +615,7 @@ def test_a_wrapped_output_is_previewed_without_its_wrapping():
     result = compacted(build.messages, 2_000, keep_last=0)
     assert list(result.offloaded.values()) == [wrapped]
     result = compacted(build.messages, 2_000, kept=True)
-    assert "rows: list, 2000 items" in everything(result.messages)
+    assert '"rows": list, 2000 items' in everything(result.messages)
 
 
 def test_only_as_many_of_the_last_outputs_go_as_have_to():

@@ -113,7 +113,8 @@ def _describe(value: Any, indent: str, depth: int, room: int) -> list[str]:
     if is_object(value):
         lines = [f"object, {len(value)} keys"]
         for key, child in value.items():
-            name = neutralise(key[:_SAMPLE])
+            # In quotes, so that no key ends its line, and none stands before a colon like a role.
+            name = neutralise(dump_compact(key[:_SAMPLE]).decode(), json=True)
             first, *rest = _describe(child, indent + "  ", depth - 1, room) if depth > 1 else [_short(child)]
             lines += [f"{indent}  {name}: {first}", *rest]
             room -= len(lines[-1])
