@@ -106,7 +106,7 @@ def degraded_value(value: Any, age: float | None, message: str) -> dict[str, Any
     Args:
         value: the last valid value, or None if there is none.
         age: how old it is in seconds, or None if there is none.
-        message: what happened to the real answer.
+        message: what happened to the real answer, without a word of it: a model may read this.
     """
     marks = {
         "_degraded": True,

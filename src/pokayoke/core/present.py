@@ -93,7 +93,7 @@ def refusal_text(findings: Iterable[Finding], *, tool: str) -> str:
     name = name[:64]
     named = withheld = False
     for finding, hint in zip(found, hints, strict=True):
-        sentence = hint or _sentence(finding)
+        sentence = hint or kind_of_problem(finding)
         if sentence not in said:
             said.append(sentence)
             named = named or name in sentence
@@ -116,8 +116,8 @@ def _neutral(texts: list[str]) -> list[str]:
 _APART = " \n\n"
 
 
-def _sentence(finding: Finding) -> str:
-    """A sentence for a finding without a hint: its kind, and its place if that is harmless to repeat."""
+def kind_of_problem(finding: Finding) -> str:
+    """Return a sentence for a finding without a hint: its kind, and its place if that is harmless to repeat."""
     place = f" at {finding.at}" if finding.at and _PLAIN.fullmatch(finding.at) else ""
     return f"{finding.code.replace('_', ' ')}{place}."
 

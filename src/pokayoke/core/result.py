@@ -24,7 +24,7 @@ from pokayoke.core.ledger_explain import in_doubt
 from pokayoke.core.outcome import already_done, note_ending
 from pokayoke.core.output import Checked, check_output
 from pokayoke.core.plan import Plan
-from pokayoke.core.present import present, refusal_text
+from pokayoke.core.present import kind_of_problem, present, refusal_text
 from pokayoke.core.preview import preview
 from pokayoke.core.resolve import Found
 from pokayoke.core.review import review_of
@@ -241,7 +241,7 @@ def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Gene
         )
         text = _degraded_text(entered, findings, value, age)
         if value is not None:
-            value = degraded_value(value, age, findings[0].message)
+            value = degraded_value(value, age, kind_of_problem(findings[0]))
     else:
         text = refusal_text(findings, tool=contract.name)
     outcome = _bad(
