@@ -28,6 +28,7 @@ import msgspec
 
 from pokayoke.core import units
 from pokayoke.core.call import Finding
+from pokayoke.core.clip import first_words
 from pokayoke.core.places import Facts, Path, declared_facts, join, same, split, spoken
 from pokayoke.core.schema import Schema
 from pokayoke.errors import ContractError
@@ -205,7 +206,7 @@ def is_plain(value: Any) -> bool:
 def _said(exc: BaseException) -> str:
     """Return the text of an exception, even of one whose text raises."""
     try:
-        return str(exc)[:200]
+        return first_words(str(exc), 200)
     except Exception:  # noqa: BLE001 - user code again
         return "(no text)"
 

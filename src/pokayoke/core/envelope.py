@@ -15,7 +15,7 @@ import msgspec
 import orjson
 
 from pokayoke.core.call import Finding
-from pokayoke.core.clip import clip
+from pokayoke.core.clip import clip, first_words
 from pokayoke.core.invariants import resolve
 from pokayoke.core.places import same
 from pokayoke.core.shapes import is_object, properties_of
@@ -110,7 +110,7 @@ def _told(value: dict[str, Any], schema: dict[str, Any] | bool, envelope: Envelo
     for name in _ERRORS:
         filled = name in value and _is_filled(value[name])
         if filled and f"/{name}" not in known and not _is_data(schema, name):
-            return _found(name, f"{name} holds {words(value[name], limit=200)!r}")
+            return _found(name, f"{name} holds {first_words(words(value[name]), 200)!r}")
     return None
 
 

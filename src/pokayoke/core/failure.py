@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pokayoke.core.call import Finding
+from pokayoke.core.clip import first_words
 from pokayoke.core.steps import NotStarted, Raised, TimedOut
 from pokayoke.errors import StoreError, ToolError
 
 CODES: dict[str, str] = {
+    "tool_error": "the tool itself reports that it failed",
     "tool_failed": "the tool raised an exception",
     "tool_timeout": "the tool did not answer before its deadline",
     "not_started": "the host could not start the tool; nothing happened",
@@ -44,15 +46,25 @@ def explain(reaction: Raised | TimedOut | NotStarted, tool: str, *, doubtful: bo
         code="tool_failed",
         blame="tool",
         message=f"{tool} raised {type(error).__name__}: {said}",
-        hint=f"{tool} failed{again}{told[:300]}. {advice}",
+        hint=f"{tool} failed{again}{told}. {advice}",
         data={"reason": type(error).__name__},
+    )
+
+
+def reported(tool: str, said: str) -> Finding:
+    """The finding for a tool that answered that it failed."""
+    return Finding(
+        code="tool_error",
+        blame="tool",
+        message=f"{tool} reports a failure: {first_words(said, 300)}",
+        hint=f"{tool} reports a failure (quoted below as data). Change the arguments or tell the user.",
     )
 
 
 def _words_of(error: BaseException) -> str:
     """The first words of an exception; one that cannot tell its own text must not end the call."""
     try:
-        return str(error)[:300]
+        return first_words(str(error), 300)
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - the tool's own code

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from pokayoke.core.call import Finding
+from pokayoke.core.clip import first_words
 from pokayoke.core.places import same, split
 from pokayoke.core.schema_problems import escape
 from pokayoke.core.shapes import is_array, is_object, word_for
@@ -176,7 +177,7 @@ def _call(rule: Callable[[Any, dict[str, Any]], Any], output: Any, arguments: di
         yield Finding(
             code="invariant_raised",
             blame="tool",
-            message=f"the invariant {name} raised {type(exc).__name__}: {str(exc)[:200]}",
+            message=f"the invariant {name} raised {type(exc).__name__}: {first_words(str(exc), 200)}",
             data={"rule": name, "reason": f"invariant_raised:{type(exc).__name__}"},
         )
         return
@@ -197,7 +198,7 @@ def _said(result: Any) -> list[str]:
         close()  # it never ran: no warning about it, the finding says it
         raise TypeError("an invariant has to be a plain function, not a coroutine or generator function")
     if isinstance(result, str):
-        return [result[:300] or "does not hold"]
+        return [first_words(result, 300) or "does not hold"]
     if isinstance(result, (list, tuple)):
-        return [str(one)[:300] for one in cast(Sequence[Any], result)]
+        return [first_words(str(one), 300) for one in cast(Sequence[Any], result)]
     return [] if result else ["does not hold"]

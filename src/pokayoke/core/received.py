@@ -13,6 +13,7 @@ import msgspec
 
 from pokayoke.core.blocks import Blocks, as_blocks
 from pokayoke.core.call import Finding, Raw
+from pokayoke.core.clip import first_words
 from pokayoke.core.contract import Contract
 from pokayoke.core.envelope import words
 from pokayoke.core.markup import is_page
@@ -175,7 +176,7 @@ def _extracted(text: str, contract: Contract, limit: int, content: tuple[Any, ..
         raise
     except BaseException as exc:  # noqa: BLE001 - sys.exit() in a user's function must not end the host
         name = type(exc).__name__
-        said = f"extract raised {name}: {str(exc)[:200]}"
+        said = f"extract raised {name}: {first_words(str(exc), 200)}"
         return _no(fault("extract_failed", said, reason=f"extract_failed:{name}"))
     return _object(found, limit, content)
 

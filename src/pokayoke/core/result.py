@@ -16,7 +16,7 @@ from pokayoke.core import event
 from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding, Happened, Outcome, Status
 from pokayoke.core.canonical import dump
-from pokayoke.core.failure import explain
+from pokayoke.core.failure import explain, reported
 from pokayoke.core.judge import Judged, Scene, identity_of
 from pokayoke.core.lastgood import degraded_value
 from pokayoke.core.ledger import Claim, Record, Settlement, Settling
@@ -47,7 +47,6 @@ from pokayoke.core.steps import (
 from pokayoke.core.switch import Seen
 
 CODES: dict[str, str] = {
-    "tool_error": "the tool itself reports that it failed",
     "no_output_contract": "nothing is promised about this tool's output, so it is unchecked",
     "invariant_cut": "checking the output did not finish in time",
 }
@@ -283,12 +282,7 @@ def _declared_failure(entered: Entered, scene: Scene, checked: Checked, ran: Ran
     """The tool answered that it failed. Its word is no proof that nothing happened: never run it again."""
     contract = entered.plan.contract
     said = checked.failure or ""
-    finding = Finding(
-        code="tool_error",
-        blame="tool",
-        message=f"{contract.name} reports a failure: {said[:300]}",
-        hint=f"{contract.name} reports a failure (quoted below as data). Change the arguments or tell the user.",
-    )
+    finding = reported(contract.name, said)
     effect: Happened = "none"
     if entered.claim is not None:
         effect = "unknown"

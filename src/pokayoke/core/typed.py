@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origin
 
 from pokayoke.core.call import Finding
+from pokayoke.core.clip import first_words
 from pokayoke.core.key_argument import KEY_STAND_IN
 from pokayoke.core.places import join
 from pokayoke.core.schema_map import subschemas
@@ -272,7 +273,7 @@ def _settled(sent: Any, as_python: Any, as_json: Any) -> Any:
 def _finding(error: ErrorDetails) -> Finding:
     at = join(map(str, error["loc"]))
     name = at[1:].replace("/", ".") or "arguments"
-    said = str(error["msg"])[:300]
+    said = first_words(str(error["msg"]), 300)
     return Finding(
         code="model_rejected",
         at=at,

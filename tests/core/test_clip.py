@@ -1,0 +1,49 @@
+"""Texts that were cut: at a character, or where no word ends up in two."""
+
+import pytest
+
+from pokayoke.core.clip import clip, first_words
+from pokayoke.core.failure import explain, reported
+from pokayoke.core.redact import Redactor
+from pokayoke.core.secret import Seen
+from pokayoke.core.steps import Raised
+
+PASSWORD = "correct-horse-battery-staple-42"
+LOGIN = "postgres://bob:hunter2secretpw@db:5432/x"
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "cut"),
+    [
+        ("one two", 7, "one two"),
+        ("one two three", 9, "one two…"),
+        ("one two three", 8, "one two…"),
+        ("one two three", 7, "one…"),
+        ("one\n\n  two", 8, "one…"),
+        ("onetwothree", 5, "…"),
+        ('{"a":"x,y","b":"hunter2"}', 20, '{"a":"x,y",…'),
+        ("", 0, ""),
+    ],
+)
+def test_a_text_is_cut_between_words(text, most, cut):
+    """The last word that fits is the last one there, and the mark of the cut fits as well."""
+    assert first_words(text, most) == cut
+    assert len(cut) <= most
+
+
+def test_a_text_is_cut_at_a_character():
+    """What has no words to spare is cut anywhere."""
+    assert (clip("onetwothree", 5), clip("one", 3)) == ("onet…", "one")
+
+
+@pytest.mark.parametrize("secret", [PASSWORD, LOGIN])
+def test_no_cut_leaves_half_a_secret(secret):
+    """Wherever in a long failure a secret stands, its trace holds neither the whole nor a beginning of it."""
+    seen = Seen()
+    seen.add(PASSWORD)
+    start = secret[: secret.index("horse") if "horse" in secret else secret.index("secret")]
+    for pad in range(220, 320):
+        said = f"{'x' * pad} the login {secret} was rejected"
+        failed = explain(Raised(ValueError(said)), "login", doubtful=False, exhausted=False)
+        for finding in (failed, reported("login", said)):
+            assert start not in Redactor().text(finding.message, seen=seen)
