@@ -4,6 +4,7 @@ import json
 import re
 import string
 import time
+from urllib.parse import quote, urlencode
 
 import orjson
 import pytest
@@ -415,6 +416,39 @@ def test_configured_fields_ignore_spelling_and_path(spelling):
     }
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"fields": ["größe"]}, json.dumps({"größe": "geheim-4242"})),
+        ({"fields": ["GRÖSSE"]}, json.dumps({"a": json.dumps({"grösse": "geheim-4242"}, ensure_ascii=False)})),
+        ({}, json.dumps({"contraseña": "geheim-4242"})),
+        ({}, json.dumps({"密码": "geheim-4242"})),
+        ({}, json.dumps({"note": "😀 密码：geheim-4242"})),
+        ({"patterns": ["größe-\\d+"]}, json.dumps({"x": "größe-4242"})),
+        ({"patterns": ["geheim-[0-9]+"]}, '{"x": "geheim\\u002d4242"}'),
+    ],
+)
+def test_names_in_any_script_are_found_in_json_of_ascii(options, text):
+    """What `json.dumps` makes of a name hides no secret, in a text of its own or within an output."""
+    redactor = Redactor(**options)
+    assert "4242" not in redactor.text(text)
+    assert "4242" not in json.dumps(redacted({"result": text}, redactor))
+
+
+@pytest.mark.parametrize(
+    "text", ['{"name": "M\\u00fcller", "x": "\\u0041"}', "\\ud83d alone", "\\u00e9\\u", '"\\u0022"']
+)
+def test_escapes_stay_where_nothing_is_hidden(text):
+    """A text without a secret is written as it came, though it was read with its escapes undone."""
+    assert REDACTOR.text(text) == text
+    assert redacted({"raw": text}) == {"raw": text}
+
+
+def test_a_spelled_quote_does_not_end_a_secret():
+    r"""`\u0022` within a value is part of it, so nothing of the value is left behind it."""
+    assert REDACTOR.text('{"password": "ab\\u0022hunter2", "n": 1') == f'{{"password": "{HIDDEN}", "n": 1'
+
+
 def test_contract_marks_count_for_their_tool_only():
     """A name that one contract marks is hidden where the mark is handed in, and nowhere else."""
     value = {"iban": "DE02", "x": 1}
@@ -608,6 +642,26 @@ class TestSeen:
         inner = json.dumps({"y": secret})
         for value in (secret, {"z": inner}):
             assert "CANARY" not in json.dumps(redacted(value, seen=seen))
+
+    @pytest.mark.parametrize(
+        "secret",
+        ["geheimß9wort", "pa'ss\"wo\\rd9", "a b+c/d@e&f=g", "tab\there9999", "密码是九九九九", "smile😀pass12"],
+    )
+    def test_a_secret_is_found_however_another_program_writes_it(self, secret):
+        """As JSON in ASCII, as JSON within JSON, in a URL, and as Python shows a text or bytes, it is the same secret."""
+        seen = Seen()
+        seen.add(secret)
+        for write in (
+            lambda text: json.dumps({"y": text}),
+            lambda text: json.dumps({"x": json.dumps({"y": text})}),
+            lambda text: urlencode({"p": text}),
+            quote,
+            lambda text: repr({"p": text}),
+            lambda text: repr(text.encode()),
+        ):
+            text, expected = write(secret), write("CANARY").replace("CANARY", HIDDEN)
+            assert REDACTOR.text(text, seen=seen) == expected
+            assert redacted({"echo": text}, seen=seen) == {"echo": expected}
 
     def test_short_values_and_markers_are_not_remembered(self):
         """A PIN of four digits does not blank out every 1234 of the trace."""

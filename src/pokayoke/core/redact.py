@@ -22,7 +22,7 @@ import msgspec
 
 from pokayoke.core.card import is_card
 from pokayoke.core.matcher import matcher
-from pokayoke.core.secret import HIDDEN, NameRules, Pattern, Seen, flat, hide_in_text
+from pokayoke.core.secret import HIDDEN, NameRules, Pattern, Seen, flat, hide_in_text, spelled_out
 from pokayoke.core.secret_looks import LOOKS, Look, found_by, found_card_digits, searchable
 
 FAILED: Final = "[redaction failed]"
@@ -217,12 +217,13 @@ class _Walk:
         return self._text(text, self._seen)
 
     def _text(self, text: str, seen: Seen | None) -> str:
-        if self._custom or self._is_suspect(text):
-            text = hide_in_text(text, self._names.rules, seen)
+        plain = hidden = spelled_out(text)
+        if plain is not text or self._custom or self._is_suspect(text):
+            hidden = hide_in_text(plain, self._names.rules, seen)
         for pattern in self._patterns:
-            if pattern.found(text):
-                text = pattern.hide(text)
-        return text
+            if pattern.found(hidden):
+                hidden = pattern.hide(hidden)
+        return text if hidden == plain else hidden
 
     def _is_suspect(self, text: str) -> bool:
         lowered = text.lower()

@@ -7,10 +7,12 @@ the text (user patterns run on the linear engine behind jsonschema-rs, ours are 
 
 from __future__ import annotations
 
+import json
 import re
 import string
 from collections.abc import Sequence
 from typing import Any, Final, cast
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
@@ -170,7 +172,7 @@ class Seen:
     _MOST = 64
 
     def __init__(self) -> None:
-        self._needles: dict[str, tuple[bytes, bytes]] = {}
+        self._needles: dict[str, dict[str, bytes]] = {}
 
     def __len__(self) -> int:
         return len(self._needles)
@@ -186,22 +188,35 @@ class Seen:
         text = str(value)
         if len(text) < self._SHORTEST or len(self._needles) >= self._MOST or text == HIDDEN:
             return
-        # The second form is how it stands in a JSON text that is itself a string of the event.
-        once = msgspec.json.encode(text)[1:-1]
-        self._needles[text] = (once, msgspec.json.encode(once.decode())[1:-1])
+        self._needles[text] = {form: msgspec.json.encode(form)[1:-1] for form in _forms(text)}
 
     def within(self, data: bytes) -> bool:
         """True if one of the remembered values stands in these JSON bytes."""
-        return bool(self._needles) and any(once in data or twice in data for once, twice in self._needles.values())
+        return any(needle in data for forms in self._needles.values() for needle in forms.values())
 
     def hide(self, text: str) -> str:
         """Return the text without the remembered values, longest first."""
-        for secret in sorted(self._needles, key=len, reverse=True):
-            text = text.replace(secret, HIDDEN).replace(self._needles[secret][0].decode(), HIDDEN)
+        for form in sorted({form for forms in self._needles.values() for form in forms}, key=len, reverse=True):
+            text = text.replace(form, HIDDEN)
         return text
 
 
-_SPELLED: Final = re.compile(r"\\u00([2-7][0-9a-fA-F])")
+def _forms(text: str) -> set[str]:
+    """How a text may stand in another one: as it is, in JSON (also of ASCII only, and twice), in a URL, as Python."""
+    inside, plain = msgspec.json.encode(text)[1:-1].decode(), _in_ascii(text)
+    forms = {text, inside, plain, _in_ascii(plain), repr(text)[1:-1], repr(text.encode())[2:-1]}
+    return forms | {quote(text), quote(text, safe=""), quote_plus(text)}
+
+
+def _in_ascii(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+# A character as JSON may write it, pairs of halves as one; none that ends a string or a line while it is spelled.
+_SPELLED: Final = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|\\u(?!00[01]|0022|005[cC]|[dD][89a-fA-F])[0-9a-fA-F]{4}"
+)
 _PEM: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----[\s\S]*?"
     r"(?:-----END [A-Z0-9 ]{0,40}KEY[A-Z ]{0,10}-----|\Z)"
@@ -244,16 +259,19 @@ _ELEMENT: Final = re.compile(r"(<([\w.:-]{1,80})(?:\s[^<>]{0,200})?>\s{0,4}(?:<!
 _QUOTES: Final = "\"'`\\"
 
 
+def spelled_out(text: str) -> str:
+    r"""Return a text with the characters that JSON escapes stand for: `pass\u0077ord` spells a name, too."""
+    return _SPELLED.sub(lambda hit: msgspec.json.decode(f'"{hit[0]}"'), text) if "\\u" in text else text
+
+
 def hide_in_text(text: str, rules: NameRules, seen: Seen | None) -> str:
     """Return a text without what the built-in rules know: assignments, keys, tokens, cards.
 
     Args:
-        text: any text: prose, a log line, damaged JSON.
+        text: any text: prose, a log line, damaged JSON; as `spelled_out` returns it.
         rules: the names that make an assigned value secret.
         seen: where hidden values are remembered, if anywhere.
     """
-    if "\\u00" in text:  # `pass\u0077ord` in an argument text spells a name that would not be found
-        text = _SPELLED.sub(lambda m: chr(int(m[1], 16)), text)
     text = _PEM.sub(HIDDEN, text)
     text = _TO_LINE_END.sub(rf"\1\2{HIDDEN}", text)
     text = _unassigned(text, rules, seen)

@@ -54,7 +54,7 @@ _WORDS: Final = tuple(
 _WHOLE_WORDS: Final = f"(?:^|[^A-Za-z]|{SPELLED_GAP})(?:{_WORDS[0]})|{_WORDS[1]}|(?:^|[^A-Z])(?:{_WORDS[2]})"
 _API_KEY: Final = "[aA][pP][iI](?:[kK]|[^A-Za-z])"
 _LOGIN: Final = '://[^/@" ]+@'
-_SPELLED_LETTER: Final = r"\\u00[2-7]"
+_SPELLED_LETTER: Final = r"\\u(?:00[2-9a-f]|0[1-9a-f]|[1-9a-f])"
 _CARD_DIGITS: Final = "[2-6][0-9 -]{13}"
 
 
