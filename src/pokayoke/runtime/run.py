@@ -157,7 +157,7 @@ class Run:
     # -- tool calls --------------------------------------------------------------------------------
 
     def check(self, call: ToolCall) -> Verdict:
-        """Say what would be decided, but by the store (limits, switches, writes done before). Runs and records nothing."""
+        """Say what would be decided, but for the store's part (limits, switches, equal writes). Nothing is recorded."""
         judged = drive(judging(call, scene_of(self, self.progress.step + 1)), World(self, None))
         return verdict_under(judged, self.state)
 
