@@ -7,7 +7,7 @@ ended = guard.loop(CompletionModel("anthropic/claude-sonnet-4-5"), "Refund order
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters.client import OnText, heard, options_for
@@ -223,7 +223,7 @@ def _whole(stream: ChatStream, answer: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _closing(answer: Any) -> Iterator[None]:
+def _closing(answer: Any) -> Generator[None]:
     """Close a stream in any case. LiteLLM's own can only be closed asynchronously, so what it reads from is."""
     try:
         yield

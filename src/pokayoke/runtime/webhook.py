@@ -148,10 +148,14 @@ class Webhook:
                 why = self._announce(approval)
             except Exception as error:  # noqa: BLE001 - the thread has to live on for the next question
                 why = type(error).__name__
-            with self._lock:
-                told, self._under_way = self._under_way is None, None  # by `close`, which did not wait for it
-            if why and not told:
+            if self._is_news() and why:
                 self._failed(approval.id, why)
+
+    def _is_news(self) -> bool:
+        """End the question under way. False if `close` did not wait for it, and has told of it."""
+        with self._lock:
+            ended, self._under_way = self._under_way, None
+        return ended is not None
 
     def _announce(self, approval: Approval) -> str:
         """Announce a question, with as many attempts as it takes. Returns why it could not be, or nothing."""
