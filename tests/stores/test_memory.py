@@ -6,9 +6,11 @@ import signal
 import msgspec
 
 from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Settlement
+from pokayoke.core.ledger import Claim, Resolution, Settlement
 from pokayoke.core.state import Taint, begin_turn, latch, unlatch, worsen
+from pokayoke.core.switch import Seen
 from pokayoke.stores import MemoryStore, memory
+from pokayoke.stores.nouns import Flip
 
 WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0)
 
@@ -28,6 +30,38 @@ def test_outputs_are_bounded_and_records_are_not():
     assert {record.state for record in kept} == {"completed"}
     again = store.admit(Request("r", "pay", "write", None, 102.0, msgspec.structs.replace(WISH, key="k0")))
     assert again.kind == "replay"
+
+
+class _Unscanned(dict):
+    """Records that may be looked up, and not gone through."""
+
+    def values(self):
+        raise AssertionError("every record was looked at")
+
+    __iter__ = items = values
+
+
+def test_counting_an_output_goes_through_no_records():
+    """Which tools have an effect in doubt is known as it comes and goes, by a failure, a lookup or a person."""
+    store = MemoryStore()
+    store._records = _Unscanned()
+    store.flip(Flip("*", "closed", "ann", "begin", 99.0))
+    doubts = []
+
+    def observed():
+        store.observe([Seen("pay", valid=True, at=101.0, read=True, run_id="r")], 101.0)
+        doubts.append(set(store._board().doubtful))
+
+    for key in ("k1", "k2"):
+        store.admit(Request("r", "pay", "write", None, 100.0, msgspec.structs.replace(WISH, key=key)))
+        observed()
+        store.settle(Settlement(key, "c1", "in_doubt", 101.0))
+        observed()
+    store.settle(Settlement("k1", "c1", "completed", 102.0))
+    observed()
+    store.decide(Resolution("k2", happened=False, by="ann", reason="looked", now=103.0))
+    observed()
+    assert doubts == [set(), {"pay"}, {"pay"}, {"pay"}, {"pay"}, set()]
 
 
 def test_an_output_over_the_limit_is_not_kept_at_all():

@@ -44,6 +44,7 @@ class MemoryStore(Store):
         self._output_bytes = 0
         self._with_output: deque[str] = deque()
         self._records: dict[str, Record] = {}
+        self._doubtful: dict[str, set[str]] = {}  # by tool, the keys in doubt: counting an output asks for them
         self._runs: dict[str, RunState] = {}
         self._going_on: OrderedDict[str, None] = OrderedDict()  # a dict takes ever longer to find its first key
         self._used: dict[str, Used] = {}
@@ -80,8 +81,8 @@ class MemoryStore(Store):
                 self._epoch,
             )
             kept = admit(request, held)
-            if (record := kept.record) is not None:
-                self._records[record.key] = record
+            if kept.record is not None:
+                self._put(kept.record)
             if kept.used or kept.approval is not None:
                 self._write(Changes(used=kept.used, approval=kept.approval))
         return kept.answer
@@ -163,7 +164,7 @@ class MemoryStore(Store):
         return {c.counter: self._used[c.counter] for c in request.charges if c.counter in self._used}
 
     def _board(self) -> Board:
-        doubtful = frozenset(record.tool for record in self._records.values() if record.state == "in_doubt")
+        doubtful = frozenset(tool for tool, keys in self._doubtful.items() if keys)
         return Board(dict(self._rates), dict(self._switches), doubtful)
 
     def _write(self, changes: Changes) -> None:
@@ -183,8 +184,15 @@ class MemoryStore(Store):
         for entry in changes.entries:
             self._append(entry)
 
-    def _keep(self, record: Record) -> None:
+    def _put(self, record: Record) -> None:
         self._records[record.key] = record
+        if record.state == "in_doubt":
+            self._doubtful.setdefault(record.tool, set()).add(record.key)
+        elif record.tool in self._doubtful:
+            self._doubtful[record.tool].discard(record.key)
+
+    def _keep(self, record: Record) -> None:
+        self._put(record)
         if record.output is None:
             return
         self._with_output.append(record.key)
