@@ -72,6 +72,11 @@ def test_a_pseudonym_is_of_the_same_kind(value, like):
     assert formats_of(value) == formats_of(made)
 
 
+def kinds_of(text):
+    shape = shape_of(text)
+    return shape and [(run.kind, run.low) for run in shape]
+
+
 @given(st.text(max_size=40))
 def test_pseudonyms_keep_shape_and_length(text):
     """Length, shape and formats of any text survive; equal texts have equal pseudonyms."""
@@ -79,7 +84,7 @@ def test_pseudonyms_keep_shape_and_length(text):
     assert made == Pseudonyms(KEY).text(text)
     if formats_of(text) == frozenset():
         assert len(made) == len(text)
-        assert shape_of(made) == shape_of(text)
+        assert kinds_of(made) == kinds_of(text)
     made.encode()
 
 
