@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import dataclasses
 import enum
 import importlib
 import inspect
@@ -216,13 +217,35 @@ def members(found: type) -> Iterator[tuple[str, Any]]:
                     yield name, member
 
 
+def shapes(found: type) -> dict[str, str]:
+    """What each field that can be given takes, and its default; of those that are made nothing."""
+    written, known = inspect.get_annotations(found), vars(sys.modules[found.__module__])
+    shown: dict[str, str] = {}
+    for one in inspect.signature(found).parameters.values():
+        named = known.get(str(written[one.name]))
+        kind = type_text(named) if typing.get_origin(named) is typing.Literal else f"`{written[one.name]}`"
+        default = "" if one.default is one.empty or "<" in repr(one.default) else f"; default `{one.default!r}`"
+        shown[one.name] = f" ({kind}{default})"
+    return shown
+
+
+def is_record(found: type) -> bool:
+    """Whether a class is made of its fields, so that its signature is what it takes."""
+    return dataclasses.is_dataclass(found) or issubclass(found, msgspec.Struct)
+
+
 def class_entry(name: str, found: type) -> str:
     """The entry of a class."""
     kind = "exception" if issubclass(found, BaseException) else "class"
-    text = f"## {name}\n\n*{kind}*\n\n{doc(found)}\n"
-    notes = field_notes(found) if not issubclass(found, enum.Enum) and "Args" not in (found.__doc__ or "") else {}
+    text = f"## {name}\n\n*{kind}*\n\n"
+    documented = "Args" in (found.__doc__ or "")
+    if documented and is_record(found):
+        text += f"```text\n{name}{signature(found)}\n```\n\n"
+    text += f"{doc(found)}\n"
+    notes = field_notes(found) if not documented and not issubclass(found, enum.Enum) else {}
     if notes:
-        text += "\n" + "".join(f"- `{field}`: {cell(note)}\n" for field, note in notes.items())
+        given = shapes(found) if is_record(found) else {}
+        text += "\n" + "".join(f"- `{field}`{given.get(field, '')}: {cell(note)}\n" for field, note in notes.items())
     for member, value in dict(members(found)).items():
         function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         if isinstance(value, property):

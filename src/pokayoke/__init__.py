@@ -17,11 +17,25 @@ from pokayoke.core.gate import Principal
 from pokayoke.core.intake import Calls, Reading, read_arguments, read_calls
 from pokayoke.core.ledger import Resolution
 from pokayoke.core.loop import Kind
-from pokayoke.core.policy import Policy
+from pokayoke.core.policy import LimitPolicy, Policy, RetryPolicy
 from pokayoke.core.reconcile import Compensation
 from pokayoke.core.resolve import NOT_FOUND, UNKNOWN, Found
 from pokayoke.core.terms import Compare, Envelope, Equal, Format, Range
-from pokayoke.errors import PokayokeError, ToolError
+from pokayoke.errors import (
+    CallRefused,
+    ConfigurationError,
+    ContractError,
+    MissingExtraError,
+    OutcomeError,
+    PathEscape,
+    PokayokeError,
+    PolicyError,
+    StoreError,
+    ToolError,
+    ToolFailed,
+    ToolOutputInvalid,
+    UsageError,
+)
 from pokayoke.runtime.compaction import RunHistory, compact
 from pokayoke.runtime.effect import Effect, this_effect
 from pokayoke.runtime.guard import Guard
@@ -39,12 +53,15 @@ __all__ = [
     "Alert",
     "Answer",
     "Approval",
+    "CallRefused",
     "Calls",
     "Compacted",
     "Compare",
     "Compensation",
+    "ConfigurationError",
     "ConfinedPath",
     "Contract",
+    "ContractError",
     "Correction",
     "Effect",
     "Envelope",
@@ -56,21 +73,31 @@ __all__ = [
     "Guard",
     "History",
     "Kind",
+    "LimitPolicy",
+    "MissingExtraError",
     "OpenEffect",
     "Outcome",
+    "OutcomeError",
+    "PathEscape",
     "PokayokeError",
     "Policy",
+    "PolicyError",
     "Principal",
     "Range",
     "Raw",
     "Reading",
     "Refusal",
     "Resolution",
+    "RetryPolicy",
     "Run",
     "RunHistory",
+    "StoreError",
     "Ticket",
     "ToolCall",
     "ToolError",
+    "ToolFailed",
+    "ToolOutputInvalid",
+    "UsageError",
     "Verdict",
     "compact",
     "compacted",

@@ -241,7 +241,7 @@ class AlertPolicy(_Options, frozen=True, kw_only=True):
 
 
 class Policy(_Options, frozen=True, kw_only=True):
-    """Everything a guard may be told. `Policy()` is the safe default."""
+    """Everything a guard may be told. `Policy()` is the safe default; every key is on the page of the configuration."""
 
     mode: Literal["enforce", "monitor"] = "enforce"
     """`monitor` records what would be refused and lets it run."""
@@ -251,7 +251,7 @@ class Policy(_Options, frozen=True, kw_only=True):
     access: AccessPolicy = AccessPolicy()
     approvals: ApprovalPolicy = ApprovalPolicy()
     limits: tuple[LimitPolicy, ...] = ()
-    """Limits on calls and amounts; see `LimitPolicy` below."""
+    """Limits on calls and amounts; see `LimitPolicy`."""
     budgets: BudgetPolicy = BudgetPolicy()
     loop: LoopPolicy = LoopPolicy()
     execution: ExecutionPolicy = ExecutionPolicy()
