@@ -27,7 +27,7 @@ from pokayoke.cli.operating import (
     when,
 )
 from pokayoke.cli.output import as_json, listing, out, plural, say, show, table
-from pokayoke.core.ledger import Record, RecordState, Resolution, compensation_key
+from pokayoke.core.ledger import OPEN, SETTLED, Record, RecordState, Resolution, compensation_key
 from pokayoke.core.resolve import is_of
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.stores.base import Store
@@ -35,7 +35,6 @@ from pokayoke.stores.nouns import Query
 
 _HEX: Final = frozenset("0123456789abcdef")
 _KEY_LENGTH: Final = 64
-_SETTLED: Final[tuple[RecordState, ...]] = ("completed", "failed_retriable", "failed_final")
 _LEAST_AGE: Final = 30 * 86_400.0
 _MARKS: Final = {"completed": "ok", "in_doubt": "bad", "failed_final": "bad", "failed_retriable": "note"}
 
@@ -223,7 +222,7 @@ def prune(
     before = moment_now - age
     with opened(store) as ledger:
         with counting("effects read") as told:
-            tools = _old(pages(ledger, Query(states=_SETTLED, until=before), told), before)
+            tools = _old(pages(ledger, Query(states=SETTLED, until=before), told), before)
         old = sum(tools.values())
         gone = 0
         if yes:
@@ -260,7 +259,7 @@ def _states(state: str | None, *, in_doubt: bool) -> tuple[RecordState, ...]:
     if state is not None and in_doubt:
         raise ConfigurationError("say one of --state and --in-doubt")
     if in_doubt:
-        return ("in_doubt", "executing", "resolving")
+        return OPEN
     if state is None:
         return ()
     known: tuple[RecordState, ...] = get_args(RecordState)

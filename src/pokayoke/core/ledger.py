@@ -8,7 +8,7 @@ proven safe, or a completed record that changes.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
@@ -18,6 +18,9 @@ from pokayoke.core.ledger_explain import conflict, failed_before, in_doubt, in_p
 
 RecordState = Literal["executing", "resolving", "completed", "failed_retriable", "failed_final", "in_doubt"]
 Settling = Literal["completed", "failed_retriable", "failed_final", "in_doubt"]
+OPEN: Final[tuple[RecordState, ...]] = ("executing", "resolving", "in_doubt")
+"""States in which nobody has said yet how it ended; a record in one of them is never forgotten."""
+SETTLED: Final[tuple[RecordState, ...]] = tuple(state for state in get_args(RecordState) if state not in OPEN)
 _AHEAD: Final = 86_400.0  # seconds that clocks may differ
 
 
@@ -305,9 +308,7 @@ def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None
         told, nothing = settlement.state == "completed", msgspec.structs.replace(record, settled_at=settlement.now)
         return _settled(record, settlement) if told else nothing, told
     if own and settlement.state == "completed":
-        open_for: tuple[RecordState, ...] = ("executing", "resolving", "in_doubt")
-        if record.decided_by:
-            open_for = ("failed_retriable",)
+        open_for: tuple[RecordState, ...] = ("failed_retriable",) if record.decided_by else OPEN
     elif own:
         open_for = ("executing",)
     elif record.resolver == settlement.claim_id:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from pokayoke.core.canonical import digest, dump
-from pokayoke.core.ledger import Record, compensation_key
+from pokayoke.core.ledger import OPEN, Record, compensation_key
 from pokayoke.core.places import look_up, split
 from pokayoke.core.resolve import is_of
 
@@ -24,7 +24,6 @@ Kind = Literal[
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 """The classes, in the order in which they are reported. `in_flight` is not judged yet, and no finding."""
 AGREED: Final[frozenset[Kind]] = frozenset({"matched", "in_flight"})
-_OPEN: Final = ("executing", "resolving", "in_doubt")
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -176,7 +175,7 @@ def explains(undoing: Record | None, record: Record | None, rows: int) -> bool:
         return False
     if record is None or is_of(undoing, record):
         return True
-    return rows > (record.state == "completed" or record.state in _OPEN)
+    return rows > (record.state == "completed" or record.state in OPEN)
 
 
 def _in_flight(record: Record, times: Times) -> bool:
@@ -216,7 +215,7 @@ def _without_row_of_its_own(key: str, record: Record | None, rows: tuple[Row, ..
     if record is None:
         reason = "the business has a row that the ledger does not know"
         return Compared("extra", key, reason, None, rows, rows) if rows else Compared("matched", key)
-    if record.state not in _OPEN:
+    if record.state not in OPEN:
         return Compared("matched", key, record=record, rows=rows)
     kind: Kind = "doubtful_happened" if rows else "doubtful_not"
     return Compared(kind, key, f"an undoing of {record.compensates[:12]} is in doubt", record, rows)
@@ -225,7 +224,7 @@ def _without_row_of_its_own(key: str, record: Record | None, rows: tuple[Row, ..
 def _no_row(key: str, record: Record) -> Compared:
     if record.state == "completed":
         return Compared("missing", key, "the ledger says completed, and the business has no row", record)
-    if record.state in _OPEN:
+    if record.state in OPEN:
         return Compared("doubtful_not", key, "in doubt, and the business has no row", record)
     return Compared("matched", key, record=record)
 
@@ -233,7 +232,7 @@ def _no_row(key: str, record: Record) -> Compared:
 def _one_row(key: str, record: Record, row: Row, late: Collection[str], amount: str | None) -> Compared:
     rows = (row,)
     wrong = _differs(record, row, amount)
-    if record.state in _OPEN:
+    if record.state in OPEN:
         also = f"; {wrong}" if wrong else ""
         return Compared("doubtful_happened", key, f"in doubt, and the business has its row{also}", record, rows)
     if record.state != "completed":

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pokayoke.core.answer import Answer, final_answer, remember
 from pokayoke.core.call import SUCCESSFUL, Outcome, StopReason, ToolCall
-from pokayoke.core.ledger import Claim, Record, compensation_key
+from pokayoke.core.ledger import OPEN, Claim, Record, compensation_key
 from pokayoke.core.resolve import taken_back
 from pokayoke.stores.base import Store
 from pokayoke.stores.nouns import Query
@@ -132,7 +132,7 @@ class Matters:
             for record in known:
                 if self._new_turn or record.key in self._here:  # how that ended is known here, or will be
                     continue
-                if record.state in ("executing", "resolving", "in_doubt"):
+                if record.state in OPEN:
                     self.unmet.setdefault(record.key, (record.tool, "in_doubt"))
                     self.open.setdefault(record.key, Matter(record.tool, "in_doubt"))
         return True

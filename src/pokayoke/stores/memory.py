@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from pokayoke.core.admission import Approval, Held, Request, Used, admit
-from pokayoke.core.ledger import Admission, Record, Settled, Settlement, settle
+from pokayoke.core.ledger import OPEN, Admission, Record, Settled, Settlement, settle
 from pokayoke.core.state import RunState
 from pokayoke.core.switch import Board, Rate, Switch
 from pokayoke.stores.acts import Act, Books, Changes, Need, only, settling
@@ -239,5 +239,4 @@ def _wanted(record: Record, query: Query) -> bool:
 
 
 def _settled_before(record: Record, before: float) -> bool:
-    open_state = record.state in ("executing", "resolving", "in_doubt")
-    return not open_state and record.settled_at is not None and record.settled_at < before
+    return record.state not in OPEN and record.settled_at is not None and record.settled_at < before

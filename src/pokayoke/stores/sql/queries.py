@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any, Final
 
-from pokayoke.core.ledger import RecordState
+from pokayoke.core.ledger import SETTLED, RecordState
 from pokayoke.stores.nouns import Entry, Query
 from pokayoke.stores.sql import rows
 from pokayoke.stores.sql.dialect import Dialect, Statement
@@ -22,7 +22,7 @@ from pokayoke.stores.sql.statements import (
 CHUNK: Final = 500
 """Records that are forgotten in one transaction: nobody waits long for it."""
 
-_SETTLED_FOR_GOOD: Final = "('completed', 'failed_retriable', 'failed_final')"
+_FORGETTABLE: Final = ", ".join(f"'{state}'" for state in SETTLED)
 # Without outputs: they are long, and a list is read without the key.
 _LISTED: Final = ", ".join("NULL" if name == "output" else name for name in RECORD_COLUMNS)
 _QUESTIONS: Final = f"SELECT {', '.join(APPROVAL_COLUMNS)} FROM pokayoke_approvals ORDER BY asked_at, fingerprint"  # noqa: S608 - names from the code only
@@ -108,7 +108,7 @@ def prune_records(before: float, dialect: Dialect) -> Statement:
     """Return the statement that forgets up to `CHUNK` records; it is repeated until it finds fewer."""
     sql = (
         "DELETE FROM pokayoke_records WHERE key IN (SELECT key FROM pokayoke_records "  # noqa: S608 - words from the code only
-        f"WHERE settled_at < ? AND state IN {_SETTLED_FOR_GOOD} LIMIT ?{dialect.skip_locked})"
+        f"WHERE settled_at < ? AND state IN ({_FORGETTABLE}) LIMIT ?{dialect.skip_locked})"
     )
     return sql, (before, CHUNK)
 
