@@ -13,8 +13,8 @@ from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.effects import guess_effect
-from pokayoke.replay.evidence import MOST_FIELDS, Budget, Evidence
-from pokayoke.replay.infer import infer
+from pokayoke.replay.evidence import MOST_FIELDS, Budget, Evidence, Sightings
+from pokayoke.replay.infer import counted, infer
 from pokayoke.replay.learn import Draft, Learner, Skipped, Watched, draft
 from pokayoke.replay.recording import Recording, Unread
 from pokayoke.replay.strings import formats_of, pattern_of, shape_of
@@ -108,6 +108,31 @@ def test_too_many_names_are_a_map():
     assert len(evidence.fields) <= MOST_FIELDS
     for arguments in (False, True):  # a tool's arguments too: a list of no names would refuse every call
         assert infer(evidence, arguments=arguments).schema["additionalProperties"] == {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        (["a"] * 4, "4 calls in 1 run"),
+        ([f"r{n % 10}" for n in range(400)], "400 calls in 10 runs"),  # runs that take turns
+        ([f"r{n // 4}" for n in range(64)], "64 calls in 16 runs"),
+        ([f"r{n // 2}" for n in range(80)], "80 calls in 16 to 40 runs"),
+        ([f"r{n % 17}" for n in range(34)], "34 calls in 16 to 18 runs"),
+        ([f"r{n}" for n in range(80)], "80 calls"),  # each a run of its own, or nobody knows of runs
+    ],
+)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_number_of_runs_is_right_or_said_to_be_unknown(runs, said, parts):
+    """Up to 16 runs are counted as many as they are; beyond them two bounds are told, between which the number lies."""
+    whole = Sightings()
+    for part in range(parts):
+        piece = Sightings()
+        for run in runs[part * len(runs) // parts : (part + 1) * len(runs) // parts]:
+            piece.add(run)
+        whole.merge(piece)
+    assert whole.runs <= len(set(runs)) <= whole.most_runs
+    if parts == 1 or len(set(runs)) <= 16:
+        assert counted(whole, "calls") == said
 
 
 # -- types -----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ MOST_VALUES: Final = 100
 _LONGEST_VALUE: Final = 60
 _DEEPEST: Final = 12
 _MOST_NODES: Final = 4_000
-_NAMED_RUNS: Final = 8
+_NAMED_RUNS: Final = 16
 
 _KINDS: Final[dict[type[Any], str]] = {
     type(None): "null",
@@ -35,22 +35,31 @@ _KINDS: Final[dict[type[Any], str]] = {
 class Sightings:
     """How often something was seen, and in how many runs.
 
-    The first few runs are kept apart by name; from then on runs that take turns may count more than once.
+    The first few runs are kept apart by name; from then on it is only known between what numbers theirs is.
+
+    Attributes:
+        samples: how often.
+        most_runs: in how many runs at most; runs that take turns count more than once.
     """
 
-    __slots__ = ("_first", "_last", "runs", "samples")
+    __slots__ = ("_first", "_last", "most_runs", "samples")
 
     def __init__(self) -> None:
         self.samples = 0
-        self.runs = 0
+        self.most_runs = 0
         self._first: tuple[str, ...] = ()
         self._last: str | None = None
+
+    @property
+    def runs(self) -> int:
+        """In how many runs at least; up to 16 that is how many there were."""
+        return len(self._first)
 
     def add(self, run: str) -> None:
         """Count one sample."""
         self.samples += 1
         if run != self._last and run not in self._first:
-            self.runs += 1
+            self.most_runs += 1
             if len(self._first) < _NAMED_RUNS:
                 self._first = (*self._first, run)
         self._last = run
@@ -58,7 +67,7 @@ class Sightings:
     def merge(self, other: Sightings) -> None:
         """Add the counts of another one."""
         self.samples += other.samples
-        self.runs += other.runs - len(set(self._first) & set(other._first))
+        self.most_runs += other.most_runs - len(set(self._first) & set(other._first))
         self._first = tuple(dict.fromkeys((*self._first, *other._first)))[:_NAMED_RUNS]
         self._last = other._last
 

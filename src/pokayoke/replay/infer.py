@@ -68,11 +68,12 @@ def infer(evidence: Evidence, *, arguments: bool = False) -> Drawn:
 
 
 def counted(tally: Sightings, what: str, whole: Sightings | None = None) -> str:
-    """Return a count in words, such as `517 of 520 calls in 61 runs`."""
+    """Return a count in words, such as `517 of 520 calls in 16 to 61 runs`: in 61 if no two of them took turns."""
     share = f"{tally.samples:,}" if whole is None else f"{tally.samples:,} of {whole.samples:,}"
-    if tally.runs == tally.samples:
+    if tally.most_runs == tally.samples:
         return f"{share} {what}"  # every one from a run of its own, or nobody knows of runs
-    return f"{share} {what} in {tally.runs:,} run{'' if tally.runs == 1 else 's'}"
+    runs = f"{tally.runs:,}" if tally.runs == tally.most_runs else f"{tally.runs:,} to {tally.most_runs:,}"
+    return f"{share} {what} in {runs} run{'' if tally.most_runs == 1 else 's'}"
 
 
 def _place(
