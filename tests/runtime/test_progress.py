@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from pokayoke import Contract, Guard
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.state import RunState, Taint, latch
 from pokayoke.runtime.clock import SystemClock
@@ -64,7 +65,7 @@ def test_a_change_that_fails_beside_one_that_lands_is_not_lost(progress, order):
         assert tools(progress.state) == ["a", "b"]
 
     asyncio.run(main())
-    assert progress.unsaved() is None
+    assert progress.save() is None
     assert tools(progress._store.load_run("r")) == tools(progress.state) == ["a", "b"]
 
 
@@ -80,7 +81,7 @@ def test_nothing_counts_as_kept_while_a_mark_is_not(progress):
         await tasks[0]
 
     asyncio.run(main())
-    assert progress._unsaved == "OSError"
+    assert progress.unsaved == "OSError"
 
 
 def test_a_mark_holds_although_its_caller_was_cancelled(progress):
@@ -94,7 +95,7 @@ def test_a_mark_holds_although_its_caller_was_cancelled(progress):
         assert tools(progress.state) == ["a"]
 
     asyncio.run(main())
-    assert progress.unsaved() is None
+    assert progress.save() is None
     assert tools(progress._store.load_run("r")) == ["a"]
 
 
@@ -105,7 +106,7 @@ def test_a_mark_holds_although_its_caller_was_interrupted():
     with pytest.raises(KeyboardInterrupt):
         progress.change(marking("a", 1))
     assert tools(progress.state) == ["a"]
-    assert progress.unsaved() is None
+    assert progress.save() is None
     assert tools(store.load_run("r")) == ["a"]
 
 
@@ -142,3 +143,18 @@ def test_a_call_that_is_made_while_another_is_remembered_does_not_hang():
     thread.join(10)
     assert not thread.is_alive()
     assert set(matters.refused) == {("put", "{}"), ("put", "{'who': nosy}")}
+
+
+def test_rounds_are_kept_although_the_tools_are_off(driver):
+    """A model that goes on calling after its tools were taken away uses up its budget of rounds, also for a restart."""
+
+    def handler():
+        raise ConnectionError
+
+    store = MemoryStore()
+    get = Contract.from_schema("get", {"type": "object"}, effect="read", output_schema={}, handler=handler)
+    run = Guard([get], store=store, config={"budgets": {"rounds": 99}}).run("r")
+    for number in range(1, 6):
+        driver.batch(run, [ToolCall("c", "get", {"n": number})])
+        assert store.load_run("r").rounds == number
+    assert run.mode == "final_answer"

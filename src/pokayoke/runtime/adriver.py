@@ -8,7 +8,8 @@ import inspect
 import time
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding
@@ -44,6 +45,9 @@ from pokayoke.runtime.matters import Matter
 from pokayoke.runtime.workers import Late, react, unheard
 from pokayoke.stores.acts import recalling
 
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
+
 T = TypeVar("T")
 _WITHDRAWN: Final = "the caller was cancelled before the tool began"
 _going_on: Final[set[asyncio.Task[Any]]] = set()
@@ -63,7 +67,10 @@ class AsyncWorld(World):
     async def aadmit(self, step: Admit) -> Admission:
         """`admit` without blocking the event loop."""
         request = step.request
-        if (answer := self._admitted_here(request)) is not None:
+        change, spent = self._due(request)
+        if change is not None:
+            await self._run.progress.achange(change)
+        if (answer := self._admitted_here(request, spent)) is not None:
             return answer
         request = self._stamped(request)
         if request.claim is None or not self._guard.store.waits:
@@ -128,14 +135,14 @@ class AsyncWorld(World):
             if step.timeout is None:
                 reaction = await awaited_here(function, limit)
             else:
-                reaction = await awaited(function, limit, self._late(step))
+                reaction = await awaited(function, limit, self._late_here(step))
         elif step.timeout is None:
             reaction = react(function)
         else:
             reaction = await self._in_worker(function, step.timeout, self._late(step))
         if is_unfinished(reaction):
             pending = reaction.value
-            reaction = await awaited(lambda: pending, limit, self._late(step))
+            reaction = await awaited(lambda: pending, limit, self._late_here(step))
         seconds = time.perf_counter() - begun
         if watched:
             self._run.notice("after_invoke")
@@ -193,6 +200,11 @@ class AsyncWorld(World):
             board.flush()
         elif isinstance(reaction, Raised):
             raise reaction.error
+
+    def _late_here(self, step: Invoke) -> Late:
+        """`_late` for what is heard in the event loop, which does not wait for a store."""
+        late, workers = self._late(step), self._guard.workers
+        return partial(workers.tell, late) if self._guard.store.waits else late
 
     async def _in_worker(self, function: Callable[[], Any], limit: float, late: Late | None) -> Reaction:
         loop = asyncio.get_running_loop()
@@ -266,6 +278,14 @@ def _kept(work: Coroutine[Any, Any, T], otherwise: Callable[[], object] | None =
     _going_on.add(task)
     task.add_done_callback(ended)
     return task
+
+
+async def saved(run: Run) -> str | None:
+    """Keep a run's totals, whether the caller is cancelled or not. Returns why that was impossible, or None."""
+    progress = run.progress
+    if not run.guard.store.waits:
+        return progress.save()
+    return await asyncio.shield(_kept(progress.asave(), progress.save))
 
 
 async def awaited_here(function: Callable[[], Any], limit: float) -> Reaction:

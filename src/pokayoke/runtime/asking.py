@@ -6,6 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.core.admission import Approval
+from pokayoke.stores.acts import Act, answering
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard import Question
@@ -23,18 +24,30 @@ def ask(run: Run, approval: Approval) -> bool | None:
         said: Any = _callback(run)(approval)
     except Exception as error:  # noqa: BLE001 - the host's own code; the question then waits
         said = error
-    return _decided(run, approval, said)
+    if (answer := _answer(run, approval, said)) is None:
+        return None
+    try:
+        run.guard.store.run(_answering(run, approval, answer))
+    except Exception as error:  # noqa: BLE001 - decided elsewhere or expired meanwhile: admission knows what holds
+        _not_answered(run, approval, f"not taken: {type(error).__name__}")
+    return answer
 
 
 async def aask(run: Run, approval: Approval) -> bool | None:
-    """`ask`, awaiting an asynchronous callback."""
+    """`ask` without blocking the event loop; an asynchronous callback is awaited."""
     try:
         said: Any = _callback(run)(approval)
         if inspect.isawaitable(said):
             said = await said
     except Exception as error:  # noqa: BLE001 - as in `ask`
         said = error
-    return _decided(run, approval, said)
+    if (answer := _answer(run, approval, said)) is None:
+        return None
+    try:
+        await run.guard.store.arun(_answering(run, approval, answer))
+    except Exception as error:  # noqa: BLE001 - as in `ask`
+        _not_answered(run, approval, f"not taken: {type(error).__name__}")
+    return answer
 
 
 def _callback(run: Run) -> Question:
@@ -43,17 +56,21 @@ def _callback(run: Run) -> Question:
     return callback
 
 
-def _decided(run: Run, approval: Approval, said: Any) -> bool | None:
-    """Keep an answer. Only True is consent and only False is a no: a coroutine that nobody awaited is neither."""
-    if said is None:
-        return None
-    if not isinstance(said, bool):
-        if inspect.iscoroutine(said):
-            said.close()
-        run.note("approval", ok=False, approval=approval.id, reason=f"on_ask gave {type(said).__name__}")
-        return None
-    try:
-        run.guard.approvals.answer(approval.id, approved=said, by="on_ask", reason="answered by the callback")
-    except Exception as error:  # noqa: BLE001 - decided elsewhere or expired meanwhile: admission knows what holds
-        run.note("approval", ok=False, approval=approval.id, reason=f"not taken: {type(error).__name__}")
-    return said
+def _answer(run: Run, approval: Approval, said: Any) -> bool | None:
+    """Only True is consent and only False is a no: a coroutine that nobody awaited is neither."""
+    if isinstance(said, bool):
+        return said
+    if inspect.iscoroutine(said):
+        said.close()
+    if said is not None:
+        _not_answered(run, approval, f"on_ask gave {type(said).__name__}")
+    return None
+
+
+def _answering(run: Run, approval: Approval, approved: bool) -> Act[Approval]:
+    now = run.guard.clock.now()
+    return answering(approval.id, approved=approved, by="on_ask", reason="answered by the callback", now=now)
+
+
+def _not_answered(run: Run, approval: Approval, reason: str) -> None:
+    run.note("approval", ok=False, approval=approval.id, reason=reason)

@@ -51,6 +51,7 @@ from pokayoke.runtime.handover import handed_over
 from pokayoke.runtime.late import came_late, forget, is_unfinished
 from pokayoke.runtime.locate import locate
 from pokayoke.runtime.owner import is_dead, owner
+from pokayoke.runtime.progress import Change, without_budget
 from pokayoke.runtime.workers import Late, react, unheard
 from pokayoke.stores.acts import recalling
 
@@ -122,7 +123,10 @@ class World:
     def admit(self, step: Admit) -> Admission:
         """Ask the run, then the store."""
         request = step.request
-        if (answer := self._admitted_here(request)) is not None:
+        change, spent = self._due(request)
+        if change is not None:
+            self._run.progress.change(change)
+        if (answer := self._admitted_here(request, spent)) is not None:
             return answer
         request = self._stamped(request)
         try:
@@ -275,15 +279,24 @@ class World:
         run, contract, claim = self._run, step.contract, step.claim
         return lambda reaction: came_late(run, contract, claim, reaction)
 
-    def _admitted_here(self, request: Request) -> Admission | None:
+    def _due(self, request: Request) -> tuple[Change | None, Finding | None]:
+        """What has to be kept before a call is admitted, if anything, and the budget that is used up, if one is.
+
+        A store that does not know the run's latch must admit nothing: what could not be kept is tried again.
+        """
+        force, progress = self._guard.snapshot, self._run.progress
+        if force.budgeted and (spent := progress.overspent(force.policy.budgets, request.step)) is not None:
+            return without_budget, spent
+        return progress.with_totals if request.shared and progress.unsaved is not None else None, None
+
+    def _admitted_here(self, request: Request, spent: Finding | None) -> Admission | None:
         """Admit or refuse what needs no store; None if the store has to decide."""
         progress = self._run.progress
-        force = self._guard.snapshot
-        if force.budgeted and (refusal := progress.overspent(force.policy.budgets, request.step)) is not None:
-            return Admission("refuse", refusal)
+        if spent is not None:
+            return Admission("refuse", spent)
         if not request.shared:
             return progress.admit(request)
-        problem = progress.unsaved()
+        problem = progress.unsaved
         return None if problem is None else Admission("refuse", store_unavailable(request.tool, problem))
 
     def _claimed(self, request: Request, answer: Admission) -> Admission:

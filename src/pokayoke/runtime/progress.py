@@ -27,6 +27,11 @@ from pokayoke.stores.base import Store
 Change = Callable[[RunState], RunState]
 
 
+def without_budget(state: RunState) -> RunState:
+    """A change: a budget is used up, so only an answer is left."""
+    return worsen(state, "final_answer", "budget_exhausted")
+
+
 class Progress:
     """The moving parts of a run, behind one lock.
 
@@ -37,6 +42,7 @@ class Progress:
         tokens: the token counter.
         matters: what became of the calls.
         texts: long texts that were put aside.
+        unsaved: what kind of failure kept the store from knowing all this, or None if it knows.
     """
 
     def __init__(
@@ -59,7 +65,7 @@ class Progress:
         self._in_batch = 0
         # What is counted is the time since the first opening; a wall clock that was set back adds nothing.
         self._begun = clock.monotonic() - (max(0.0, clock.now() - state.started) if state.started else 0.0)
-        self._unsaved: str | None = None
+        self.unsaved: str | None = None
         self._pending: dict[int, Change] = {}
         self._numbers = itertools.count()
 
@@ -125,96 +131,20 @@ class Progress:
     def pin(self, versions: Mapping[str, str]) -> str | None:
         """Keep to these versions of tools, where nothing is pinned yet. Returns why it could not be kept, or None."""
         self.change(lambda state: pinned(state, versions))
-        return self._unsaved
+        return self.unsaved
 
     def save(self) -> str | None:
         """Keep the totals, and what could not be kept so far. Returns why that was impossible, or None."""
-        with self._lock:
-            totals = self._with_totals  # the latest ones are enough, however often they could not be kept
-            self._pending = {number: how for number, how in self._pending.items() if how != totals}
-            self.change(totals)
-            return self._unsaved
+        self.change(self.with_totals)
+        return self.unsaved
 
-    def unsaved(self) -> str | None:
-        """Try again to keep what could not be kept; a store that does not know the latch must admit nothing."""
-        return None if self._unsaved is None else self.save()
+    async def asave(self) -> str | None:
+        """`save` without blocking the event loop."""
+        await self.achange(self.with_totals)
+        return self.unsaved
 
-    def begin_turn(self) -> None:
-        """Begin the user's next turn."""
-        self.rounds.clear()
-        self.matters.begin_turn()
-        self._loop = LoopCount()
-        self.change(begin_turn)
-
-    def end_round(self, snapshot: Snapshot) -> StopReason | None:
-        """Count the round that has ended, unless a wider one is open. Says why the tools are taken away, if they are.
-
-        The count is written down only when it grows: after a restart a streak may be longer than it was.
-        """
-        if self._in_batch:
-            return None
-        if snapshot.budgeted and self._rounds != self._kept_rounds:
-            self._kept_rounds = self._rounds  # a process that is killed must not give a budget back
-            self.save()
-        marks = self.rounds.close()
-        if not marks or is_untroubled(self._loop, marks):
-            return None
-        policy, kinds = snapshot.policy.loop, {kind.name: kind for kind in snapshot.kinds}
-        with self._lock:
-            before = self._loop
-            after = counted(before, marks, kinds)
-            if after is before:
-                return None
-            self._loop = after
-            if after.bad == before.bad:
-                return None
-            reason = exhausted(after, policy, kinds)
-            if reason is None or snapshot.policy.mode != "enforce":
-                self.save()
-                return None
-            if not after.why:
-                tools = (plan.contract.name for plan in snapshot.plans.values())
-                self._loop = msgspec.structs.replace(after, why=instruction(after, policy, kinds, tools))
-            was, now = self.change(lambda state: worsen(state, "final_answer", reason))
-        return reason if was.mode != now.mode else None
-
-    def overspent(self, budgets: BudgetPolicy, call: int) -> Finding | None:
-        """Say which budget is used up for this call (by its number), if one is: then only an answer is allowed."""
-        with self._lock:
-            used: tuple[tuple[str, float, float | None], ...] = (
-                ("calls", call, budgets.calls),
-                ("rounds", self._rounds, budgets.rounds),
-                ("tokens", self.tokens.total, budgets.tokens),
-                ("seconds", self._clock.monotonic() - self._begun, budgets.seconds),
-            )
-            for kind, amount, allowed in used:
-                if allowed is not None and amount > allowed:
-                    self.change(lambda state: worsen(state, "final_answer", "budget_exhausted"))
-                    return over_budget(kind, amount, allowed)
-        return None
-
-    def admit(self, request: Request) -> Admission:
-        """Admit a call that nothing but this run's own state can stop."""
-        finding = blocked(self.state, request.effect, request.sources)
-        return EXECUTE if finding is None else Admission("refuse", finding)
-
-    def _waiting_with(self, how: Change) -> dict[int, Change]:
-        """One more change, and everything that waits to be kept."""
-        self._pending[next(self._numbers)] = how
-        return dict(self._pending)
-
-    def _composed(self, waiting: dict[int, Change]) -> Change:
-        """All of these as one change of whatever the store holds by now."""
-
-        def composed(state: RunState) -> RunState:
-            after = state if state.version >= self.state.version else self.state  # the store has forgotten the run
-            for how in waiting.values():
-                after = how(after)
-            return after if after is state else self._with_totals(after)
-
-        return composed
-
-    def _with_totals(self, state: RunState) -> RunState:
+    def with_totals(self, state: RunState) -> RunState:
+        """A change: the state with what this run has used up by now."""
         totals = {
             "step": max(state.step, self._step),
             "calls": max(state.calls, self._step + self._other_calls),
@@ -228,12 +158,90 @@ class Progress:
             return state
         return msgspec.structs.replace(state, **totals)
 
+    def begin_turn(self) -> None:
+        """Begin the user's next turn."""
+        self.rounds.clear()
+        self.matters.begin_turn()
+        self._loop = LoopCount()
+        self.change(begin_turn)
+
+    def end_round(self, snapshot: Snapshot) -> tuple[Change | None, StopReason | None]:
+        """Count the round that has ended, unless a wider one is open.
+
+        Returns:
+            What has to be kept, if anything, and why that takes the tools away, if it does. The count is written down
+            only when it grows: after a restart a streak may be longer than it was.
+        """
+        if self._in_batch:
+            return None, None
+        with self._lock:
+            more = snapshot.budgeted and self._rounds != self._kept_rounds
+            if more:
+                self._kept_rounds = self._rounds  # a process that is killed must not give a budget back
+            worse, reason = self._counted(snapshot)
+        if reason is not None:
+            return (lambda state: self.with_totals(worsen(state, "final_answer", reason))), reason
+        return self.with_totals if more or worse else None, None
+
+    def overspent(self, budgets: BudgetPolicy, call: int) -> Finding | None:
+        """Say which budget is used up for this call (by its number), if one is: then only an answer is allowed."""
+        used: tuple[tuple[str, float, float | None], ...] = (
+            ("calls", call, budgets.calls),
+            ("rounds", self._rounds, budgets.rounds),
+            ("tokens", self.tokens.total, budgets.tokens),
+            ("seconds", self._clock.monotonic() - self._begun, budgets.seconds),
+        )
+        for kind, amount, allowed in used:
+            if allowed is not None and amount > allowed:
+                return over_budget(kind, amount, allowed)
+        return None
+
+    def admit(self, request: Request) -> Admission:
+        """Admit a call that nothing but this run's own state can stop."""
+        finding = blocked(self.state, request.effect, request.sources)
+        return EXECUTE if finding is None else Admission("refuse", finding)
+
+    def _counted(self, snapshot: Snapshot) -> tuple[bool, StopReason | None]:
+        """Let the loop guard look at the round. Returns whether a streak grew, and whether that is too much."""
+        marks = self.rounds.close()
+        if not marks or is_untroubled(self._loop, marks):
+            return False, None
+        policy, kinds, before = snapshot.policy.loop, {kind.name: kind for kind in snapshot.kinds}, self._loop
+        self._loop = after = counted(before, marks, kinds)
+        if after.bad == before.bad:
+            return False, None
+        reason = exhausted(after, policy, kinds)
+        if reason is None or snapshot.policy.mode != "enforce":
+            return True, None
+        if not after.why:
+            tools = (plan.contract.name for plan in snapshot.plans.values())
+            self._loop = msgspec.structs.replace(after, why=instruction(after, policy, kinds, tools))
+        return True, reason
+
+    def _waiting_with(self, how: Change) -> dict[int, Change]:
+        """One more change, and everything that waits to be kept."""
+        if how == self.with_totals:  # the latest ones are enough, however often they could not be kept
+            self._pending = {number: waits for number, waits in self._pending.items() if waits != how}
+        self._pending[next(self._numbers)] = how
+        return dict(self._pending)
+
+    def _composed(self, waiting: dict[int, Change]) -> Change:
+        """All of these as one change of whatever the store holds by now."""
+
+        def composed(state: RunState) -> RunState:
+            after = state if state.version >= self.state.version else self.state  # the store has forgotten the run
+            for how in waiting.values():
+                after = how(after)
+            return after if after is state else self.with_totals(after)
+
+        return composed
+
     def _changed(self, after: RunState, kept: Iterable[int]) -> None:
         """The store took these changes. Those of other tasks, under way or not taken, hold here all the same."""
         for number in kept:
             self._pending.pop(number, None)
         if not self._pending:
-            self._unsaved = None
+            self.unsaved = None
         if after.version >= self.state.version:
             for how in self._pending.values():
                 after = how(after)
@@ -246,7 +254,7 @@ class Progress:
         """
         before = self.state
         self.state = how(before)
-        self._unsaved = type(error).__name__
+        self.unsaved = type(error).__name__
         if not isinstance(error, Exception):
             raise error
         return before, self.state
@@ -255,10 +263,10 @@ class Progress:
         try:
             self._store.propose(review)
         except Exception as error:  # noqa: BLE001 - as above; without the question the latch simply stays closed
-            self._unsaved = type(error).__name__
+            self.unsaved = type(error).__name__
 
     async def _akeep_question(self, review: Approval) -> None:
         try:
             await self._store.arun(proposing(review))
         except Exception as error:  # noqa: BLE001 - as above
-            self._unsaved = type(error).__name__
+            self.unsaved = type(error).__name__

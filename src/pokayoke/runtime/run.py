@@ -10,7 +10,6 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from pokayoke.core import event
 from pokayoke.core.answer import Answer
 from pokayoke.core.call import SUCCESSFUL, Mode, Outcome, StopReason, ToolCall, Verdict
 from pokayoke.core.contract import Contract
@@ -23,11 +22,12 @@ from pokayoke.core.loop import Rounds
 from pokayoke.core.misuse import prompt_of
 from pokayoke.core.plan import Snapshot
 from pokayoke.core.result import Entered, Ran, leave
-from pokayoke.core.state import RunState, unlatch, worsen
+from pokayoke.core.state import RunState, unlatch
 from pokayoke.core.steps import Reaction, Step
 from pokayoke.errors import UsageError
 from pokayoke.runtime.batch import BatchInvoke, abatch, batch
 from pokayoke.runtime.driver import Continuation, World, drive
+from pokayoke.runtime.ending import aend_round, end_round, over, step_down
 from pokayoke.runtime.forks import process_token
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.ring import Ring
@@ -116,7 +116,7 @@ class Run:
 
         Add it to that request only, not to the history: in the next turn it is no longer true.
         """
-        self._end_round()
+        end_round(self)
         if self.mode != "final_answer":
             return None
         return self.state.loop.why or "Tools are off for this turn. Answer the user directly and say what was not done."
@@ -147,7 +147,7 @@ class Run:
 
     def stop(self, reason: StopReason = "kill_switch") -> None:
         """Stop the run: no tool runs any more."""
-        self._worsen("stopped", stop_reason(reason))
+        step_down(self, "stopped", stop_reason(reason))
 
     def clear_latch(self, tool: str, *, by: str, reason: str) -> None:
         """Let writes go on although a tool's last output was invalid: a person takes responsibility."""
@@ -199,15 +199,17 @@ class Run:
         self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchInvoke | None = None
     ) -> list[Outcome]:
         """`call_batch` for asynchronous code."""
-        with self.round():
-            return await abatch(self, calls, stop_reason, invoke)
+        with self.progress.one_round():
+            outcomes = await abatch(self, calls, stop_reason, invoke)
+        await aend_round(self)
+        return outcomes
 
     @contextmanager
     def round(self) -> Generator[None]:
         """Count all calls inside as one round, for hosts that take the calls of one message one by one."""
         with self.progress.one_round():
             yield
-        self._end_round()
+        end_round(self)
 
     def begin(self, call: ToolCall) -> Ticket:
         """Walk a call up to the tool's door, for frameworks with a hook before and a hook after a tool.
@@ -256,7 +258,7 @@ class Run:
         Asking for them ends a round: the calls since the last time were those of one message.
         With `names` (one of no tool is a UsageError) only these are offered; else those `select` chose, or all.
         """
-        self._end_round()
+        end_round(self)
         if self.mode in ("final_answer", "stopped"):
             return []
         from pokayoke.runtime.selection import shown  # noqa: PLC0415 - with its words, for who has many tools
@@ -272,7 +274,7 @@ class Run:
 
     def tools_off(self, reason: StopReason = "budget_exhausted") -> None:
         """Take the tools away for the rest of the turn: only an answer is left."""
-        self._worsen("final_answer", stop_reason(reason))
+        step_down(self, "final_answer", stop_reason(reason))
 
     def instructions(self, format: Literal["json", "jsonl"] = "json") -> str:  # noqa: A002 - the published name
         """Return what to tell a model that has no tool calls of its own: the tools, and how to write a call down.
@@ -283,7 +285,7 @@ class Run:
 
     def answer(self, text: str | None) -> Answer:
         """Check the model's last answer: its own text if it says something, else an honest fallback."""
-        self._end_round()
+        end_round(self)
         return self.progress.matters.answer(text, self.stop_reason, self.snapshot.policy.loop.fallback)
 
     # -- opening and closing -----------------------------------------------------------------------
@@ -302,16 +304,17 @@ class Run:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Close the run, as above."""
-        self.__exit__(*exc)
+        """Close the run, as above, without blocking the event loop for its store."""
+        self._well = not any(exc)
+        if not self._closed:
+            self._closed = True
+            over(self, await _adriver().saved(self))
 
     def close(self) -> None:
         """Say that the run is over and write the trace out. A closed run may be reopened by its id."""
         if not self._closed:
             self._closed = True
-            if (problem := self.progress.save()) is not None:
-                self.note("store", ok=False, reason=problem)
-            self.guard.trace.flush()
+            over(self, self.progress.save())
 
     # -- what the driver needs ---------------------------------------------------------------------
 
@@ -370,16 +373,6 @@ class Run:
         self.progress.tokens.note(outcome.text)
         self.progress.matters.ended(outcome, call, writes=writes)
         return outcome
-
-    def _end_round(self) -> None:
-        """Let the loop guard look at a round; it may take the tools away."""
-        if (reason := self.progress.end_round(self.snapshot)) is not None:
-            self.emit(event.stop(self.state, self.guard.clock.now(), self.progress.step, reason, None))
-
-    def _worsen(self, mode: Mode, reason: StopReason) -> None:
-        before, after = self.progress.change(lambda state: worsen(state, mode, reason))
-        if before.mode != after.mode:
-            self.emit(event.stop(after, self.guard.clock.now(), self.progress.step, reason, None))
 
     def _ticket(self, scene: Scene, call: ToolCall, entered: Entered | Outcome) -> Ticket:
         if isinstance(entered, Outcome):

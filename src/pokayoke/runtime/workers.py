@@ -179,7 +179,12 @@ class Workers:
         if not self.give_up(job, late) and late is not None:
             reaction = job.reaction
             assert reaction is not None, "a finished job has a reaction"
-            self.start(lambda: late(reaction), lambda: None)
+            self.tell(late, reaction)
+
+    def tell(self, late: Late, reaction: Reaction) -> None:
+        """Tell what came late in a thread; without one, in the caller's: that is better than not at all."""
+        if self.start(lambda: late(reaction), lambda: None) is None:
+            _contained(lambda: late(reaction))
 
     def refusal(self) -> NotStarted:
         """The reaction for a function that found no thread."""
