@@ -80,6 +80,8 @@ SECRET_NAMES = [
     *("cvv2", "cvv_code", "cvc2", "ssn_number", "ssn_last4", "pwd_hash", "pwdHash", "db_pwd_old", "DBPwd", "PWD1"),
     *("authHeader", "auth2", "AUTH2", "x-auth", "api.key", "api/key", "aPiKey", "API  KEY", "access.key"),
     *("private.key", "encryption.key", "signing\u2003key", "card.number", "card--no"),
+    *("DB_PASS", "smtpPass", "user.pass", "x-functions-key", "Ocp-Apim-Subscription-Key", "connectionString"),
+    *("connection_string", "AZURE_STORAGE_CONNECTION_STRING"),
     "kennwort",
     "contraseña",
     "密码",
@@ -108,6 +110,7 @@ HARMLESS_NAMES = [
     "keyboard",
     "description",
     *("pincode", "pinned", "PINGS", "oauth", "authority", "hotpot", "classname", "api", "primary.key"),
+    *("pass_rate", "boardingPass", "bypass", "db_passed", "dbpass_rate", "subscription", "connection", "functions"),
     *("compassCode", "secretariat", "cardinal", "apiary", "xpwd"),
 ]
 
@@ -189,6 +192,9 @@ def test_counts_of_tokens_are_numbers_not_secrets(name, value, kept):
         "xoxd-aB3dE5gH%2F7jK9",
         f"SG.{'aB3dE5gH7jK9mN1pQ3sT_v'}.{'aB3dE5gH7jK9mN1pQ3sT' * 2}",
         f"123456789:AA{'aB3dE5gH7jK9mN1pQ3sT' * 2}",
+        *(f"{head}{'0a1b2c3d' * 4}" for head in ("gldt-", "glptt-", "shpss_", "rubygems_", "dp.pt.", "glsa_")),
+        *(f"{head}{'aB3dE5gH7jK9mN1pQ3sT'}" for head in ("figd_", "pscale_tkn_", "sq0csp-", "Ab3dE5gH7jK9mN.atlasv1.")),
+        "AGE-SECRET-KEY-1QQPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L",
         "4111 1111 1111 1111",
         "4111-1111-1111-1111",
         "4111111111111111",
@@ -268,6 +274,9 @@ def test_the_token_of_a_bot_is_hidden_in_its_url():
         "keyJoint",
         "gsk_ and xai-1, dapi calls, hvs.example, whsec_x, ABSKenntnis, sig=a, AccountKey=x",
         "SG.com and SG.statistics, xoxo. xoxe, xoxo-kisses, key-value, monkey-0a1b2c3d, glrt- sbp_x, 12:AA, cache-key-0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d, 12345678:AAAA",
+        "figd_ pscale_tkn_, glsa_x, dp.pt.x, gldt-1, an age-secret-key-, shpss_is, sq0csp-x, atlasv1. rubygems_org",
+        "PASS: test_login (0.01s), pass: yes, Boarding Pass: 12, the pass = 5",
+        '["password", "email"] and ("tokens", 55)',
         "12345678901234567890",
         "99999 12345678901234567890 1",
         "5 10 15 20 25 30 35 40 45 50 55 60 65 70 75 80 85 90 95",
@@ -366,6 +375,32 @@ def test_a_private_key_is_hidden_as_a_whole():
             '<ns:password type="x"><![CDATA[hunter2]]></ns:password>',
             f'<ns:password type="x"><![CDATA[{HIDDEN}</ns:password>',
         ),
+        ("Password:        hunter2\nUser: x", f"Password:        {HIDDEN}\nUser: x"),
+        ("password\t\t\t\t\t\t= hunter2", f"password\t\t\t\t\t\t= {HIDDEN}"),
+        ("password:\n\n\n\n\nNext chapter", "password:\n\n\n\n\nNext chapter"),
+        ("login(password=b'hunter2', n=1)", f"login(password=b'{HIDDEN}', n=1)"),
+        ("{'password': rb\"hunter2\"}", f"{{'password': rb\"{HIDDEN}\"}}"),
+        ("user=bob pass=hunter2", f"user=bob pass={HIDDEN}"),
+        ('{"pass": "hunter2", "n"', f'{{"pass": "{HIDDEN}", "n"'),
+        ("[(b'x-api-key', b'hunter2'), (b'a', b'b')]", f"[(b'x-api-key', b'{HIDDEN}'), (b'a', b'b')]"),
+        ('[["Cookie", "sid=hunter2"], ["a", "b"]]', f'[["Cookie", "{HIDDEN}"], ["a", "b"]]'),
+        (
+            '<parameter name="a">b</parameter><parameter name="password">hun<ter2</parameter> ok',
+            f'<parameter name="a">b</parameter><parameter name="password">{HIDDEN}</parameter> ok',
+        ),
+        (
+            "<parameter=user>\nbob\n</parameter>\n<parameter=password>\nhunter2",
+            f"<parameter=user>\nbob\n</parameter>\n<parameter=password>{HIDDEN}",
+        ),
+        (
+            "f<arg_key>password</arg_key>\n<arg_value>hunter2</arg_value><arg_key>n</arg_key><arg_value>1</arg_value>",
+            f"f<arg_key>password</arg_key>\n<arg_value>{HIDDEN}</arg_value><arg_key>n</arg_key><arg_value>1</arg_value>",
+        ),
+        (
+            '<ns:parameter name="pin" type="int">4711</ns:parameter>',
+            f'<ns:parameter name="pin" type="int">{HIDDEN}</ns:parameter>',
+        ),
+        ('<parameter name="password">null</parameter><parameter name="max_tokens">5</parameter>',) * 2,
         ("<tokens>55</tokens> for <password> or <b>", "<tokens>55</tokens> for <password> or <b>"),
         ("postgres://bob:hunt@er2@db/x?a=b@c", f"postgres://bob:{HIDDEN}@db/x?a=b@c"),
         ("postgres://bob:hunter2@db?a=b@c", f"postgres://bob:{HIDDEN}@db?a=b@c"),
@@ -379,6 +414,40 @@ def test_assignments_in_a_text_are_hidden(text, expected):
     """What is assigned to a secret name in a log line, a header or damaged JSON is hidden, and no more."""
     assert REDACTOR.text(text) == expected
     assert redacted({"raw": text}) == {"raw": expected}
+
+
+@pytest.mark.parametrize("field", ["ausweis nr", "ausweis_nr", "AusweisNr"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ausweis Nr: {}", "der ausweis  nr={}", "ausweis-nr={}", '<parameter name="ausweis nr">{}</parameter>',
+        "<parameter=AusweisNr>\n{}\n", "<arg_key>ausweis_nr</arg_key><arg_value>{}</arg_value>",
+    ],
+)  # fmt: skip
+def test_a_configured_field_is_found_in_words_and_tags(field, text):
+    """However many words a configured name is written in, what is assigned to it or stands in its tag is hidden."""
+    redactor = Redactor(fields=[field])
+    for found in (redactor.text(text.format("A4242")), redacted({"raw": text.format("A4242")}, redactor)["raw"]):
+        assert found.split() == text.format(HIDDEN).split() or found == text.replace("\n", "").format(HIDDEN)
+    assert redactor.text("Nr: 4242, Ausweis: 5") == "Nr: 4242, Ausweis: 5"
+
+
+def test_pairs_of_names_and_values_are_read_as_members():
+    """Headers in a list are hidden by their names; a list of names is no such pair, nor is a list of lists of texts."""
+    headers = [["X-Api-Key", "abc"], ["Cookie", "sid=1"], ["Accept", "*/*"], ["X-Api-Key", "xyz"]]
+    assert redacted({"headers": headers}) == {
+        "headers": [["X-Api-Key", HIDDEN], ["Cookie", HIDDEN], ["Accept", "*/*"], ["X-Api-Key", HIDDEN]]
+    }
+    assert Redactor().value([("Cookie", "sid=1")]) == [["Cookie", HIDDEN]]
+    kept = {"required": ["password", "email"], "rows": [["token", "a"], ["b"]], "none": [], "n": [["token", 5]]}
+    assert redacted(kept) == kept
+
+
+def test_a_member_called_pass_is_a_secret_text_and_a_count():
+    """`pass` hides a text, and keeps the number and the truth value of a verdict."""
+    assert redacted({"pass": "hunter2"}) == {"pass": HIDDEN}
+    for verdict in ({"pass": 12, "fail": 3}, {"pass": True}):
+        assert redacted(verdict) == verdict
 
 
 def test_a_payload_without_secrets_is_the_very_same_object():
@@ -513,7 +582,9 @@ def test_an_exploding_pattern_stays_linear(pattern):
     ["password" * 5_000, "a:" * 20_000, "=" * 40_000, "\\" * 40_000, "eyJ" * 10_000, "4" * 40_000, "://a" * 10_000,
      "-----BEGIN " * 4_000, 'secret="' * 5_000, "token" + " " * 40_000, "bearer " * 8_000, "[" * 40_000,
      "1 " * 20_000, "密码" * 20_000, "password: |\n " * 3_000, "password: |\n a" + "\n" * 40_000, "<secret>" * 5_000,
-     "<secret " * 5_000, "://a:b" + "@c" * 20_000, "--token " * 5_000],
+     "<secret " * 5_000, "<parameter=password>" * 2_000, "<parameter=" + "a" * 40_000, "<parameter name=a " * 2_500,
+     "<arg_key>pin</arg_key><arg_value>" * 1_200, "('password', '" * 3_000, "[[" * 20_000, "('token',\"\\" * 4_000,
+     "password" + "\t" * 40_000, "pass " * 8_000 + ":", "://a:b" + "@c" * 20_000, "--token " * 5_000],
 )  # fmt: skip
 def test_the_own_rules_stay_linear(text):
     """No text of 40,000 characters keeps the built-in rules busy for more than 2 s."""
@@ -633,6 +704,8 @@ class TestSeen:
         seen = Seen()
         REDACTOR.text('{"password": "CANARY-1", "x": ', seen=seen)
         assert REDACTOR.text("CANARY-1", seen=seen) == HIDDEN
+        REDACTOR.text("<parameter=password>\nCANARY-2\n</parameter>", seen=seen)
+        assert REDACTOR.text("CANARY-2", seen=seen) == HIDDEN
 
     def test_a_secret_with_quotes_is_found_in_its_escaped_forms(self):
         """As JSON, and as JSON within a JSON string, it is the same secret."""
@@ -737,6 +810,7 @@ def test_no_canary_survives_beside_anything(value, name, tail):
 
 
 NAME_PARTS = st.sampled_from([
+    *["db", "smtp", "functions", "subscription", "connection", "string"],
     *["pass", "word", "wd", "phrase", "code", "api", "key", "private", "access", "signing", "encryption", "secret", "token", "tokens", "max", "count"],
     *["card", "no", "number", "auth", "pin", "otp", "cvv", "cvc", "ssn", "pwd", "cookie", "bearer", "contrase", "ñ", "ña", "Ñ", "na", "密", "密码", "K", "İ", "ſ"],
     *("_", "-", ".", "/", " ", "__", "\t", "\n", "\x01", "\x85", "\u2003", '"', "\\", "1", "2", "s", "x", "i", "I"),
@@ -788,6 +862,7 @@ def test_no_text_makes_redaction_raise(text):
 
 SECRETIVE = st.sampled_from([
     *("passw", "密码", "令牌", "口令", "kennwort", "contraseña", "sk-abcdef", "://a", "@", "é" * 30, "ü", "日本", "4111"),
+    *("gldt-", "shpss_", "dp.pt.", ".atlasv1.", "pass", "\\u00fc"),
     *("\\u0070", "AKIA0000", "1" * 14, "2" + "0" * 13, "6 ", "-", "PIN", '"', "K", "a", " "),
 ])  # fmt: skip
 

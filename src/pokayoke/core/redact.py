@@ -204,7 +204,8 @@ class _Walk:
         if isinstance(value, dict):
             return self._object(cast("dict[str, Any]", value))
         if isinstance(value, (list, tuple)):
-            return [self.value(item) for item in cast("Sequence[Any]", value)]
+            items = cast("Sequence[Any]", value)
+            return self._pairs(items) if items and all(map(_is_pair, items)) else [self.value(item) for item in items]
         if isinstance(value, bool) or value is None or not (self._cards or self._patterns):
             return value
         digits = str(value)
@@ -244,6 +245,10 @@ class _Walk:
             name += "+"
         return name
 
+    def _pairs(self, pairs: Sequence[Any]) -> list[Any]:
+        """Names and values as a list of headers holds them."""
+        return [[*self._object({name: item}).popitem()] for name, item in pairs]
+
     def _object(self, value: dict[str, Any]) -> dict[str, Any]:
         about, rules = value.get("at"), self._names.rules
         secret_place = isinstance(about, str) and any(rules.secret(part) for part in about.split("/"))
@@ -261,6 +266,14 @@ class _Walk:
             else:
                 result[name] = self.value(item)
         return result
+
+
+def _is_pair(item: Any) -> bool:
+    """True for a name with one value, as in a list of headers."""
+    if not isinstance(item, (list, tuple)):
+        return False
+    pair = cast("Sequence[Any]", item)
+    return len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], str)  # noqa: PLR2004 - a pair
 
 
 def _forget(data: bytes, seen: Seen | None) -> bytes:

@@ -18,6 +18,7 @@ import msgspec
 
 from pokayoke.core.card import hide_cards
 from pokayoke.core.matcher import matcher
+from pokayoke.core.rare import rare
 from pokayoke.core.secret_looks import AFTER_GAP, NAMES, SHORT_NAMES, SPELLED_GAP
 from pokayoke.errors import PolicyError
 
@@ -33,6 +34,8 @@ _SECRET_NAME: Final = re.compile(
     .replace("card~n(?:o|", "(?<![a-z])card~n(?:o[_-]|")
     .replace("~", "[_-]?")
     + f"|_pwd|_(?:{'|'.join(SHORT_NAMES)})_"
+    # `smtpPass`, but neither `pass_rate` nor `boardingPass`; alone it may be a verdict, so that more has to be seen.
+    + "|_(?:db|database|user|admin|root|login|e?mail|smtp|imap|s?ftp|ssh|mysql|pg|redis|mongo|proxy)_pass_ |^_pass_ "
 )
 _SMALL: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 # Numbers under such a token name count language-model tokens; strings there are still secret.
@@ -78,7 +81,11 @@ class NameRules:
         return "(?i)" + "|".join(spelled)
 
     def kind(self, name: str) -> str:
-        """Return `""` (harmless), `"secret"`, `"count"` (only numbers are harmless) or `"custom"`."""
+        """Return what a name makes of its value.
+
+        It is `""` (harmless), `"secret"`, `"count"` (only numbers are harmless), `"custom"`, or `"verdict"`: numbers
+        are harmless, and text is secret only if the name is a member's or an equals sign follows.
+        """
         kind = self._kinds.get(name)
         if kind is None:
             kind = self._decided(name)
@@ -95,6 +102,8 @@ class NameRules:
         found = _SECRET_NAME.search(joined)
         if found is None:
             return ""
+        if found[0] == "_pass_ ":
+            return "verdict"
         counts = found[0].startswith("token") and _COUNT_NAME.search(joined) is not None
         return "count" if counts else "secret"
 
@@ -224,9 +233,11 @@ _PEM: Final = re.compile(
 _SHAPES: Final = re.compile(
     rf"(?:(?<![A-Za-z0-9])|{AFTER_GAP})"
     r"(?:sk-[\w-]{8,}|[rs]k_(?:live|test)_\w{4,}|gh[pousr]_\w{6,}|github_pat_\w{6,}"
-    r"|gl(?:pa|r)t-[\w-]{6,}|xox(?:[a-dprs]-|e[-.])[\w%-]{6,}|SG\.[\w-]{16,}\.[\w-]{16,}|(?<!-)key-[0-9a-f]{32}\b"
+    r"|gl(?:pa|r|d|pt)t-[\w-]{6,}|xox(?:[a-dprs]-|e[-.])[\w%-]{6,}|SG\.[\w-]{16,}\.[\w-]{16,}|(?<!-)key-[0-9a-f]{32}\b"
     r"|A[KS]IA[0-9A-Z]{8,}|AIza[\w-]{16,}|ya29\.[\w-]{8,}|npm_\w{16,}"
-    r"|(?:gsk|whsec|ntn|lin_api|dop_v1|shpat|lsv2|dckr|sb_secret)_\w{16,}|hvs\.[\w-]{16,}|dapi[0-9a-f]{32}"
+    r"|(?:gsk|whsec|ntn|lin_api|dop_v1|shpat|shpss|glsa|rubygems|lsv2|dckr|sb_secret)_\w{16,}|figd_[\w-]{16,}"
+    r"|pscale_(?:tkn|pw|oauth)_[\w.-]{16,}|AGE-SECRET-KEY-1[0-9A-Z]{16,}|dp\.pt\.\w{16,}|sq0csp-[\w-]{16,}"
+    r"|[A-Za-z0-9]{8,20}\.atlasv1\.[\w-]{16,}|hvs\.[\w-]{16,}|dapi[0-9a-f]{32}"
     r"|(?:xai|pplx|nvapi|GOCSPX|tvly|xapp|bedrock-api-key)-[\w-]{16,}|(?:ABSK|ATATT)[\w+/=-]{16,}"
     r"|(?:(?<=[?&]sig=)|(?<=AccountKey=))[\w%+/=-]{16,}"
     r"|(?:(?<=hooks\.slack\.com/services/)|(?<=/api/webhooks/))[\w/-]{24,}"
@@ -239,11 +250,13 @@ _BEARER: Final = re.compile(rf"(?i)(?:\b|{AFTER_GAP})" r"(bearer\s{1,4})[\w.~+/=
 _USERINFO: Final = re.compile(r"(://[^\s/@:\"'\\]{0,80}:)([^\s/@\"'\\]{1,200}(?:@[^\s/@?#\"'\\]{1,200})*)@")
 _NAMED: Final = re.compile(
     r"(?<![\w.-])((?:(?:api|private|access|signing|encryption|secret|card)\s)?[\w.-]+)"
-    r"\\{0,6}[\"'`]?\]?(?:\*\*)?\s{0,4}(?:={2,3}|:=|[=-]>|[:=：])(?:\*\*(?=\s))?\s{0,4}"
+    r"\\{0,6}[\"'`]?\]?(?:\*\*)?[ \t]{0,40}+\s{0,4}(?:={2,3}|:=|[=-]>|[:=：])(?:\*\*(?=\s))?[ \t]{0,40}+\s{0,4}"
+    r"(?:[BRUFbruf]{1,2}(?=[\"']))?"  # of a literal of Python
     rf"|(?:(?<![\w.-])|{AFTER_GAP})"
     r"--(?!no-)([a-z][\w-]*)[ \t]{1,4}(?![\s-])",  # --password value
     re.IGNORECASE,
 )
+_SAYS_MEMBER: Final = frozenset("=\"'")
 _SIGN: Final = re.compile(r"[=:：]|->|--")
 """What stands in every text that `_NAMED` finds something in."""
 # What may follow a secret name. An unquoted object or list is taken to the end: where it closes is unknown.
@@ -256,6 +269,17 @@ _TO_LINE_END: Final = re.compile(
     rf"(?i)(?:\b|{AFTER_GAP})" r"((?:proxy-)?authorization|(?:set-)?cookie)(\s{0,4}[:=]\s{0,4})([^\r\n\"']+)"
 )
 _ELEMENT: Final = re.compile(r"(<([\w.:-]{1,80})(?:\s[^<>]{0,200})?>\s{0,4}(?:<!\[CDATA\[)?)([^<]+)(?=</)")
+# An argument as models write them in tags: its name, and up to where its value begins.
+_ARGUMENT: Final = re.compile(
+    r"(?i)<(?:[\w.-]{1,40}[:｜])?(?:parameter|param|argument)(?:\s{0,4}=|\s{1,4}name\s{0,4}=)\s{0,4}[\\\"']*+([^<>\"'\\]{1,100}+)"
+    r"[^<>]{0,200}>|<arg_key>([^<>]{1,100}+)</arg_key>\s{0,40}<arg_value>"
+)
+_ARGUMENT_END: Final = r"(?i)</(?:[\w.-]{1,40}[:｜])?(?:parameter|param|argument|arg_value)\s*>"
+# A name and its value as a list or tuple of headers shows them.
+_PAIR: Final = re.compile(
+    r"((?:\(|(?<=[\[,])\s{0,4}\[)\s{0,4}b?([\"'])([\w.-]{1,80}+)\2\s{0,4},\s{0,4}b?)"
+    r"(\"(?:\\.|[^\"\\])*+\"|'(?:\\.|[^'\\])*+')(?=\s{0,4}[)\]])"
+)
 _QUOTES: Final = "\"'`\\"
 
 
@@ -274,6 +298,10 @@ def hide_in_text(text: str, rules: NameRules, seen: Seen | None) -> str:
     """
     text = _PEM.sub(HIDDEN, text)
     text = _TO_LINE_END.sub(rf"\1\2{HIDDEN}", text)
+    text = _without_arguments(text, rules, seen)
+    text = _PAIR.sub(
+        lambda m: f"{m[1]}{m[4][0]}{HIDDEN}{m[4][0]}" if _tells(rules.kind(m[3]), m[4][1:-1]) else m[0], text
+    )
     text = _unassigned(text, rules, seen)
     text = _ELEMENT.sub(lambda m: m[1] + HIDDEN if _tells(rules.kind(m[2]), m[3].strip()) else m[0], text)
     text = _BEARER.sub(rf"\1{HIDDEN}", text)
@@ -284,8 +312,39 @@ def hide_in_text(text: str, rules: NameRules, seen: Seen | None) -> str:
 
 def _tells(kind: str, text: str) -> bool:
     """True if a text that stands under a name of this kind must not be written."""
-    number = kind == "count" and re.fullmatch(r"-?[0-9.]+", text) is not None
+    number = kind in ("count", "verdict") and re.fullmatch(r"-?[0-9.]+", text) is not None
     return bool(kind and text) and not number and text not in ("null", "true", "false", HIDDEN)
+
+
+def _without_arguments(text: str, rules: NameRules, seen: Seen | None) -> str:
+    """Hide the value of an argument in tags: up to its end tag, or to the end of a text that was cut."""
+    parts: list[str] = []
+    done = 0
+    for match in _ARGUMENT.finditer(text):
+        kind = "" if match.start() < done else rules.kind((match[1] or match[2]).strip())
+        if not kind:
+            continue
+        end = rare(_ARGUMENT_END).search(text, match.end())
+        until = len(text) if end is None else end.start()
+        value = text[match.end() : until].strip()
+        if _tells(kind, value):
+            if seen is not None:
+                seen.add(value)
+            parts += text[done : match.end()], HIDDEN
+            done = until
+    return "".join(parts) + text[done:]
+
+
+def _kind_before(rules: NameRules, text: str, name: str, start: int) -> str:
+    """What a configured name of several words makes of what follows its last one."""
+    before = rare(_WORDS_BEFORE).search(text[max(start - _FAR, 0) : start]) if rules.custom else None
+    words = before[0].split() if before else []
+    several = ("".join(words[first:]) + name for first in range(len(words)))
+    return "custom" if any(flat(words) in rules.custom for words in several) else ""
+
+
+_WORDS_BEFORE: Final = r"(?:[\w.-]{1,40}+\s{1,4}){1,4}\Z"
+_FAR: Final = 160
 
 
 def _unassigned(text: str, rules: NameRules, seen: Seen | None) -> str:
@@ -301,6 +360,9 @@ def _unassigned(text: str, rules: NameRules, seen: Seen | None) -> str:
         kind = rules.kind(name)
         if not kind and text.startswith("\\", max(match.start() - 1, 0)):  # its first letter may be that of an escape
             kind = rules.kind(name[1:])
+        if kind == "verdict" and not _SAYS_MEMBER.intersection(match[0]):
+            continue
+        kind = kind or _kind_before(rules, text, name, match.start())
         value = _VALUE.match(text, match.end()) if kind else None
         if value is None:
             continue

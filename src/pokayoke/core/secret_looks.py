@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from pokayoke.core.matcher import matcher
 
 # What a secret is called, for two readers: `~` is where the parts of a name may be held apart.
-_CARD: Final = "card~n(?:o|umber)"
+_CARD: Final = "card~n(?:o|umber)|(?:functions|subscription)~key|connection~string"
 NAMES: Final = (
     r"pass~w(?:or)?[dt]|pass~phrase|pass~code|secret|token|cookie|credential|bearer|authorization|kennwort|contrase"
     rf"|(?:api|private|access|signing|encryption)~key|{_CARD}|密码|密碼|密钥|密鑰|令牌|口令"
@@ -26,8 +26,8 @@ SPELLED_GAP: Final = r"\\[bfnrt]|\\u00[01][0-9a-f]"
 AFTER_GAP: Final = r"(?<=\\[bfnrt])|(?<=\\u00[01][0-9a-f])"
 """Right behind such a character: the letter there belongs to it, and not to what begins."""
 _GAP: Final = f"(?:[^0-9a-z]|{SPELLED_GAP})*"
-_NAME: Final = NAMES.replace("~", _GAP)
-# For itself, by the letters it begins with: every other text of a shop holds them, and would be searched for all names.
+_NAME: Final = NAMES.replace("~", _GAP) + "|pass(?:[^0-9a-z]|$)"
+# For themselves, by the letters they begin with: many texts hold those, and would be searched for all names.
 _CARD_NAME: Final = _CARD.replace("~", _GAP)
 # Literals without which no name and no shape can apply, for lower-cased text. All of them are searched at once
 # first (63 at most, see `matcher`); only a hit asks the exact rules.
@@ -45,6 +45,7 @@ _SHAPE_LITERALS: Final = (
 # These are searched in the text as it is written: case tells `pinCode` from `pincushion`.
 _SHORT_SHAPES: Final = (
     r"eyJ[0-9A-Za-z_-]{6}|hf_[0-9A-Za-z]{8}|sk-[0-9A-Za-z_-]{6}|SG\.[0-9A-Za-z_-]{6}|:AA[0-9A-Za-z_-]{6}|xox[a-eprs][-.]"
+    r"|gl(?:dt|ptt)-|shpss_|figd_|glsa_|dp\.pt\.|rubygems_|pscale_|sq0csp-|\.atlasv1\."
     r"|key-[0-9a-f]{8}|hooks\.slack\.com/|/webhooks/[0-9]{8}"
 )
 _WORDS: Final = tuple(
