@@ -11,7 +11,8 @@ import pytest
 from pokayoke import Contract, Guard, ToolCall
 from pokayoke.cli.ledger import _found
 from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Settlement, compensation_key
+from pokayoke.core.ledger import Claim, Settlement
+from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.state import RunState
 from pokayoke.errors import StoreError
 from pokayoke.stores import open_store
@@ -160,12 +161,13 @@ def test_an_effect_is_shown_with_its_audit_and_what_to_do(shell, ledger):
     ("settled", "word"),
     [
         (("completed", {}), "never runs again"), (("completed", {"output_ok": False}), "broke the contract"),
-        (("failed_retriable", {}), "may run again"), (("failed_final", {}), "reconcile"), (("executing", {}), "at work"),
+        (("failed_retriable", {}), "may run again"), (("failed_retriable", {"attempts": 3}), "--not-happened"), (("failed_final", {}), "reconcile"), (("executing", {}), "at work"),
     ],
 )  # fmt: skip
 def test_every_state_has_a_next_step(shell, ledger, settled, word):
     """What is to be done next fits the state."""
-    wrote(ledger, "a" * 64, settled[0], **settled[1])
+    for _ in range(settled[1].pop("attempts", 1)):
+        wrote(ledger, "a" * 64, settled[0], **settled[1])
     assert word in shell("ledger", "show", "a").stdout
 
 
@@ -225,6 +227,18 @@ def test_a_decision_says_what_who_and_why(shell, ledger, words):
     assert shell("ledger", "resolve", key, *words).returncode == 2
     store = ledger()
     assert store.record(key).state == "in_doubt"
+    store.close()
+
+
+def test_a_call_whose_attempts_are_used_up_may_be_allowed_once_more(shell, ledger):
+    """A person's word opens what three harmless failures have closed; the audit says what it was."""
+    for _ in range(3):
+        wrote(ledger, "a" * 64, "failed_retriable")
+    shell("ledger", "resolve", "a" * 6, "--not-happened", "--by", "ann", "--reason", "the shop is up again")
+    assert "the same call may run again" in shell("ledger", "show", "a").stdout
+    store = ledger()
+    wish = Claim("a" * 64, "h" * 64, "c4", "pay", "pay@1", "r1", time.time(), 40.0)
+    assert store.admit(Request("r1", "pay", "write", (), time.time(), wish)).kind == "execute"
     store.close()
 
 

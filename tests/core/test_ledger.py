@@ -7,18 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.ledger import (
-    Claim,
-    Record,
-    Resolution,
-    Settlement,
-    claim,
-    compensation_key,
-    decide,
-    ledger_key,
-    settle,
-)
+from pokayoke.core.ledger import Claim, Record, Resolution, Settlement, claim, decide, settle
 from pokayoke.core.ledger_explain import in_doubt, no_scope, repeated_write, store_unavailable
+from pokayoke.core.ledger_key import compensation_key, ledger_key
 
 WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0, owner="me")
 DONE = {"state": "completed", "settled_at": 99.0, "output": b"1"}
@@ -309,6 +300,19 @@ def test_an_early_completion_leaves_room_for_its_output(changes):
     assert kept.resolver == ""
 
 
+@pytest.mark.parametrize("doubt", ["", "OSError"])
+def test_a_tool_that_never_began_has_used_up_no_attempt(doubt):
+    """Its number is given back, once, however often that is reported; an earlier doubt stays, and keeps its own."""
+    before = record(attempt=3, failure=doubt)
+    report = Settlement("k", "c0", "failed_retriable", 101.0, failure="no thread was free", unstarted=True)
+    kept, accepted = settle(before, report)
+    assert (accepted, kept.state, kept.attempt) == (True, *(("in_doubt", 3) if doubt else ("failed_retriable", 2)))
+    assert settle(kept, report) == (None, True)
+    if not doubt:
+        again, answer = claim(kept, WISH)
+        assert (answer.kind, again.attempt) == ("execute", 3)
+
+
 # -- people ---------------------------------------------------------------------------------------------
 
 DECISIONS = [
@@ -321,18 +325,20 @@ DECISIONS = [
     ({**RESOLVING, "lease_until": 101.1}, False),
     (DONE, False),
     ({**EARLY, "lease_until": 1.0}, False),
-    ({"state": "failed_final", "lease_until": 1.0}, False),
-    ({"state": "failed_retriable", "lease_until": 1.0}, False),
+    ({"state": "failed_retriable", "attempt": 3}, True),
+    # A failure is what its tool, or another person, has said; only its row in the target refutes that.
+    ({"state": "failed_final"}, "if it happened"),
+    ({"state": "failed_retriable", "decided_by": "bob"}, "if it happened"),
 ]
 
 
 @pytest.mark.parametrize("happened", [True, False])
 @pytest.mark.parametrize(("changes", "open_to"), DECISIONS)
 def test_what_a_person_may_settle(changes, open_to, happened):
-    """Only a doubt, and what is as good as one; the word, its speaker and its time stand in the record."""
+    """A doubt, what is as good as one, and what failed; the word, its speaker and its time stand in the record."""
     before = record(**changes)
     kept = decide(before, Resolution("k", happened, "ann", "asked the bank", 101.0, "R1" if happened else ""))
-    assert (kept is not None) is open_to
+    assert (kept is not None) is (happened if open_to == "if it happened" else open_to)
     if kept is not None:
         assert kept.state == ("completed" if happened else "failed_retriable")
         assert (kept.decided_by, kept.settled_at, kept.resolver) == ("ann", 101.0, "")

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.canonical import canonical, digest
-from pokayoke.core.ledger import Record, compensation_key
+from pokayoke.core.ledger import Record
+from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.reconcile import (
     AGREED,
     KINDS,

@@ -7,7 +7,8 @@ from pokayoke.core import resolve
 from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
-from pokayoke.core.ledger import Admission, Claim, Record, compensation_key
+from pokayoke.core.ledger import Admission, Claim, Record
+from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.steps import Admit, Gone, Look, Recall, Returned, Settle
 
 WISH = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 40.0)

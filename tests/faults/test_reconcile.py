@@ -18,7 +18,8 @@ from pokayoke.cli import operating
 from pokayoke.cli.ledger_join import Aside, Wanted, joined
 from pokayoke.cli.ledger_rows import mapping, row
 from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Settlement, compensation_key
+from pokayoke.core.ledger import Claim, Settlement
+from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.reconcile import Compared, Compensation, Row, Times, undo_key, undoings
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.clock import SystemClock

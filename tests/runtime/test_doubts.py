@@ -1085,8 +1085,30 @@ def test_a_claim_is_given_back_if_its_caller_was_cancelled_in_the_queue(place, o
         "failed_retriable",
         "the caller was cancelled before the tool began",
     )
-    after = asyncio.run(place.guard().run("r").acall(order("c2")))
-    assert (after.status, place.effects, place.record.attempt) == ("ok", ["u1"], 2)
+    for _ in range(3):  # what never begins uses up no attempt
+        place.store.asked = asyncio.Event()
+        asyncio.run(cancelled_in_the_queue(place, order("c2")))
+    assert (place.record.state, place.record.attempt) == ("failed_retriable", 0)
+    after = asyncio.run(place.guard().run("r").acall(order("c3")))
+    assert (after.status, place.effects, place.record.attempt) == ("ok", ["u1"], 1)
+
+
+def test_a_claim_that_is_renewed_when_its_caller_is_cancelled_keeps_its_attempt(place):
+    """The tool has begun before, and may have told its number to the target: the next one gets another."""
+
+    async def main():
+        task = asyncio.ensure_future(run.acall(order()))
+        await place.store.asked.wait()
+        place.store.asked.clear()
+        await place.store.asked.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(0.3)
+
+    place.store = Queue()
+    run = busy_once(place)
+    asyncio.run(main())
+    assert (place.record.state, place.record.attempt, place.effects) == ("failed_retriable", 1, ["u1"])
 
 
 def test_a_claim_that_the_loop_did_not_wait_for_is_a_doubt_of_the_run(place):

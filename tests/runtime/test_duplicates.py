@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from pokayoke import Contract, Envelope, Guard, ToolCall, ToolError, this_effect
-from pokayoke.core.ledger import compensation_key
+from pokayoke.core.ledger_key import compensation_key
 from pokayoke.stores import MemoryStore
 from pokayoke.stores.base import Query
 from pokayoke.testing import FrozenClock
@@ -283,8 +283,10 @@ def test_a_write_that_found_no_thread_has_not_happened(bank, driver):
     run.guard.workers._max_lost = 0
     outcome = driver.call(run, pay())
     assert (outcome.status, outcome.effect, codes(outcome)) == ("failed", "none", ["not_started"])
+    for number in range(3):  # however often: what never begins uses up no attempt
+        assert codes(driver.call(run, pay(f"c1{number}"))) == ["not_started"]
     (record,) = bank.store.records(Query())
-    assert (record.state, bank.paid) == ("failed_retriable", [])
+    assert (record.state, record.attempt, bank.paid) == ("failed_retriable", 0, [])
     run.guard.workers._max_lost = 8
     assert driver.call(run, pay("c2")).ok
 

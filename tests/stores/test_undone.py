@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall
-from pokayoke.core.ledger import compensation_key
+from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.reconcile import Compared, Row, undoings
 from pokayoke.runtime.compensate import Compensator
 from pokayoke.testing import FailingStore

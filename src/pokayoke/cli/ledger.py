@@ -27,7 +27,8 @@ from pokayoke.cli.operating import (
     when,
 )
 from pokayoke.cli.output import as_json, listing, out, plural, say, show, table
-from pokayoke.core.ledger import OPEN, SETTLED, Record, RecordState, Resolution, compensation_key
+from pokayoke.core.ledger import MAX_ATTEMPTS, OPEN, SETTLED, Record, RecordState, Resolution
+from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.resolve import is_of
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.stores.base import Store
@@ -167,7 +168,7 @@ def resolve(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Settle a doubt by your word. It is kept in the audit.
+    """Settle a doubt, or correct a failure, by your word. It is kept in the audit.
 
     pokayoke ledger resolve 4f1c9a --happened PO-7 --by ann --reason "seen in the shop"
 
@@ -362,10 +363,18 @@ def _advice(record: Record, undoing: Record | None, at: float) -> str:
         )
     if record.state in ("executing", "resolving"):
         return f"it is at work until {when(record.lease_until)} at the longest; look again then"
+    if record.state == "failed_retriable" and record.attempt >= MAX_ATTEMPTS and not record.decided_by:
+        return (
+            f"it failed {record.attempt} times without an effect and is not tried again, unless `pokayoke ledger "
+            f"resolve {record.key[:12]} --not-happened` allows it once more"
+        )
     if record.state == "failed_retriable":
         return "nothing: the same call may run again"
     if record.state == "failed_final":
-        return "its tool reported a failure; `pokayoke ledger reconcile` tells whether it took effect all the same"
+        return (
+            "its tool reported a failure; `pokayoke ledger reconcile` tells whether it took effect all the same, and "
+            f"`pokayoke ledger resolve {record.key[:12]} --happened REF` puts that on record"
+        )
     if not record.output_ok:
         return "it took effect, and its output broke the contract: it never runs again; look at the tool"
     return "nothing: it happened once and never runs again"

@@ -17,8 +17,9 @@ from pokayoke.core.admission import Approval, Charge, Request, charges, fingerpr
 from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, ToolCall
 from pokayoke.core.gate import stop_reason_for
 from pokayoke.core.judge import Judged, Scene, effect_hash, identity_of, judged_at_a_glance, judging
-from pokayoke.core.ledger import EXECUTE, Admission, Claim, ledger_key
+from pokayoke.core.ledger import EXECUTE, Admission, Claim
 from pokayoke.core.ledger_explain import in_doubt, no_scope, repeated_write, took_effect, why_lost
+from pokayoke.core.ledger_key import ledger_key
 from pokayoke.core.outcome import already_done, from_ledger, note_ending, refused
 from pokayoke.core.plan import Plan
 from pokayoke.core.resolve import admitted, resolved, standing

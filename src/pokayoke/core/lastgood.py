@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pokayoke.core.contract import Contract
+
+if TYPE_CHECKING:
+    from pokayoke.core.judge import Scene
 
 Key = tuple[str, str, str]
 
@@ -116,3 +119,9 @@ def degraded_value(value: Any, age: float | None, message: str) -> dict[str, Any
     if isinstance(value, dict) and not marks.keys() & value.keys():
         return {**value, **marks}
     return {**marks, "value": value}
+
+
+def whose(scene: Scene) -> str:
+    """Whose answer may stand in later: "my orders" of one user are not those of another; of nobody named, the run's."""
+    user = "" if scene.principal is None else scene.principal.id
+    return f"{scene.tenant or ''}\x1f{user}" if user or scene.tenant else f"\x1e{scene.run_id}"

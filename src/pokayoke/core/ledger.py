@@ -13,7 +13,6 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from pokayoke.core.call import Finding
-from pokayoke.core.canonical import digest, dump
 from pokayoke.core.ledger_explain import conflict, failed_before, in_doubt, in_progress, lapsed
 
 RecordState = Literal["executing", "resolving", "completed", "failed_retriable", "failed_final", "in_doubt"]
@@ -22,6 +21,7 @@ OPEN: Final[tuple[RecordState, ...]] = ("executing", "resolving", "in_doubt")
 """States in which nobody has said yet how it ended; a record in one of them is never forgotten."""
 SETTLED: Final[tuple[RecordState, ...]] = tuple(state for state in get_args(RecordState) if state not in OPEN)
 _AHEAD: Final = 86_400.0  # seconds that clocks may differ
+MAX_ATTEMPTS: Final = 3
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -31,7 +31,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         key: the ledger key.
         args_hash: digest of all effective arguments that count, with the declared defaults of those left out.
         state: where it stands.
-        attempt: number of executions started; the fencing token.
+        attempt: number of executions started; the fencing token. One that never began has given its number back.
         claim_id: the call that owns the execution; never empty.
         lease_until: wall-clock second until which the owner (or the resolver) is believed to be at work.
         tool: the tool's name.
@@ -106,7 +106,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     run_id: str
     now: float
     lease: float
-    max_attempts: int = 3
+    max_attempts: int = MAX_ATTEMPTS
     owner: str = ""
     reruns: bool = False
     resolves: bool = False
@@ -125,6 +125,7 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
         now: wall-clock second.
         early: True if the effect is recorded in its own transaction, before its output is known.
         found: True if a lookup has found the effect: whoever reports has none of its own.
+        unstarted: True if the tool never began, so that it is no attempt.
     """
 
     key: str
@@ -138,6 +139,7 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
     dead_since: float | None = None
     early: bool = False
     found: bool = False
+    unstarted: bool = False
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
@@ -194,38 +196,12 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
 EXECUTE = Admission("execute")
 
 
-def ledger_key(
-    scope: tuple[str, str],
-    effect_name: str,
-    identity: str,
-    *,
-    occurrence: int = 0,
-    epoch: int = 0,
-) -> str:
-    """Return the key of an effect.
-
-    Args:
-        scope: kind and id, such as `("run", "r-1")`: equal calls in other scopes are other effects.
-        effect_name: the contract's name. The version is left out on purpose: a roll-back between an
-            attempt and its retry must not change the key.
-        identity: digest of the canonical identity arguments (of all where the contract names none).
-        occurrence: 0 for the first; a wanted repetition carries another number.
-        epoch: raised on purpose to start anew.
-    """
-    return digest(dump(["pk1", *scope, effect_name, epoch, occurrence, identity]))
-
-
 def is_repeated(record: Record, wish: Claim) -> bool:
     """Whether this claim is at work: its answer was lost on the way, or its lease has to be renewed.
 
     A process that was forked in between has the claim's id as well, and must not run a second time.
     """
     return record.state == "executing" and (record.claim_id, record.owner) == (wish.claim_id, wish.owner)
-
-
-def compensation_key(key: str) -> str:
-    """Return the key under which the undoing of an effect is itself an effect."""
-    return digest(dump(["pk1", key, "compensate"]))
 
 
 def claim(record: Record | None, wish: Claim) -> tuple[Record | None, Admission]:
@@ -300,7 +276,7 @@ def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None
         return None, False
     own = record.claim_id == settlement.claim_id
     if settlement.state.startswith("failed") and record.failure and record.state in ("executing", "in_doubt"):
-        settlement = msgspec.structs.replace(settlement, state="in_doubt", failure=record.failure)
+        settlement = msgspec.structs.replace(settlement, state="in_doubt", failure=record.failure, unstarted=False)
     if record.state == "completed" and record.settled_at is None and own:
         # What its own transaction has committed stays; a report that it failed only says that there is no output.
         if settlement.early:
@@ -334,6 +310,7 @@ def _settled(record: Record, settlement: Settlement) -> Record:
     return msgspec.structs.replace(
         record,
         state=settlement.state,
+        attempt=record.attempt - settlement.unstarted,
         settled_at=None if settlement.early else settlement.now,
         output=settlement.output,
         output_ok=settlement.output_ok,
@@ -345,14 +322,19 @@ def _settled(record: Record, settlement: Settlement) -> Record:
 
 
 def decide(record: Record, decision: Resolution) -> Record | None:
-    """Settle a doubt by a person's word. Returns the record to keep, or None if there is no doubt to settle.
+    """Settle a doubt by a person's word. Returns the record to keep, or None if there is nothing to decide.
 
     An execution whose lease has lapsed is as good as in doubt. A person who says that nothing
-    happened allows one more attempt, whatever came before; a late report of the old one is refused.
+    happened allows one more attempt, whatever came before; a late report of the old one is refused. So may one
+    whose attempts are used up be tried again; and what has failed, by whoever's word, may turn out to have happened.
     """
-    if record.state in ("executing", "resolving") and record.is_over(decision.now):
-        record = lapsed(record)
-    if record.state != "in_doubt":
+    if record.state in ("executing", "resolving"):
+        settles = record.is_over(decision.now)
+    elif record.state == "failed_retriable":
+        settles = decision.happened or not record.decided_by
+    else:
+        settles = record.state == "in_doubt" or (record.state == "failed_final" and decision.happened)
+    if not settles:
         return None
     return msgspec.structs.replace(
         record,

@@ -14,7 +14,8 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from pokayoke.core.canonical import digest, dump
-from pokayoke.core.ledger import OPEN, Record, compensation_key
+from pokayoke.core.ledger import OPEN, Record
+from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.places import look_up, split
 from pokayoke.core.resolve import is_of
 

@@ -15,8 +15,9 @@ import msgspec
 from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import Contract
-from pokayoke.core.ledger import Admission, Claim, Record, Settlement, compensation_key
+from pokayoke.core.ledger import Admission, Claim, Record, Settlement
 from pokayoke.core.ledger_explain import compensated, in_doubt, lapsed, took_effect, why_lost
+from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.steps import Admit, Gone, Look, Reaction, Recall, Returned, Settle, Step
 
 

@@ -18,7 +18,7 @@ from pokayoke.core.call import Finding, Happened, Outcome, Status
 from pokayoke.core.canonical import dump
 from pokayoke.core.failure import explain, reported
 from pokayoke.core.judge import Judged, Scene, identity_of
-from pokayoke.core.lastgood import degraded_value
+from pokayoke.core.lastgood import degraded_value, whose
 from pokayoke.core.ledger import Claim, Record, Settlement, Settling
 from pokayoke.core.ledger_explain import in_doubt
 from pokayoke.core.outcome import already_done, note_ending
@@ -28,7 +28,7 @@ from pokayoke.core.present import kind_of_problem, present, refusal_text
 from pokayoke.core.preview import preview
 from pokayoke.core.resolve import Found
 from pokayoke.core.review import review_of
-from pokayoke.core.state import RunState, Taint, latch, unlatch, worsen
+from pokayoke.core.state import Taint, tainted, unlatch
 from pokayoke.core.steps import (
     Compute,
     Emit,
@@ -151,7 +151,7 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
     if ended is not None:
         return ended
     if plan.keeps and stored is not None and not (findings or checked.content):
-        scene.last_good.put(_whose(scene), contract.id, judged.args_hash, stored, now=scene.now)
+        scene.last_good.put(whose(scene), contract.id, judged.args_hash, stored, now=scene.now)
     if scene.view.state.taints and not findings:
         identity = identity_of(judged, contract)
         yield Mark(lambda state: unlatch(state, contract.name, identity, step=scene.step))
@@ -208,12 +208,6 @@ def _kept(plan: Plan, checked: Checked) -> bytes | None:
     return None if plan.contract.secret or wordless else checked.canonical or _bytes(checked)
 
 
-def _whose(scene: Scene) -> str:
-    """Whose answer may stand in later: "my orders" of one user are not those of another; of nobody named, the run's."""
-    user = "" if scene.principal is None else scene.principal.id
-    return f"{scene.tenant or ''}\x1f{user}" if user or scene.tenant else f"\x1e{scene.run_id}"
-
-
 def _offloaded(entered: Entered, scene: Scene, checked: Checked) -> Generator[Step, Any, str]:
     """A very long value as the model reads it: a preview with a handle."""
     tool, value, data = entered.plan.contract.name, checked.value, checked.canonical
@@ -231,12 +225,12 @@ def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Gene
     taint = Taint(contract.name, identity_of(entered.judged, entered.plan.contract), scene.step, reason)
     stops = policy.on_invalid_output == "fail_closed"
     review = review_of(judged, contract, scene, reason) if policy.on_invalid_output == "human_review" else None
-    before, after = yield Mark(lambda state: _tainted(state, taint, stops=stops), review)
+    before, after = yield Mark(lambda state: tainted(state, taint, stops=stops), review)
     yield _broke_contract(entered, scene)
     value, findings = None, checked.findings
     if contract.effect == "read" and not stops:
         age, value = scene.last_good.get(
-            _whose(scene), contract.id, judged.args_hash, now=scene.now, max_age=policy.last_known_good_seconds
+            whose(scene), contract.id, judged.args_hash, now=scene.now, max_age=policy.last_known_good_seconds
         )
         text = _degraded_text(entered, findings, value, age)
         if value is not None:
@@ -317,7 +311,10 @@ def _broken(
     if entered.claim is not None:
         settling: Settling = "failed_retriable" if harmless else "in_doubt"
         # The ledger keeps what kind of failure it was; an exception's own text may hold secrets.
-        known: Finding | Record | None = yield _settling(entered, scene, settling, failure=event.reason_of(finding))
+        never = isinstance(reaction, NotStarted) and ran.attempts == 1
+        known: Finding | Record | None = yield _settling(
+            entered, scene, settling, failure=event.reason_of(finding), unstarted=never
+        )
         if isinstance(known, Record):
             return (yield from _overtaken(entered, scene, known, ran))
         if not harmless:
@@ -351,12 +348,20 @@ def _bad(
 
 
 def _settling(
-    entered: Entered, scene: Scene, state: Settling, *, output: bytes | None = None, failure: str = ""
+    entered: Entered,
+    scene: Scene,
+    state: Settling,
+    *,
+    output: bytes | None = None,
+    failure: str = "",
+    unstarted: bool = False,
 ) -> Settle:
     """The report of an execution. What is wrong with one that completed is its output."""
     claim, good = entered.claim, state != "completed" or not failure
     assert claim is not None, "only a claimed write is settled"
-    report = Settlement(claim.key, claim.claim_id, state, scene.now, output, output_ok=good, failure=failure)
+    report = Settlement(
+        claim.key, claim.claim_id, state, scene.now, output, output_ok=good, failure=failure, unstarted=unstarted
+    )
     return Settle(report, claim.tool, entered.plan.contract.redact)
 
 
@@ -383,11 +388,6 @@ def _unrecorded(
     outcome = msgspec.structs.replace(outcome, value=checked.value)
     yield Emit(event.tool_result(entered.judged, scene, outcome, ran.seconds, None))
     return outcome
-
-
-def _tainted(state: RunState, taint: Taint, *, stops: bool) -> RunState:
-    state = latch(state, taint)
-    return worsen(state, "stopped", "invalid_tool_output") if stops else state
 
 
 def _bytes(checked: Checked) -> bytes:

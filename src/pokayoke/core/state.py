@@ -127,6 +127,12 @@ def latch(state: RunState, taint: Taint) -> RunState:
     return msgspec.structs.replace(state, taints=(*kept, taint))
 
 
+def tainted(state: RunState, taint: Taint, *, stops: bool) -> RunState:
+    """`latch`; where an invalid output stops its run, stop it too."""
+    state = latch(state, taint)
+    return worsen(state, "stopped", "invalid_tool_output") if stops else state
+
+
 def unlatch(state: RunState, tool: str, identity: str | None = None, *, step: int | None = None) -> RunState:
     """Open the latch for one tool (and one identity): a valid output came, or a person said so.
 

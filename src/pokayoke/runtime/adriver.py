@@ -102,9 +102,13 @@ class AsyncWorld(World):
 
     async def _withdrawn(self, tool: str, claim: Claim, asking: Awaitable[Admission], waited: Matter | None) -> None:
         """Give back a claim whose caller was cancelled while it waited for it: its tool has not begun."""
-        kind, matters = (await asking).kind, self._run.progress.matters
+        answer, matters = await asking, self._run.progress.matters
+        kind, record = answer.kind, answer.record
         if kind == "execute":
-            report = Settlement(claim.key, claim.claim_id, "failed_retriable", claim.now, failure=_WITHDRAWN)
+            report = Settlement(
+                claim.key, claim.claim_id, "failed_retriable", claim.now, failure=_WITHDRAWN,
+                unstarted=record is not None and record.claimed_at == claim.now,  # else it is one that was renewed
+            )  # fmt: skip
             await self._reported(Settle(report, tool))
         elif waited is not None and kind != "in_doubt" and matters.open.get(claim.key) is waited:
             matters.forget(claim.key)

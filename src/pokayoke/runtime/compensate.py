@@ -18,7 +18,8 @@ from pokayoke.core.admission import Request
 from pokayoke.core.contract import Contract
 from pokayoke.core.contract_rules import is_async
 from pokayoke.core.failure import trouble
-from pokayoke.core.ledger import Admission, Claim, Record, Settlement, Settling, compensation_key
+from pokayoke.core.ledger import Admission, Claim, Record, Settlement, Settling
+from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.policy import ExecutionPolicy
 from pokayoke.core.reconcile import Compensation, undoing_hash
 from pokayoke.core.resolve import admitted, is_of
@@ -167,7 +168,9 @@ class Compensator:
     def _settlement(self, claim: Claim, state: Settling, reaction: Reaction, failure: str = "") -> Settlement:
         said: Any = reaction.value if isinstance(reaction, Returned) else None
         reference = said if isinstance(said, str) else ""
-        return Settlement(claim.key, claim.claim_id, state, self._clock.now(), failure=failure, reference=reference)
+        never = isinstance(reaction, NotStarted)
+        now = self._clock.now()
+        return Settlement(claim.key, claim.claim_id, state, now, failure=failure, reference=reference, unstarted=never)
 
     def _settle(self, settlement: Settlement) -> str | None:
         """Report to the ledger, again if it cannot be reached. Returns why it does not know, or None."""

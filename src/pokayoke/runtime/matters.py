@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from pokayoke.core.answer import Answer, final_answer, remember
 from pokayoke.core.call import SUCCESSFUL, Outcome, StopReason, ToolCall
-from pokayoke.core.ledger import OPEN, Claim, Record, compensation_key
+from pokayoke.core.ledger import OPEN, Claim, Record
+from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.resolve import taken_back
 from pokayoke.stores.base import Store
 from pokayoke.stores.nouns import Query

@@ -195,10 +195,10 @@ def deciding(decision: Resolution) -> Act[Record]:
         known = books.record
         if known is None:
             raise StoreError(f"there is no record {decision.key!r}; `pokayoke ledger list` shows them")
+        if known.decided_by == decision.by and known.settled_at == decision.now:
+            return NOTHING, known  # our own decision, whose receipt was lost
         after = decide(known, decision)
         if after is None:
-            if known.decided_by == decision.by and known.settled_at == decision.now:
-                return NOTHING, known  # our own decision, whose receipt was lost
             raise StoreError(
                 f"{known.tool} {decision.key[:12]} is {known.state}, not in doubt: there is nothing to decide"
             )
