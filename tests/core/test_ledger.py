@@ -74,6 +74,8 @@ TABLE = [
     (EARLY, {"dead": "somebody"}, "refuse", "in_progress", None),
     (EARLY, {"dead": "c0", "dead_at": 100.0}, "replay", None, {"settled_at": 100.0}),
     ({**EARLY, "lease_until": 100.0}, {}, "replay", None, {"settled_at": 100.0}),
+    (EARLY, {"claim_id": "c0", "owner": "them"}, "replay", None, {"settled_at": 100.0}),
+    (EARLY, {"claim_id": "c0"}, "refuse", "in_progress", None),  # a fork has the claim's id as well
     # failed
     ({"state": "failed_final"}, {}, "failed", "failed_before", None),
     ({"state": "failed_final"}, {"reruns": True}, "failed", "failed_before", None),

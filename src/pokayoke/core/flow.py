@@ -52,12 +52,19 @@ def walk(call: ToolCall, scene: Scene) -> Generator[Step, Any, Outcome]:
         yield Wait(min(delay, plan.retry.cap), plan.retry.jitter)
         delay *= plan.retry.factor
         answer = yield from _renewed(entered, scene, reaction)
-        if answer.kind == "refuse" and answer.record is None:  # no rule of the ledger's: what has failed is the answer
+        if (answer.kind == "refuse" and answer.record is None) or _is_own(answer, entered):
+            # No rule of the ledger's, or committed before the failure: what has failed decides over the answer.
             return (yield from leave(entered, scene, reaction, Ran(attempt, total, exhausted=False)))
         if answer.kind != "execute":
             return (yield from _answered(judged, plan, scene, answer, entered.claim))
         if answer.record is not None:
             entered = msgspec.structs.replace(entered, attempt=answer.record.attempt)
+
+
+def _is_own(answer: Admission, entered: Entered) -> bool:
+    """Return whether the effect that the ledger tells of is that of this very execution."""
+    record, claim = answer.record, entered.claim
+    return answer.kind == "replay" and None not in (record, claim) and record.claim_id == claim.claim_id
 
 
 def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcome]:

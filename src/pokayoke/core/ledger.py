@@ -197,11 +197,13 @@ EXECUTE = Admission("execute")
 
 
 def is_repeated(record: Record, wish: Claim) -> bool:
-    """Whether this claim is at work: its answer was lost on the way, or its lease has to be renewed.
+    """Whether this claim is at work: its answer was lost on the way, or its lease has to be renewed."""
+    return record.state == "executing" and _is_own(record, wish)
 
-    A process that was forked in between has the claim's id as well, and must not run a second time.
-    """
-    return record.state == "executing" and (record.claim_id, record.owner) == (wish.claim_id, wish.owner)
+
+def _is_own(record: Record, wish: Claim) -> bool:
+    """A process that was forked in between has the claim's id as well, and must not run a second time."""
+    return (record.claim_id, record.owner) == (wish.claim_id, wish.owner)
 
 
 def claim(record: Record | None, wish: Claim) -> tuple[Record | None, Admission]:
@@ -226,8 +228,9 @@ def claim(record: Record | None, wish: Claim) -> tuple[Record | None, Admission]
 def _completed(record: Record, wish: Claim) -> tuple[Record | None, Admission]:
     if record.answers:
         return None, Admission("replay", None, record)
-    # The effect committed in its own transaction; its output is on its way, unless its owner is gone.
-    if _alive(record, wish):
+    # The effect committed in its own transaction; its output is on its way, unless its owner is gone, or has failed
+    # after that and asks whether it may try again.
+    if _alive(record, wish) and not _is_own(record, wish):
         return None, _wait(record, wish)
     record = msgspec.structs.replace(record, settled_at=wish.now)
     return record, Admission("replay", None, record)
