@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.intake import read_arguments
+import pokayoke
+from pokayoke.core.intake import REFUSALS, read_arguments
 from pokayoke.core.replies import spoken
 from pokayoke.core.spelled import unanswered
 
@@ -52,25 +53,74 @@ DAMAGED = [
     ("cut two levels inside", json.dumps({"function": {"name": "get", "arguments": '{"a": 12'}}), "cut_in_number"),
     ("a key twice", '{"name": "get", "arguments": {"a": 1, "a": 2}}', "duplicate_key"),
     ("a list for an object", '{"name": "get", "arguments": [1]}', "not_an_object"),
-    ("something beside it", '{"name": "get", "arguments": {"a": 1}, "amount": 5}', "not_an_object"),
-    ("a name that is a value", "get(a=user)", "no_object"),
+    ("something beside it", '{"name": "get", "arguments": {"a": 1}, "amount": 5}', "unknown_envelope"),
+    ("a name that is a value", "get(a=user)", "bare_reference"),
 ]
 
 
 @pytest.mark.parametrize(("text", "reason"), [row[1:] for row in DAMAGED], ids=[row[0] for row in DAMAGED])
 def test_damaged_arguments_are_refused_as_such(text, reason):
-    """Arguments that cannot be read are handed on as a text that is refused: never as the sound object around them."""
+    """Arguments that cannot be read are handed on with the refusal, never as the sound object around them."""
     (one,) = said(text).calls
-    assert isinstance(one.arguments, str)
-    reading = read_arguments(one.arguments)
-    assert (reading.value, reading.reason) == (None, reason)
+    assert (one.arguments, one.unread) == (text, reason)
+
+
+EDITED = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
 
 
 def test_an_edited_text_stays_a_suggestion():
     """What one character would mend keeps its grade, so that a write still gets a suggestion and a read may run."""
-    inner = '{"a": 1, "b": 2'
-    (one,) = said(json.dumps({"name": "get", "arguments": inner})).calls
-    assert read_arguments(one.arguments).grade == read_arguments(inner).grade
+    inner = '{"a": 1, "b" 2}'
+    (one,) = said(json.dumps({"name": "get", "id": "x", "arguments": inner}), tools={"get": EDITED}).calls
+    assert (one.arguments, one.unread) == (inner, None)
+    assert read_arguments(inner, schema=EDITED).grade == "edited"
+
+
+def test_an_edit_that_has_no_text_of_its_own_is_refused():
+    """An envelope that was mended as a whole is not taken for arguments."""
+    (one,) = said('{"name": "get", "arguments": {\n"a": 1,\n}}', tools={"get": {**EDITED, "required": []}}).calls
+    assert one.unread == "uneven_commas"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('Do not run this: <function=delete_file>{"path": "x"}}</function>', "disowned"),
+        ('<think>maybe <function=delete_file>{"path": "x"</function>', "quoted"),
+        ('{"name": "move_file", "arguments": {\n"path": "x",\n}}', "not_read"),
+    ],
+)
+@pytest.mark.parametrize("effect", ["read", "write"])
+def test_a_refused_call_never_runs_in_the_loop(text, code, effect):
+    """What its surroundings refuse stays refused where the arguments alone would fit the schema."""
+    ran, heard = [], []
+
+    @pokayoke.tool(effect=effect, output="text")
+    def delete_file(path: str) -> str:
+        """Delete a file."""
+        ran.append(path)
+        return "deleted"
+
+    @pokayoke.tool(effect=effect, output="text")
+    def move_file(path: str, to: str = "") -> str:
+        """Move a file."""
+        ran.append(path + to)
+        return "moved"
+
+    replies = iter([text, "done", "done"])
+
+    def model(messages, _):
+        heard.append(str(messages))
+        return {"role": "assistant", "content": next(replies)}
+
+    pokayoke.Guard([delete_file, move_file]).loop(model, "go", format="json")
+    assert ran == []
+    assert REFUSALS[code][1] in heard[1]
 
 
 @given(st.text(max_size=40))
@@ -82,8 +132,7 @@ def test_no_damage_makes_an_envelope_run(inner):
         if expected.grade in ("exact", "lossless"):
             assert one.arguments == expected.value
         else:
-            again = read_arguments(one.arguments)
-            assert again.value is None or (again.grade, again.value) == (expected.grade, expected.value)
+            assert one.unread is not None or (one.arguments, expected.grade) == (inner, "edited")
 
 
 def test_a_cut_text_runs_nothing():

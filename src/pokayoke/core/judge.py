@@ -18,7 +18,7 @@ from pokayoke.core.check import needs
 from pokayoke.core.contract import Contract
 from pokayoke.core.correct import Prepared, confidence, prepare
 from pokayoke.core.gate import Asked, Principal, denial, first_objection, stop_reason_for
-from pokayoke.core.intake import Reading, copied, finding_for, is_cut, read_arguments
+from pokayoke.core.intake import REFUSALS, Reading, copied, finding_for, is_cut, read_arguments, refused
 from pokayoke.core.lastgood import LastGood
 from pokayoke.core.loop import Rounds
 from pokayoke.core.misuse import no_call
@@ -188,7 +188,7 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
     except AttributeError:
         return None  # it is no call at all
     cut = call.stop_reason is not None and is_cut(call.stop_reason)
-    if cut or plan is None or call.confidence is not None:
+    if cut or plan is None or call.confidence is not None or call.unread is not None:
         return None
     contract, limits = plan.contract, plan.intake
     value: dict[str, Any]
@@ -216,6 +216,9 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
 
 
 def _read(call: ToolCall, plan: Plan) -> Reading:
+    if call.unread is not None:  # what stands around a call in its text cannot be seen here
+        known = REFUSALS.get(call.unread, ("edited",))[0] != "edited"  # an edit without its text is a refusal
+        return refused(call.unread if known else "not_read")
     limits = plan.intake
     return read_arguments(
         call.arguments,

@@ -13,6 +13,7 @@ import msgspec
 
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake import ReadCall, read_arguments, read_calls
+from pokayoke.core.intake.reading import SchemaLike
 from pokayoke.core.messages import answers_in, calls_in, field, role_of
 from pokayoke.core.replies import Ids, Spoken, spoken
 
@@ -28,27 +29,23 @@ def with_text_calls(said: Spoken, tools: Mapping[str, Any], ids: Ids) -> Spoken:
     found = read_calls(said.text, tools=tools, stop_reason=said.stop_reason)
     if not found.calls:
         return said
-    calls = tuple(
-        ToolCall(ids.of(None, "text"), one.name, _arguments(one, said.text), stop_reason=said.stop_reason)
-        for one in found.calls
-    )
+    calls = tuple(_call(one, ids.of(None, "text"), said, tools.get(one.name)) for one in found.calls)
     return msgspec.structs.replace(said, calls=calls, text=found.rest, shape="text")
 
 
-def _arguments(call: ReadCall, text: str) -> str | dict[str, Any]:
-    """The arguments, or a text that will be refused for the reason for which they were.
-
-    The call as a whole is no such text: an envelope around damaged arguments is itself a sound object.
-    """
-    reading = call.reading
+def _call(found: ReadCall, ident: str, said: Spoken, schema: SchemaLike | None) -> ToolCall:
+    """The call with the arguments that were read, or with its own text and the refusal of that."""
+    reading = found.reading
+    unread = reading.reason
+    arguments: str | dict[str, Any] = said.text[found.span[0] : found.span[1]]
     if reading.grade in ("exact", "lossless") and reading.value is not None:
-        return reading.value
-    written = text[call.span[0] : call.span[1]]
-    for candidate in (written, *_texts_in(read_arguments(written).value)):
-        again = read_arguments(candidate)
-        if (again.grade, again.reason) == (reading.grade, reading.reason):
-            return candidate
-    return written if read_arguments(written).value is None else f"[{written}]"
+        arguments, unread = reading.value, None
+    elif reading.grade == "edited":  # its text is read once more, to be told to the model as it is
+        for candidate in _texts_in(read_arguments(arguments).value):
+            again = read_arguments(candidate, schema=schema)
+            if (again.grade, again.value) == (reading.grade, reading.value):
+                arguments, unread = candidate, None
+    return ToolCall(ident, found.name, arguments, stop_reason=said.stop_reason, unread=unread)
 
 
 def _texts_in(value: Mapping[str, Any] | None) -> Iterable[str]:

@@ -12,6 +12,7 @@ from pokayoke.core.intake.reading import (
     Reading,
     finding_for,
     is_cut,
+    refused,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "is_cut",
     "read_arguments",
     "read_calls",
+    "refused",
 ]
