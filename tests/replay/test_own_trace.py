@@ -79,6 +79,42 @@ def test_a_trace_teaches_what_ran_and_replays_as_it_went(tmp_path):
     assert unknown.refused == 1
 
 
+def test_a_dict_that_was_corrected_replays_as_it_came(tmp_path):
+    """Of arguments that came parsed, too, what the model sent is judged again, and not what was made of it.
+
+    The trace holds it without secrets; a dict that its owner made unreadable meanwhile costs only itself.
+    """
+    sent = {"amount": "7", "password": "hunter2hunter2"}
+
+    @pokayoke.tool(effect="read", output="text")
+    def look(amount: int, password: str) -> str:
+        """Look."""
+        if amount == 8:
+            sent["amount"] = object()
+        return "seen"
+
+    @pokayoke.tool(effect="write", output="text")
+    def send(amount: int, password: str) -> str:
+        """Send."""
+        return "sent"
+
+    name = tmp_path / "trace.jsonl"
+    guard = pokayoke.Guard([look, send], config={"trace": {"path": str(name)}})
+    for number, tool in enumerate(("look", "send")):
+        outcome = guard.run(f"r{number}").call(pokayoke.ToolCall("1", tool, sent))
+        assert (outcome.status, len(outcome.corrections)) == ("ok", 1)
+    sent["amount"] = "8"
+    assert guard.run("changed").call(pokayoke.ToolCall("1", "look", sent)).status == "ok"
+    guard.close()
+    assert "hunter2" not in name.read_text()
+    with Source(str(name)) as source:
+        found = list(source.recordings())
+    assert [json.loads(one.arguments)["amount"] for one in found[:2]] == ["7", "7"]
+    assert found[2].arguments["amount"] == 8
+    tools = Scorer([Judge([look, send])]).score(found[:2]).tallies[0].tools
+    assert {name: (one.calls, one.corrected) for name, one in tools.items()} == {"look@1": (1, 1), "send@1": (1, 1)}
+
+
 def test_what_the_guard_itself_tells_is_no_line_that_cannot_be_read(tmp_path):
     """A reload and a kill switch are events of no run: a trace with them is read to its end, without a word."""
     name, config = tmp_path / "trace.jsonl", tmp_path / "pokayoke.yaml"

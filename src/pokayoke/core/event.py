@@ -12,6 +12,7 @@ from pokayoke.core.call import ERRORS, SUCCESSFUL, Decision, Finding, Outcome
 from pokayoke.core.judge import Judged, Scene
 from pokayoke.core.ledger import Record
 from pokayoke.core.state import RunState
+from pokayoke.core.strict import dump_foreign
 
 Event = dict[str, Any]
 
@@ -44,17 +45,27 @@ def tool_call(judged: Judged, scene: Scene, decision: Decision, findings: tuple[
 
 
 def _asked(event: Event, judged: Judged) -> None:
-    """Add what was asked for. The text as it came is kept where it differs from what the tool gets: it explains why."""
+    """Add what was asked for. What came is kept as text where it differs from what the tool gets: it explains why."""
     if judged.dumped is not None:
         event["arguments"] = judged.dumped
         if not (judged.repairs or judged.corrections):
             return
-    raw = judged.call.arguments
-    event["raw"] = raw if isinstance(raw, (str, bytes)) else None
+    event["raw"] = _raw(judged)
     if judged.repairs:
         event["repairs"] = judged.repairs
     if judged.corrections:
         event["corrections"] = judged.corrections
+
+
+def _raw(judged: Judged) -> str | bytes | None:
+    """What came, as text; of a dict that could not be read nobody knows how it would be written."""
+    raw = judged.call.arguments
+    if isinstance(raw, (str, bytes)):
+        return raw
+    try:
+        return dump_foreign(raw) if judged.corrections else None
+    except (TypeError, ValueError, RuntimeError):  # it is the host's, who may have changed it since it was read
+        return None
 
 
 def tool_result(
