@@ -64,7 +64,7 @@ def walk(call: ToolCall, scene: Scene) -> Generator[Step, Any, Outcome]:
 def _is_own(answer: Admission, entered: Entered) -> bool:
     """Return whether the effect that the ledger tells of is that of this very execution."""
     record, claim = answer.record, entered.claim
-    return answer.kind == "replay" and None not in (record, claim) and record.claim_id == claim.claim_id
+    return answer.kind == "replay" and record is not None and claim is not None and record.claim_id == claim.claim_id
 
 
 def enter(call: ToolCall, scene: Scene) -> Generator[Step, Any, Entered | Outcome]:
