@@ -14,6 +14,7 @@ import pokayoke
 from pokayoke.core.admission import Request
 from pokayoke.core.ledger import Claim, Settlement
 from pokayoke.errors import UsageError
+from pokayoke.runtime import matters as matters_module
 from pokayoke.stores import MemoryStore
 from pokayoke.testing import Crash, FailingStore, FrozenClock, Reply, ScriptedModel, ask, crash_at
 
@@ -365,6 +366,41 @@ def test_a_write_that_ends_while_the_ledger_is_asked_is_no_doubt():
     run.progress.matters.recall()
     other.join()
     assert (run.progress.matters.doubts, run.progress.matters.done) == ({}, ["put"])
+
+
+def test_a_run_that_writes_for_ever_keeps_few_keys(monkeypatch):
+    """Every effect stays counted, and none twice, although only the latest keys are kept, and none of what is over.
+
+    What a reopened run reads in the ledger takes the place of what it had counted by tool.
+    """
+    monkeypatch.setattr(matters_module, "_KEPT_EFFECTS", 3)
+    run = guarded(MemoryStore()).run("r")
+    matters = run.progress.matters
+    for key in ("a", "b", "c", "d", "e", "a", "e"):
+        assert run.call(ask("put", key=key)).effect == "done"
+    assert (matters.done, len(matters._done), matters._here) == (["put"] * 5, 3, set())
+    assert run.answer("").text == "I could not finish this safely. Done: put (5 times)."
+    run.call(ask("put", key="f"))
+    assert (len(matters.done), len(matters._done), matters._here) == (6, 3, set())
+
+
+def test_what_was_undone_is_asked_for_at_once():
+    """The end of a reopened run costs two questions to the store, however many writes it did."""
+    asked = []
+
+    class Asked(MemoryStore):
+        def records(self, query):
+            asked.append(query.run_id)
+            return super().records(query)
+
+    store = Asked()
+    before = guarded(store).run("r")
+    for number in range(5):
+        before.call(ask("put", key=str(number)))
+    store.record = asked.append
+    run = guarded(store).run("r")
+    assert run.answer("").text == "I could not finish this safely. Done: put (5 times)."
+    assert asked == ["r", "compensation"]
 
 
 def test_a_doubt_is_told_among_more_records_than_a_page_holds():

@@ -47,6 +47,8 @@ UNKNOWN = NoTrace.UNKNOWN
 """A lookup's answer: the target cannot tell."""
 
 _ASKED = "; asked, "
+UNDOINGS = "compensation"
+"""The run in whose name effects are undone, all of them."""
 
 
 def admitted(request: Request) -> Generator[Step, Any, Admission]:

@@ -22,7 +22,7 @@ from pokayoke.core.ledger import Admission, Claim, Record, Settlement, Settling
 from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.policy import ExecutionPolicy
 from pokayoke.core.reconcile import Compensation, undoing_hash
-from pokayoke.core.resolve import admitted, is_of
+from pokayoke.core.resolve import UNDOINGS, admitted, is_of
 from pokayoke.core.steps import Admit, Gone, NotStarted, Reaction, Returned, TimedOut
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.clock import Clock, SystemClock
@@ -34,7 +34,6 @@ from pokayoke.stores.base import Store
 from pokayoke.stores.nouns import Entry
 
 _USUAL = ExecutionPolicy()  # no guard and no configuration is at work here
-_RUN = "compensation"
 
 
 class Undone(msgspec.Struct, frozen=True, gc=False):
@@ -86,7 +85,7 @@ class Compensator:
         timeout = contract.timeout or _USUAL.timeout
         claim = self._claim(contract, what, timeout + _USUAL.lease_margin_seconds)
         # The run of the effect may have been stopped since; the undoing is a person's act and has its own.
-        request = Request(_RUN, contract.name, "destructive", (), claim.now, claim)
+        request = Request(UNDOINGS, contract.name, "destructive", (), claim.now, claim)
         answer = self._admitted(request)
         if answer.kind == "replay":
             reference = answer.record.reference if answer.record else ""
@@ -109,7 +108,7 @@ class Compensator:
             claim_id=f"undo-{uuid.uuid4().hex}",
             tool=contract.name,
             contract=contract.id,
-            run_id=_RUN,
+            run_id=UNDOINGS,
             now=self._clock.now(),
             lease=lease,
             owner=owner(),

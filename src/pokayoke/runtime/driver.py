@@ -316,8 +316,7 @@ class World:
         if step.settlement.state.startswith("failed") and record is not None and not record.state.startswith("failed"):
             return record  # what this execution has not done, another one may have
         if settled.accepted:
-            if step.settlement.state not in ("completed", "in_doubt"):
-                self._run.progress.matters.forget(step.settlement.key)
+            self._run.progress.matters.settled(step.settlement)
             return None
         if step.settlement.state != "completed":
             # What the ledger knows to have happened has, whatever went wrong afterwards; any other doubt stays one.

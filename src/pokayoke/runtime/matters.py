@@ -8,18 +8,19 @@ has settled it.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Any, Final, NamedTuple
 
 from pokayoke.core.answer import Answer, final_answer, remember
 from pokayoke.core.call import SUCCESSFUL, Outcome, StopReason, ToolCall
-from pokayoke.core.ledger import OPEN, Claim, Record
+from pokayoke.core.ledger import OPEN, Claim, Record, Settlement
 from pokayoke.core.ledger_key import compensation_key
-from pokayoke.core.resolve import taken_back
+from pokayoke.core.resolve import UNDOINGS, taken_back
 from pokayoke.stores.base import Store
 from pokayoke.stores.nouns import Query
 
 _KEPT_REFUSALS: Final = 20
+_KEPT_EFFECTS: Final = 10_000
 _ALL: Final = 2**31 - 1
 # Findings that an equal call would meet again.
 _LASTING: Final = frozenset({"permission_denied", "approval_denied", "failed_before"})
@@ -59,21 +60,23 @@ class Matters:
         self.unmet: dict[str, tuple[str, str]] = {}
         self.open: dict[str, Matter] = {}
         self.refused: OrderedDict[tuple[str, str], Matter] = OrderedDict()
-        self._done: dict[str, str] = {}
-        self._here: set[str] = set()  # keys that were claimed in this process
+        self._done: OrderedDict[str, str] = OrderedDict()
+        self._long_done: Counter[str] = Counter()  # effects whose keys are forgotten, by tool
+        self._here: set[str] = set()  # keys that were claimed in this process, until the ledger has been read
         self._store, self._run_id = store, run_id
-        self._recalled, self._new_turn = not named, False
+        self._recalled, self._new_turn, self._recalling = not named, False, 0
         # Re-entrant: a text of users' arguments is made under it, and a finalizer may call a tool meanwhile.
         self._lock = threading.RLock()
 
     def forked(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
-        self._lock = threading.RLock()
+        self._lock, self._recalling = threading.RLock(), 0
 
     @property
     def done(self) -> list[str]:
-        """Names of the tools whose effect happened, in order, one for each effect."""
-        return list(self._done.values())
+        """Names of the tools whose effect happened, one for each effect, in order; of the oldest of many, by tool."""
+        with self._lock:
+            return [*self._long_done.elements(), *self._done.values()]
 
     @property
     def doubts(self) -> dict[str, None]:
@@ -92,10 +95,21 @@ class Matters:
 
     def begun(self, claim: Claim) -> Matter:
         """Count a write as in doubt from its claim on: whoever waits for it may be cancelled or interrupted."""
-        self._here.add(claim.key)
+        if not self._recalled:
+            self._here.add(claim.key)
         self.unmet[claim.key] = (claim.tool, "in_doubt")
         matter = self.open[claim.key] = Matter(claim.tool, "in_doubt")
         return matter
+
+    def settled(self, report: Settlement) -> None:
+        """Take note that the ledger has taken a report: it is open no more, unless as a doubt."""
+        if report.state == "in_doubt":
+            return
+        if report.state != "completed":
+            self.forget(report.key)
+        with self._lock:
+            if not self._recalling:  # what is being read may still say that it is open
+                self._here.discard(report.key)
 
     def forget(self, key: str) -> None:
         """Nothing is open under this key any more, or nothing has happened."""
@@ -114,29 +128,42 @@ class Matters:
         if self.refused:
             self.refused.pop((tool, str(call.arguments)), None)
         if outcome.effect == "done":
-            self._done.setdefault(key, tool)  # a replay is the same effect
+            self._happened(key, tool, again=outcome.status == "replayed")
 
     def recall(self) -> bool:
         """Learn from the ledger what this run did, here or elsewhere. Returns False if it cannot be read."""
         if self._recalled:
             return True
+        with self._lock:
+            self._recalling += 1
         try:
             found = self._store.records(Query(run_id=self._run_id, limit=_ALL))
-            undone = {one.key for one in found if one.state == "completed" and self._undone(one)}
+            undone = self._undone([record for record in found if record.state == "completed"])
+            self._learn(sorted(found, key=lambda record: record.claimed_at), undone)
         except Exception:  # noqa: BLE001 - a store may raise anything; then it is said that nobody knows
             return False
+        finally:
+            with self._lock:
+                self._recalling -= 1
+        return True
+
+    def _learn(self, known: list[Record], undone: set[str]) -> None:
         with self._lock:
-            self._recalled = True
-            known = sorted(found, key=lambda record: record.claimed_at)
-            stands = {record.key: record.tool for record in known if record.state == "completed"}
-            self._done = {key: tool for key, tool in stands.items() if key not in undone} | self._done
+            if self._recalled:  # another thread was faster
+                return
+            stands = {one.key: one.tool for one in known if one.state == "completed" and one.key not in undone}
+            here, self._done = self._done, OrderedDict()
+            self._long_done.clear()  # those are in the ledger
+            for key, tool in {**stands, **here}.items():
+                self._happened(key, tool)
             for record in known:
                 if self._new_turn or record.key in self._here:  # how that ended is known here, or will be
                     continue
                 if record.state in OPEN:
                     self.unmet.setdefault(record.key, (record.tool, "in_doubt"))
                     self.open.setdefault(record.key, Matter(record.tool, "in_doubt"))
-        return True
+            self._recalled = True
+            self._here.clear()
 
     def ending(self, *, well: bool) -> StopReason | None:
         """Why a run that nothing stopped is over; `well` if no exception ended it. None if nobody can say."""
@@ -175,6 +202,25 @@ class Matters:
             if len(self.refused) > _KEPT_REFUSALS:
                 self.refused.popitem(last=False)
 
-    def _undone(self, record: Record) -> bool:
-        undoing = self._store.record(compensation_key(record.key))
-        return undoing is not None and taken_back(record, undoing) is not None
+    def _happened(self, key: str, tool: str, *, again: bool = False) -> None:
+        """Count an effect once. A replay is the same effect, also where there were too many to know its key."""
+        with self._lock:
+            if key in self._done or (again and self._long_done):
+                return
+            self._done[key] = tool
+            if len(self._done) > _KEPT_EFFECTS:
+                self._long_done[self._done.popitem(last=False)[1]] += 1
+
+    def _undone(self, done: list[Record]) -> set[str]:
+        """Keys of the effects that were undone, or may have been; one question, however many there are."""
+        since = min((record.claimed_at for record in done), default=None)
+        if since is None:
+            return set()
+        found = self._store.records(Query(run_id=UNDOINGS, since=since, limit=_ALL))
+        undoings = {undoing.key: undoing for undoing in found}
+        undone: set[str] = set()
+        for record in done:
+            undoing = undoings.get(compensation_key(record.key))
+            if undoing is not None and taken_back(record, undoing) is not None:
+                undone.add(record.key)
+        return undone
