@@ -57,6 +57,7 @@ def test_the_mode_is_part_of_the_claim(state, code):
     [
         (None, "pending", "awaiting_approval"),
         ("waiting", "pending", "awaiting_approval"),
+        ("used", "pending", "awaiting_approval"),
         ("approved", "execute", None),
         ("denied", "refuse", "approval_denied"),
         ("expired", "refuse", "approval_expired"),
@@ -69,6 +70,16 @@ def test_what_a_question_leads_to(status, kind, code):
     assert kept.answer.kind == kind
     assert (kept.answer.finding.code if kept.answer.finding else None) == code
     assert (kept.record is None) is (kind != "execute")
+
+
+@pytest.mark.parametrize(("claim", "kept"), [(WISH, None), (None, "used")])
+def test_a_read_uses_its_yes_up(claim, kept):
+    """A write's record says that it ran; a read has none, so the yes itself says so, and is a yes no more."""
+    known = msgspec.structs.replace(ASKED, status="approved")
+    admitted = admit(request(claim=claim, approval=ASKED), Held(RUN, approval=known))
+    assert admitted.answer.kind == "execute"
+    assert (admitted.approval.status if admitted.approval else None) == kept
+    assert [one.granted for one in (ASKED, known, admitted.approval or known)] == [False, True, True]
 
 
 def test_a_no_does_not_expire():

@@ -114,6 +114,33 @@ def test_an_answer_that_comes_too_late_leaves_a_question_that_waits(effects, dri
     assert driver.call(guard.run("r"), CALL).ok
 
 
+@pytest.mark.parametrize("asks", [True, False], ids=["at once", "later"])
+def test_a_yes_to_a_read_is_for_one_call(driver, asks):
+    """It runs once for each yes, also where a callback gives it, and where the one call is tried several times."""
+    ran, questions = [], []
+
+    def look():
+        ran.append(len(questions))
+        if len(ran) == 1:
+            raise ConnectionError
+        return {}
+
+    read = Contract.from_schema(
+        "look", {"type": "object"}, effect="read", approval=True, output_schema={}, handler=look
+    )
+    guard = Guard([read], clock=FrozenClock(), on_ask=(lambda one: questions.append(one) or True) if asks else None)
+    run, call = guard.run("r"), ToolCall("c1", "look", "{}")
+    for number in (1, 2):
+        if not asks:
+            pending = driver.call(run, call)
+            assert pending.status == "pending"
+            questions.append(guard.approvals.approve(pending.approval))
+        assert driver.call(run, call).ok
+        assert len(questions) == number
+    assert ran == [1, 1, 2]
+    assert driver.call(run, call).status == ("ok" if asks else "pending")
+
+
 def test_a_review_is_asked_for_when_the_output_has_come(driver):
     """A tool that takes longer than a question stays open leaves one that a person can still answer."""
     clock = FrozenClock()

@@ -1,6 +1,7 @@
 """Every act over every store: one set of rules, the same answers."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -278,6 +279,22 @@ def test_a_question_waits_and_is_answered(store):
     (line,) = store.audit()
     assert (line.kind, line.subject, line.by, line.reason) == ("approved", "a1", "ann", "fine \x00")
     assert line.data == {"tool": "pay", "run_id": "r"}
+
+
+def test_one_yes_starts_one_read(store):
+    """Of many callers that find the yes at once, one runs; the others ask anew, and that question takes an answer."""
+    asking = request(None, effect="read", approval=QUESTION)
+    for now in (110.0, 111.0):
+        assert store.admit(asking).kind == "pending"
+        store.answer("a1", approved=True, by="ann", reason="", now=now)
+        with ThreadPoolExecutor(4) as callers:
+            kinds = sorted(answer.kind for answer in callers.map(store.admit, [asking] * 4))
+        assert kinds == ["execute", "pending", "pending", "pending"]
+    store.answer("a1", approved=True, by="ann", reason="", now=112.0)
+    assert store.admit(asking).kind == "execute"
+    assert store.approvals()[0].status == "used"
+    with pytest.raises(StoreError, match="used already, by ann; the same call asks again"):
+        store.answer("a1", approved=True, by="bob", reason="", now=113.0)
 
 
 def test_an_answer_whose_receipt_was_lost_is_recognised(store):

@@ -155,7 +155,7 @@ class GuardedRunner:
                 continue  # the tool's own wish: whoever wrote it decides
             if question.status == "waiting":
                 settled = False
-            elif question.status == "approved":
+            elif question.granted:
                 state.approve(item)
             else:
                 state.reject(item, rejection_message=f"A person has denied this call of {item.tool_name}.")

@@ -287,7 +287,7 @@ def _asking(name: str, own: Any) -> Callable[[Any, dict[str, Any], str], Any]:
         hosted, call = slot_in_use().hosted, written(call_id, name, arguments)
         if hosted.run.check(call).decision != "ask":
             return False
-        if (question := waits.question(hosted, call)) is not None and question.status != "waiting":
+        if (question := waits.question(hosted, call)) is not None and question.status not in {"waiting", "used"}:
             return False
         # So that the question stands where others look for it, too.
         ticket = await hosted.run.abegin(call)

@@ -25,7 +25,7 @@ from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.runtime.approvals import Approvals
 from pokayoke.stores.base import Store
 
-_MARKS = {"approved": "ok", "denied": "bad", "expired": "dim", "waiting": "note"}
+_MARKS = {"approved": "ok", "used": "ok", "denied": "bad", "expired": "dim", "waiting": "note"}
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -146,7 +146,7 @@ def wait(
     with opened(store) as ledger:
         known = Approvals(ledger).wait(_found(ledger, approval_id).id, patience)
     out(as_json(plain(known)) if json else show(f"{known.id} is {known.status}"))
-    if known.status != "approved":
+    if not known.granted:
         raise typer.Exit(1)
 
 

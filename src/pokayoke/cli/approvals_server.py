@@ -223,7 +223,7 @@ class Handler(BaseHTTPRequestHandler):
         return body
 
     def _decided(self, approval_id: str, at: float, approved: bool, by: str, reason: str) -> Any:
-        approvals, wanted = self._there.approvals, "approved" if approved else "denied"
+        approvals = self._there.approvals
         try:
             known = approvals.get(approval_id)
         except StoreError as error:
@@ -236,7 +236,7 @@ class Handler(BaseHTTPRequestHandler):
                 known = approvals.answer(approval_id, approved=approved, by=by, reason=reason)
             except StoreError:  # somebody answered meanwhile, or its time is over
                 known = approvals.get(approval_id)
-        if known.status != wanted:
+        if not (known.granted if approved else known.status == "denied"):
             raise Refusal(409, f"{approval_id} is {known.status} already")
         return {"id": known.id, "status": known.status, "by": known.by}
 

@@ -31,7 +31,7 @@ CODES: dict[str, str] = {
 _AHEAD: Final = 3_600.0
 """Seconds that clocks may differ. Who asked by one that was further ahead would have a yes hold for as much longer."""
 
-ApprovalStatus = Literal["waiting", "approved", "denied", "expired"]
+ApprovalStatus = Literal["waiting", "approved", "used", "denied", "expired"]
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False):
@@ -69,7 +69,7 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
         run_id: the run that asked.
         asked_at: wall-clock second.
         expires_at: wall-clock second after which the question is void.
-        status: waiting, approved, denied or expired.
+        status: waiting, approved, used (approved, and the read that it was for has run), denied or expired.
         kind: `call` before a call; `output` to review an invalid output.
         by: who decided.
         reason: why.
@@ -91,6 +91,11 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
     reason: str | None = None
     decided_at: float | None = None
     marks: tuple[str, ...] = ()
+
+    @property
+    def granted(self) -> bool:
+        """True if a person has said yes, and that holds or was used."""
+        return self.status in ("approved", "used")
 
     def at(self, now: float) -> Approval:
         """This approval as it stands at `now`: expired if nobody decided in time, or if it was asked in the future."""
@@ -181,7 +186,9 @@ def admit(request: Request, held: Held) -> Kept:
             return Kept(Admission("refuse", refusal))
         used = _charged(request.charges, held.used)
     if wish is None:
-        return Kept(EXECUTE, used=used)
+        # A yes is for one call. A write's is used up by its record; a read leaves none, so the yes itself has to say.
+        yes = None if held.approval is None else msgspec.structs.replace(held.approval, status="used")
+        return Kept(EXECUTE, used=used, approval=yes)
     kept, answer = claim(record, msgspec.structs.replace(wish, epoch=held.epoch) if held.epoch else wish)
     return Kept(answer, kept, used)
 
@@ -194,7 +201,7 @@ def _halted(request: Request, held: Held) -> Finding | None:
 
 
 def _question(asked: Approval, known: Approval | None, now: float) -> Kept | None:
-    if known is None:
+    if known is None or known.status == "used":
         return Kept(Admission("pending", _awaiting(asked), approval=asked.id), approval=asked)
     status = known.at(now).status
     if status == "approved":

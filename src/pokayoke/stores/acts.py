@@ -185,6 +185,8 @@ def _ended(approval: Approval) -> str:
     if approval.status == "expired":
         return "is expired already; the call has to ask again"
     now = "the same call runs when it is sent again" if approval.status == "approved" else "the same call stays refused"
+    if approval.status == "used":
+        now = "the same call asks again"
     return f"is {approval.status} already, by {approval.by}; {now}"
 
 
