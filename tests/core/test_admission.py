@@ -52,6 +52,20 @@ def test_the_mode_is_part_of_the_claim(state, code):
         assert (kept.answer.kind, kept.answer.finding.code, kept.record) == ("refuse", code, None)
 
 
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize(("halted", "code"), [("run", "run_stopped"), ("switch", "kill_switch"), (None, None)])
+def test_a_claim_at_work_goes_on_and_its_next_try_is_a_new_start(halted, code, again):
+    """Whatever was stopped since, an answer that was lost is given again; another execution needs leave to begin."""
+    state = worsen(RUN, "stopped", "kill_switch") if halted == "run" else RUN
+    switches = (Switch("*", "open"),) if halted == "switch" else ()
+    at_work = admit(request(), Held(RUN)).record
+    kept = admit(request(again=again), Held(state, at_work, switches=switches))
+    refused = again and halted is not None
+    assert kept.answer.kind == ("refuse" if refused else "execute")
+    assert (kept.answer.finding.code if kept.answer.finding else None) == (code if refused else None)
+    assert (kept.record is None) is refused
+
+
 @pytest.mark.parametrize(
     ("status", "kind", "code"),
     [
