@@ -1251,3 +1251,26 @@ def test_a_settlement_is_not_lost_with_its_event_loop(place):
             assert (place.record.state, place.record.output) == ("completed", b'{"id":"O1"}')
         seen.add((len(returned), tasks[0].cancelled()))
     assert seen == {(0, True), (1, True), (1, False)}
+
+
+def test_another_write_of_the_tool_ends_no_doubt_about_one_that_was_left():
+    """A cancelled write, refused in the next turn as still running, stays unsettled when a sibling succeeds."""
+
+    async def act():
+        async def pay(user):
+            if user == "A":
+                await asyncio.sleep(30)
+            return {"id": user}
+
+        run = Guard([Contract.from_schema("pay", ORDER, output_schema=ORDERED, handler=pay)]).run("r")
+        left = asyncio.create_task(run.acall(ToolCall("c1", "pay", {"user": "A"})))
+        while not run.progress.matters.open:
+            await asyncio.sleep(0)
+        left.cancel()
+        await asyncio.gather(left, return_exceptions=True)
+        run.user("again")
+        assert (await run.acall(ToolCall("c2", "pay", {"user": "A"}))).stop_reason == "in_doubt"
+        assert (await run.acall(ToolCall("c3", "pay", {"user": "B"}))).ok
+        return run.answer("Both are paid.").text
+
+    assert "pay (in_doubt)" in asyncio.run(act())

@@ -185,7 +185,7 @@ class Matters:
             remember(self.not_done, outcome)
         if writes:
             # A mistake is put right by another call of the tool; a doubt, or a person's no, only by that very one.
-            mark = key if waits or reason == "approval_denied" else ""
+            mark = key if waits or reason in ("approval_denied", "in_doubt") else ""
             if outcome.status != "refused":  # it began, and this is how it ended
                 self.unmet.pop(key, None)
             self.unmet[mark or tool] = (tool, reason)
