@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.check import CODES, check, clarification, wanted
+from pokayoke.core.check import CODES, check, clarification
 from pokayoke.core.places import facts_at
 from pokayoke.core.schema import compile_schema
+from pokayoke.core.wanted import wanted
 
 ORDER = {
     "type": "object",
@@ -198,6 +199,64 @@ def test_clarification_asks_for_the_required_fields():
     assert "amount" not in clarification(SCHEMA)
     assert "`a` (an integer)" in clarification(compile_schema({"properties": {"a": {"type": "integer"}}}))
     assert clarification(compile_schema(True)).endswith(".")
+
+
+def test_clarification_asks_for_what_was_put_right():
+    """Of a call whose corrections made it uncertain, the corrected places are asked for, each once."""
+    assert "`amount` (" in clarification(SCHEMA, [("amount",), ("amount",)])
+    assert clarification(SCHEMA, [("amount",), ("amount",)]).count("`") == 2
+
+
+def variants(*kinds):
+    """An object of one of several kinds, each with an `n` of its own."""
+    fields = [{"k": {"const": name}, "n": node} for name, node in kinds]
+    return {"oneOf": [{"properties": one, "required": ["k", "n"], "additionalProperties": False} for one in fields]}
+
+
+LOW, HIGH = {"type": "integer", "maximum": 10}, {"type": "integer", "minimum": 100}
+OPERATION = variants(("a", LOW), ("b", HIGH), ("c", {"type": "string"}))
+PROVINCE = {
+    "properties": {"country": {"enum": ["CA", "US"]}},
+    "if": {"properties": {"country": {"const": "CA"}}},
+    "then": {"properties": {"p": {"enum": ["ON", "QC"]}}},
+    "else": {"properties": {"p": {"enum": ["TX", "NY"]}}},
+}
+PAIR = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "minItems": 2, "items": False}
+
+
+@pytest.mark.parametrize(
+    ("node", "value", "said"),
+    [
+        (OPERATION, {"k": "a", "n": 50}, "`n` has to be an integer of at most 10."),
+        (OPERATION, {"k": "a"}, "Add `n`: an integer of at most 10."),
+        (OPERATION, {"k": "c", "n": 5}, "Send `n` as a text."),
+        (OPERATION, {"k": "a", "n": 5, "x": 1}, "Fields: `k`, `n`."),
+        ({"properties": {"n": {"anyOf": [LOW, HIGH]}}}, {"n": 50}, "`n` has to be an integer."),
+        (PROVINCE, {"country": "CA", "p": "TX"}, 'Send `p` as one of "ON", "QC".'),
+        (
+            {"properties": {"n": {"type": "integer", "allOf": [{"minimum": 1}, {"minimum": 10}]}}},
+            {"n": "x"},
+            "an integer.",
+        ),
+        ({"properties": {"n": {"allOf": [{"enum": ["a", "b"]}, {"enum": ["b"]}]}}}, {"n": "x"}, 'one of "a", "b".'),
+        ({"properties": {"n": {"allOf": [{"type": "string"}, {"minLength": 3}]}}}, {"n": 5}, "a text of at least 3"),
+        ({"allOf": [{"properties": {"n": LOW}}, {"required": ["n"]}]}, {}, "Add `n`: an integer of at most 10."),
+        ({"properties": {"n": PAIR}}, {"n": ["x"]}, "Send `n` as a list of a text, then an integer."),
+        ({"properties": {"n": {**PAIR, "prefixItems": [LOW] * 6, "minItems": 6}}}, {"n": []}, "at most 10, and more."),
+        ({"properties": {"n": PAIR}}, {"n": ["x", 1, 2]}, "Leave `n[2]` out."),
+        ({"patternProperties": {"^x_": LOW}, "additionalProperties": False}, {"y": 1}, "Fields: names that fit ^x_."),
+        ({"propertyNames": {"enum": ["north", "south"]}}, {"North": 1}, 'one of "north", "south".'),
+        ({"properties": {"a": False, "b": LOW, "c": True}}, {"a": 1}, "Fields: `b`, `c`."),
+        ({"properties": {"b": LOW}, "minProperties": 1}, {}, "at least 1 properties, such as `b`."),
+        ({"minProperties": 1}, {}, "`arguments` has to be at least 1 properties."),
+        ({"not": {"required": ["key"]}}, {"key": 1}, "Leave `key` out."),
+        ({"not": {"required": ["key", "id"]}}, {"key": 1, "id": 1}, "does not fit"),
+        ({"properties": {"n": {"not": {"const": 1}}}}, {"n": 1}, "does not fit"),
+    ],
+)
+def test_a_hint_is_about_the_branch_that_failed(node, value, said):
+    """What is said is what the one schema wants that refused the place; what others say of it is left out."""
+    assert said in check(value, compile_schema(node))[0].hint
 
 
 def test_clarification_stays_short():

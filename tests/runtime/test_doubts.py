@@ -1257,15 +1257,17 @@ def test_another_write_of_the_tool_ends_no_doubt_about_one_that_was_left():
     """A cancelled write, refused in the next turn as still running, stays unsettled when a sibling succeeds."""
 
     async def act():
+        begun = asyncio.Event()
+
         async def pay(user):
             if user == "A":
+                begun.set()
                 await asyncio.sleep(30)
             return {"id": user}
 
         run = Guard([Contract.from_schema("pay", ORDER, output_schema=ORDERED, handler=pay)]).run("r")
         left = asyncio.create_task(run.acall(ToolCall("c1", "pay", {"user": "A"})))
-        while not run.progress.matters.open:
-            await asyncio.sleep(0)
+        await begun.wait()
         left.cancel()
         await asyncio.gather(left, return_exceptions=True)
         run.user("again")

@@ -6,7 +6,7 @@ an unknown one the field itself. `hint` says what to send instead and is made of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,9 +14,22 @@ import msgspec
 from pokayoke.core.call import Finding
 from pokayoke.core.clip import clip
 from pokayoke.core.placeholders import find_placeholders, lost_backslash
-from pokayoke.core.places import Facts, Node, Path, facts_at, item_facts, join, remembered, split, spoken
+from pokayoke.core.places import (
+    Facts,
+    Path,
+    facts_at,
+    facts_of,
+    facts_under,
+    join,
+    may_be,
+    remembered,
+    split,
+    spoken,
+)
 from pokayoke.core.schema import Schema
-from pokayoke.core.schema_problems import SPELLING, Problem, escape
+from pokayoke.core.schema_problems import Problem, escape
+from pokayoke.core.shapes import is_object
+from pokayoke.core.wanted import json_text, wanted, wanted_at
 
 if TYPE_CHECKING:
     from pokayoke.core.schema_explain import Effort
@@ -74,16 +87,6 @@ _ROOT = "arguments"
 """What the whole value is called in hints, where it is no output."""
 _MAX_HINT = 590
 _MAX_NAMES = 20
-_MAX_CHOICES = 12
-_ARTICLES = {
-    "integer": "an integer",
-    "number": "a number",
-    "string": "a text",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
-}
 
 
 class Issue(msgspec.Struct, frozen=True, gc=False):
@@ -131,7 +134,7 @@ def placeholders(value: Any, schema: Schema | None = None) -> tuple[Finding, ...
 
 
 def _placeholder(path: Path, text: str) -> Finding:
-    name, shown = spoken(path, _ROOT), _json(text)
+    name, shown = spoken(path, _ROOT), json_text(text)
     if lost_backslash(text):
         code, seen, wanted_there = "lost_backslash", "holds a control character", "a backslash"
         hint = f"`{name}` is {shown}: a backslash was read as part of an escape. Write each backslash twice (\\\\)."
@@ -182,11 +185,11 @@ def describe_issue(issue: Issue, schema: Schema, *, root: str = _ROOT, suggestio
     """
     code, at, problem = issue.code, issue.at, issue.problem
     message = problem.message
-    if code == "unknown_field":  # no place of the schema: there is nothing to remember
+    if code == "unknown_field":  # such names are many, and none is worth remembering
         message = f"{_clip(at)}: the schema does not know this field"
         hint = _clip(_advice(issue, schema, root))
     else:
-        asked = ("advice", code, problem.expected, root)
+        asked = ("advice", code, problem.expected, root, id(problem.schema))
         hint = remembered(schema, (asked, issue.path), lambda: _clip(_advice(issue, schema, root)))
         if code == "missing_field":
             message = f"{at}: required, but absent"
@@ -198,10 +201,16 @@ def describe_issue(issue: Issue, schema: Schema, *, root: str = _ROOT, suggestio
     return Finding(code=code, at=at, message=message, hint=hint, data=data)
 
 
-def clarification(schema: Schema) -> str:
-    """Return the question that settles an uncertain call: its required fields (else all), with ranges and choices."""
+def clarification(schema: Schema, doubtful: Sequence[Path] = ()) -> str:
+    """Return the question that settles an uncertain call, with ranges and choices.
+
+    Args:
+        schema: what the call has to fit.
+        doubtful: the places that were not sent as they should have been; without any, the required fields (else all).
+    """
     facts = facts_at(schema, ())
-    paths = [(name,) for name in facts.properties if name in facts.required] or [(name,) for name in facts.properties]
+    known = [(name,) for name in facts.properties]
+    paths = [*dict.fromkeys(doubtful)] or [path for path in known if path[0] in facts.required] or known
     opening = "This call is too uncertain to run. Ask the user, or state it again with certain values"
     asked = _listed(paths, schema, _MAX_HINT - 60 - len(opening))
     return _clip(f"{opening}: {asked}." if asked else f"{opening}.")
@@ -227,95 +236,50 @@ def _listed(paths: Sequence[Path], schema: Schema, room: int) -> str:
     return ", ".join(parts)
 
 
-def wanted_at(schema: Schema, path: Path) -> str:
-    """Return in words what the schema wants at the place a path leads to."""
-    return remembered(schema, ("wanted", path), lambda: wanted(facts_at(schema, path), schema))
-
-
-def wanted(facts: Facts, schema: Schema, *, depth: int = 0) -> str:
-    """Return in words what the schema wants at a place, such as `an integer from 1 to 100`."""
-    if facts.choices:
-        shown = ", ".join(_json(item) for item in facts.choices[:_MAX_CHOICES])
-        more = len(facts.choices) - _MAX_CHOICES
-        return f"one of {shown}" + (f" and {more} more" if more > 0 else "")
-    words = [_kind(name, facts, schema, depth) for name in _ARTICLES if name in facts.types]
-    if "number" in facts.types and "integer" in facts.types:
-        words.remove(_kind("integer", facts, schema, depth))
-    return " or ".join(words) or "a value"
-
-
-def _kind(name: str, facts: Facts, schema: Schema, depth: int) -> str:
-    if name in ("integer", "number"):
-        return _ARTICLES[name] + _range(facts.nodes)
-    if name == "string":
-        return _text(facts)
-    if name == "array" and depth == 0:
-        inner = wanted(item_facts(schema, facts), schema, depth=1)
-        return f"a list{_size(facts.nodes, 'minItems', 'maxItems', 'items')}, each {inner}"
-    if name == "object" and facts.properties:
-        names = [*(key for key in facts.properties if key in facts.required)] or list(facts.properties)
-        return f"an object with {', '.join(names[:6])}"
-    return _ARTICLES[name]
-
-
-def _text(facts: Facts) -> str:
-    if facts.formats:
-        return "a text in the format " + ", or ".join(f"{one}{SPELLING.get(one, '')}" for one in sorted(facts.formats))
-    text = "a text" + _size(facts.nodes, "minLength", "maxLength", "characters")
-    pattern = next((node["pattern"] for node in facts.nodes if isinstance(node.get("pattern"), str)), None)
-    return f"{text} that fits {pattern[:80]}" if pattern else text
-
-
-def _bound(nodes: Iterable[Node], *keywords: str) -> tuple[str, Any] | None:
-    for node in nodes:
-        for keyword in keywords:
-            if isinstance(node.get(keyword), int | float):
-                return keyword, node[keyword]
-    return None
-
-
-def _range(nodes: Sequence[Node]) -> str:
-    low = _bound(nodes, "minimum", "exclusiveMinimum")
-    high = _bound(nodes, "maximum", "exclusiveMaximum")
-    step = _bound(nodes, "multipleOf")
-    text = f", a multiple of {step[1]}" if step else ""
-    above = "above" if low and low[0] != "minimum" else "from"
-    below = "below" if high and high[0] != "maximum" else "to"
-    if low and high:
-        return f" {above} {low[1]} {below} {high[1]}{text}"
-    if low:
-        return f" {'above' if above == 'above' else 'of at least'} {low[1]}{text}"
-    return f" {'below' if below == 'below' else 'of at most'} {high[1]}{text}" if high else text
-
-
-def _size(nodes: Sequence[Node], low_name: str, high_name: str, unit: str) -> str:
-    low, high = _bound(nodes, low_name), _bound(nodes, high_name)
-    if low and high:
-        return f" of {low[1]} to {high[1]} {unit}"
-    if low:
-        return f" of at least {low[1]} {unit}"
-    return f" of at most {high[1]} {unit}" if high else ""
-
-
 def _advice(issue: Issue, schema: Schema, root: str) -> str:
-    name = spoken(issue.path, root)
+    name, problem = spoken(issue.path, root), issue.problem
     if issue.code == "unknown_field":
-        shown = remembered(schema, ("fields", issue.path[:-1]), lambda: _fields(schema, issue.path[:-1]))
+        asked = ("fields", problem.keyword, id(problem.schema))
+        shown = remembered(schema, (asked, issue.path[:-1]), lambda: _fields(issue, schema))
         return f"`{name}` is not a field here. Fields: {shown}."
     if issue.code == "not_json":
-        return f"`{name}` cannot be used: send {issue.problem.expected}."
-    want = wanted_at(schema, issue.path)
-    if issue.code in _MEASURED and not _is_one_rule(facts_at(schema, issue.path)):
-        return f"`{name}` has to be {issue.problem.expected}."
+        return f"`{name}` cannot be used: send {problem.expected}."
+    if unwanted := _unwanted(issue, root):
+        return f"Leave `{unwanted}` out."
+    facts = _facts_of(issue, schema)
+    want = wanted(facts, schema)
+    if issue.code in _MEASURED and not _is_one_rule(facts):
+        return f"`{name}` has to be {problem.expected}."
     if issue.code == "missing_field":
         return f"Add `{name}`: {want}. If you do not know it, ask the user; do not make it up."
     if issue.code == "out_of_range":
         return f"`{name}` has to be {want}. If the user did not name such a number, ask."
     if issue.code == "duplicate_items":
         return f"Send every item of `{name}` once."
+    if issue.code == "too_few_fields" and facts.properties:
+        return f"`{name}` has to have {problem.expected}, such as {_names(facts.properties)}."
     if issue.code in ("schema_mismatch", "too_few_fields", "too_many_fields") or want == "a value":
-        return f"`{name}` has to be {issue.problem.expected}."
+        return f"`{name}` has to be {problem.expected}."
     return f"Send `{name}` as {want}."
+
+
+def _unwanted(issue: Issue, root: str) -> str:
+    """The name of what has to go, where that is what is wrong; else ""."""
+    keyword, broken = issue.problem.keyword, issue.problem.schema
+    if keyword == "false":
+        return spoken(issue.path, root)
+    refused: Any = broken.get("not") if keyword == "not" and is_object(broken) else None
+    if is_object(refused) and refused.keys() == {"required"} and len(refused["required"]) == 1:
+        return spoken((*issue.path, *refused["required"]), root)
+    return ""
+
+
+def _facts_of(issue: Issue, schema: Schema) -> Facts:
+    """What is wanted at a place, by the branch that was looked at: others may say the contrary."""
+    broken = issue.problem.schema
+    if issue.code == "missing_field":
+        return facts_under(schema, broken, issue.path[-1]) or facts_at(schema, issue.path)
+    return facts_of(schema, issue.path, broken)
 
 
 _MEASURED = frozenset({"out_of_range", "bad_pattern", "too_short", "too_long"})
@@ -333,13 +297,23 @@ def _is_one_rule(facts: Facts) -> bool:
     return bool(facts.types) and all(sum(word in node for node in facts.nodes for word in rule) < 2 for rule in _RULES)  # noqa: PLR2004 - one of them
 
 
-def _fields(schema: Schema, path: Path) -> str:
-    names = facts_at(schema, path).properties[:_MAX_NAMES]
-    return ", ".join(f"`{name[:60]}`" for name in names) or "none"
+def _fields(issue: Issue, schema: Schema) -> str:
+    """The fields an object may have, by the subschema that refuses one."""
+    broken, path = issue.problem.schema, issue.path[:-1]
+    if issue.problem.keyword == "propertyNames":
+        return issue.problem.expected
+    facts = facts_of(schema, path, broken)
+    own = broken if is_object(broken) and issue.problem.keyword == "additionalProperties" else None
+    names = facts.properties if own is None else tuple(own.get("properties", ()))
+    shown = _names([name for name in names if may_be(facts, name)])
+    patterns = [
+        f"names that fit {pattern[:80]}" for pattern in ({} if own is None else own.get("patternProperties", {}))
+    ]
+    return ", ".join([*([shown] if shown else []), *patterns]) or "none"
 
 
-def _json(value: Any) -> str:
-    return clip(msgspec.json.encode(value).decode(), 60)
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name[:60]}`" for name in names[:_MAX_NAMES])
 
 
 def _clip(text: str) -> str:

@@ -17,6 +17,7 @@ from pokayoke.core.check import clarification
 from pokayoke.core.contract import Contract
 from pokayoke.core.ident import text_id
 from pokayoke.core.paths import check_path, splits_at_sight
+from pokayoke.core.places import split
 from pokayoke.core.policy import AccessPolicy, Policy
 from pokayoke.errors import UsageError
 
@@ -66,6 +67,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     arguments: Mapping[str, Any]
     confidence: float
     principal: Principal | None
+    corrected: tuple[str, ...] = ()  # JSON pointers of what was put right
 
 
 Rule = Callable[[Asked], Finding | None]
@@ -166,7 +168,7 @@ def _confidence_rule(threshold: float) -> Rule:
         return Finding(
             code="low_confidence",
             message=f"confidence {asked.confidence:.2f} is below {threshold:.2f}",
-            hint=clarification(asked.contract.input),
+            hint=clarification(asked.contract.input, [split(at) for at in asked.corrected]),
             data={"confidence": asked.confidence, "threshold": threshold},
         )
 

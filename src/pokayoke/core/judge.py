@@ -312,7 +312,8 @@ def _ruled(judged: Judged, plan: Plan, scene: Scene) -> Judged:
     failed = scene.view.rounds.repeats.count(judged.tool, judged.args_hash)
     if failed >= scene.snapshot.policy.loop.identical_failures:
         return msgspec.structs.replace(judged, refusal=repeated(judged.tool, failed))
-    asked = Asked(plan.contract, judged.arguments or {}, judged.confidence, scene.principal)
+    corrected = tuple([item.at for item in judged.corrections])
+    asked = Asked(plan.contract, judged.arguments or {}, judged.confidence, scene.principal, corrected)
     objection = first_objection(plan.rules, asked)
     return judged if objection is None else msgspec.structs.replace(judged, refusal=objection)
 

@@ -188,6 +188,34 @@ def _facts_at(schema: Schema, path: Path) -> Facts:
     return _shared_facts(schema, nodes)
 
 
+def facts_of(schema: Schema, path: Path, node: Any) -> Facts:
+    """Return what a schema says about a place by way of one subschema: that of the branch somebody has chosen.
+
+    Args:
+        schema: the whole schema.
+        path: the place.
+        node: a subschema of that place, by identity. Of one that is not found there, all count.
+    """
+    merged = facts_at(schema, path)
+    if path and len(merged.nodes) > 1:
+        for start in _children(facts_at(schema, path[:-1]).nodes, path[-1]):
+            nodes = _spread([start], schema)
+            if any(one is node for one in nodes):
+                return _facts(nodes)
+    return merged
+
+
+def facts_under(schema: Schema, node: Any, step: str) -> Facts | None:
+    """Return what one subschema says about a property or item of its place; None if it says nothing."""
+    nodes = _spread(_children(_spread([node], schema), step), schema)
+    return _facts(nodes) if nodes else None
+
+
+def may_be(facts: Facts, name: str) -> bool:
+    """Return whether a property of a place may be there at all, as far as its own subschemas say."""
+    return any(child is not False for child in _children(facts.nodes, name))
+
+
 def declared_facts(schema: Schema, path: Path) -> Facts | None:
     """Return what a schema may say about a place, or None if it does not know the place.
 
