@@ -82,7 +82,7 @@ def test_a_principal_is_an_id_or_an_id_with_roles():
 
 @pytest.mark.parametrize(
     ("given", "taken"),
-    [(1, 1.0), (True, 1.0), (decimal.Decimal("0.5"), 0.5), (fractions.Fraction(1, 4), 0.25), (math.inf, math.inf)],
+    [(1, 1.0), (True, 1.0), (decimal.Decimal("0.5"), 0.5), (fractions.Fraction(1, 4), 0.25), (0, 0.0)],
 )
 def test_any_kind_of_number_is_a_confidence(given, taken):
     """Whatever can be a float is one from then on."""
@@ -90,7 +90,9 @@ def test_any_kind_of_number_is_a_confidence(given, taken):
     assert (type(call.confidence), call.confidence) == (float, taken)
 
 
-@pytest.mark.parametrize("given", ["0.9", b"1", [], {}, object(), 1j, 10**400, decimal.Decimal("sNaN")])
+@pytest.mark.parametrize(
+    "given", ["0.9", b"1", [], {}, object(), 1j, 10**400, decimal.Decimal("sNaN"), 95, 1.01, -0.5, math.inf]
+)
 def test_what_is_no_number_is_no_confidence(given):
     """It is the host's mistake, and said where the call is made."""
     with pytest.raises(UsageError, match="confidence is a number from 0 to 1 or None"):

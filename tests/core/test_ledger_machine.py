@@ -14,7 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pokayoke import NOT_FOUND, UNKNOWN, Contract, Found, Guard, ToolCall
 from pokayoke.core import admission, ledger, result
+from pokayoke.core.canonical import digest, dump
 from pokayoke.core.ledger import Resolution
+from pokayoke.core.ledger_key import ledger_key
 from pokayoke.errors import StoreError
 from pokayoke.runtime import driver
 from pokayoke.stores import MemoryStore, open_store
@@ -163,7 +165,7 @@ class Ledgers(RuleBasedStateMachine):
     @property
     def names(self):
         """Ledger keys of both targets."""
-        return {ledger.ledger_key(("run", "r"), "pay", ledger.digest(ledger.dump({"to": to}))): to for to in "ab"}
+        return {ledger_key(("run", "r"), "pay", digest(dump({"to": to}))): to for to in "ab"}
 
     @invariant()
     def at_most_one_effect(self):
