@@ -837,6 +837,15 @@ MENDED = [
         [U, chat_call("a", name="f__channel__x"), chat_result("a")],
     ),
     ("openai", [U, chat_call("a", name=""), chat_result("a")], ["unusable_call"], None),
+    ("openai", [U, {**A, "tool_calls": [None]}], ["unusable_call"], [U, A]),
+    ("openai", [U, {**A, "content": None, "tool_calls": ["f"]}], ["empty_message", "unusable_call"], [U]),
+    (
+        "openai",
+        [U, {**A, "tool_calls": [None, *chat_call("a")["tool_calls"], {"id": "b", "function": "f"}]}, chat_result("a")],
+        ["unusable_call"],
+        [U, chat_call("a", content="ok"), chat_result("a")],
+    ),
+    ("langchain", [U, {"type": "ai", "content": "ok", "tool_calls": [None]}], ["unusable_call"], None),
     ("openai", [U, {"role": "assistant", "content": None}, A], ["empty_message"], [U, A]),
     ("openai", [U, {**A, "tool_calls": []}], [], [U, A]),
     (

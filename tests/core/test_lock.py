@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pokayoke.core import lock as locking
 from pokayoke.core.contract import Contract
-from pokayoke.core.lock import Lock, Note, ToolLock, promise_digest, standing
+from pokayoke.core.lock import Lock, Note, ToolLock, flaw, promise_digest, standing
 from pokayoke.errors import ConfigurationError, ContractError
 
 NOTE = Note("2026-11-21T08:00:00Z", "mo", "because")
@@ -247,6 +247,7 @@ def test_no_sequence_of_steps_loses_a_version(chosen, data):
         assert not set(tool.in_force) & set(tool.withdrawn)
         assert set(tool.previous) <= tool.versions.keys()
         assert tool.stable not in tool.previous
+        assert flaw("get_order", tool) is None
     assert lock.revision == len(lock.history) == done
 
 

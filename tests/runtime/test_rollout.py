@@ -480,6 +480,34 @@ def test_a_file_that_is_no_lock_says_what_is_wrong(tmp_path, text, words):
         pokayoke.Guard([], contracts=tmp_path / "contracts.lock")
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        ('"share": 0.25', '"share": 25', "get@2 is a canary with the share 25; it has to be above 0 and at most 1"),
+        ('"share": 0.25', '"share": 0', "with the share 0; it has to be above 0"),
+        ('"share": 0.25', '"share": -3.0', "with the share -3; it has to be above 0"),
+        ('"share": 0.25', '"share": "0.25"', "float"),
+        ('"stage": "canary"', '"stage": "shadow"', "get@2 is a shadow with the share 0.25; it has to be 0"),
+        ('"withdrawn": []', '"withdrawn": ["1"]', "get@1 is in force and withdrawn, .* take it out of one"),
+        ('"withdrawn": []', '"withdrawn": ["2"]', "get@2 is in force and withdrawn"),
+        ('"stable": "1"', '"stable": "2"', "get@2 is stable and a candidate; take it out of one"),
+        ('"previous": []', '"previous": ["7"]', "get@7 is named and no version of it is locked"),
+        ('"revision": 3', '"revision": -3', "revision"),
+        ('"format": 1', '"format": 0', "format"),
+    ],
+)
+def test_a_lock_that_no_step_leads_to_is_refused(shop, right, wrong, words):
+    """What was edited into something that cannot be is no lock: neither more runs than all, nor a version withdrawn."""
+    shop.canary(0.25)
+    text = shop.path.read_text()
+    assert text.count(right) >= 1
+    shop.path.write_text(text.replace(right, wrong, 1))
+    with pytest.raises(ConfigurationError, match=f"{words}.*changed by hand"):
+        shop.guard()
+    shop.path.write_text(text)
+    assert shop.guard() is not None
+
+
 def test_the_lock_is_written_the_same_way_every_time(shop):
     """Reading and writing a lock gives the same bytes, sorted, with a line per step."""
     text = shop.path.read_text()

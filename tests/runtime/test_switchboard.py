@@ -121,6 +121,25 @@ def test_valid_outputs_of_a_store_in_memory_are_counted_once_a_second():
     assert len(store.rates()[0].recent) == 6
 
 
+@pytest.mark.parametrize(("valid", "status"), [(4, "refused"), (5, "ok")])
+def test_a_write_finds_the_switch_as_all_outputs_before_it_left_it(driver, valid, status):
+    """In memory, valid outputs that came at one moment close a switch for the next write, however late that comes."""
+    answers, clock = [5, 5, 5, *[{}] * 9], FrozenClock()
+    read = Contract.from_schema(
+        "crm", {"type": "object"}, effect="read", output_schema={"type": "object"}, handler=lambda: answers.pop(0)
+    )
+    write = Contract.from_schema("note", {"type": "object"}, output_schema="text", handler=lambda: "ok")
+    guard = Guard([read, write], clock=clock)
+    for number in range(3):
+        driver.call(guard.run(f"bad{number}"), ToolCall("1", "crm", {}))
+    clock.advance(61)
+    for number in range(valid):
+        driver.call(guard.run(f"good{number}"), ToolCall("1", "crm", {}))
+    clock.advance(3_600)
+    for number in range(2):
+        assert driver.call(guard.run(f"late{number}"), ToolCall("1", "note", {})).status == status
+
+
 def test_an_invalid_output_comes_after_all_that_came_before_it():
     """Valid outputs that wait go with it, in front: the streak ends with them."""
     store = Durable()

@@ -7,9 +7,10 @@ force whose promise nobody has fixed, or a step that leaves no line.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from pokayoke.core.canonical import canonical, digest
 from pokayoke.core.contract import Contract
@@ -113,8 +114,8 @@ class Lock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             still name them.
     """
 
-    format: int = FORMAT
-    revision: int = 0
+    format: Annotated[int, Meta(ge=1)] = FORMAT
+    revision: Annotated[int, Meta(ge=0)] = 0
     tools: dict[str, ToolLock] = {}
     history: tuple[Event, ...] = ()
     dropped: dict[str, str] = {}
@@ -151,6 +152,25 @@ def standing(tool: ToolLock | None) -> str:
 def percent(share: float) -> str:
     """Return a share as people write it: `10 %`, `0.5 %`."""
     return f"{share * 100:.10g} %"
+
+
+def flaw(name: str, tool: ToolLock) -> str | None:
+    """Say what is wrong with how a tool stands; None for everything that steps lead to."""
+    for version in (*tool.in_force, *tool.previous):
+        if version not in tool.versions:
+            return f"{name}@{version} is named and no version of it is locked"
+    for version in tool.in_force:
+        if version in tool.withdrawn:
+            return f"{name}@{version} is in force and withdrawn, so that its runs would be refused; take it out of one"
+    one = tool.candidate
+    if one is None:
+        return None
+    if one.version == tool.stable:
+        return f"{name}@{one.version} is stable and a candidate; take it out of one"
+    if one.share == 0.0 if one.stage == "shadow" else 0.0 < one.share <= 1.0:
+        return None
+    expected = "0" if one.stage == "shadow" else "above 0 and at most 1, as 0.25 for a quarter"
+    return f"{name}@{one.version} is a {one.stage} with the share {one.share:g}; it has to be {expected}"
 
 
 # -- what is known ---------------------------------------------------------------------------------

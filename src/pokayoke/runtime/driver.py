@@ -300,6 +300,8 @@ class World:
         return None if problem is None else Admission("refuse", store_unavailable(request.tool, problem))
 
     def _claimed(self, request: Request, answer: Admission) -> Admission:
+        if answer.finding and answer.finding.code == "kill_switch" and self._guard.switchboard.caught_up():
+            answer = self._guard.store.admit(request)
         if answer.kind == "execute" and request.claim is not None:
             self._run.progress.matters.begun(request.claim)
             if self._guard.on_step is not None:

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from pokayoke.core.lock import FORMAT, Lock
+from pokayoke.core.lock import FORMAT, Lock, flaw
 from pokayoke.core.shapes import is_object
 from pokayoke.core.strict import StrictError, parse
 from pokayoke.errors import ConfigurationError
@@ -68,9 +68,8 @@ def lock_from(data: bytes, *, name: str) -> Lock:
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{name}: {error}. Was it changed by hand?") from None
     for tool, entry in lock.tools.items():
-        for version in (*entry.in_force, *entry.previous):
-            if version not in entry.versions:
-                raise ConfigurationError(f"{name}: {tool}@{version} is named and no version of it is locked")
+        if (wrong := flaw(tool, entry)) is not None:
+            raise ConfigurationError(f"{name}: {wrong}. Was it changed by hand?")
     return lock
 
 

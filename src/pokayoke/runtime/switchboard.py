@@ -90,6 +90,16 @@ class Switchboard:
         for switch in switches:
             self._told(switch)
 
+    def caught_up(self) -> bool:
+        """Count what waits for a store in memory, where nothing else would before the next output; True if any did.
+
+        A switch that is found open may be closed by it. A durable store is written to within a second anyway.
+        """
+        if self._store.durable or not self._waiting:
+            return False
+        self.flush()
+        return True
+
     def forked(self) -> None:
         """Start anew in a child process: its parent may have held the turn, and counts what waits by itself."""
         self._turn, self._kept, self._scheduled = threading.RLock(), (), False

@@ -131,7 +131,11 @@ def _turn(at: int, message: Any, findings: list[Finding]) -> _Turn | None:
     """Return a message in a form that a provider takes; None if it says nothing at all."""
     if role_of(message) != "assistant":
         return _Turn(at, message, [], [])
-    written = items(field(message, "tool_calls"))
+    asked = items(field(message, "tool_calls"))
+    written = [call for call in asked if _is_call(call)]
+    if len(written) < len(asked):
+        findings.append(mended("unusable_call", at, "what stood among the calls and is none; it was left out"))
+        message = altered(message, tool_calls=written)
     if isinstance(message, Mapping) and field(message, "tool_calls") == [] and field(message, "type") != "ai":
         message = altered(message, tool_calls=GONE)
     calls = calls_in(message)
@@ -151,6 +155,12 @@ def _turn(at: int, message: Any, findings: list[Finding]) -> _Turn | None:
         return None
     keys += [call.id or "" for call in spoilt]
     return _Turn(at, message, calls + spoilt, keys, legacy=bool(calls) and not written, spoilt=len(spoilt))
+
+
+def _is_call(written: Any) -> bool:
+    """False for what cannot be a call, since it has no fields, or nothing with fields where its name belongs."""
+    parts = (written, field(written, "function"), field(written, "custom"))
+    return written is not None and not any(isinstance(part, (str, bytes, int, float, list, tuple)) for part in parts)
 
 
 def _says_nothing(message: Any) -> bool:

@@ -243,16 +243,21 @@ class Work:
         """
         latest = self._latest()
         ruled = [stay or group.role == "system" for stay, group in zip(stays, self.groups, strict=True)]
-        for wanted in ([stay or at == latest for at, stay in enumerate(ruled)], ruled, stays):
-            noted = self._noted(wanted)
-            if self._options.kept and self._excess(noted) > 0:
-                self._offload(self._in_tail(), until=self.worth - self._excess(noted))
-                noted = self._noted(wanted)
-            if self._excess(noted) <= 0 or wanted is stays:
-                self._become(noted.groups)
-                self.dropped += noted.dropped
-                self.findings += noted.findings
-                return
+        noted = self._tried([stay or at == latest for at, stay in enumerate(ruled)])
+        for fewer in (ruled, stays):
+            if self._excess(noted) > 0:
+                noted = self._tried(fewer)
+        self._become(noted.groups)
+        self.dropped += noted.dropped
+        self.findings += noted.findings
+
+    def _tried(self, stays: list[bool]) -> _Noted:
+        """Return `_noted`; if that does not fit, after large outputs at the end went that can be read on."""
+        noted = self._noted(stays)
+        if not self._options.kept or self._excess(noted) <= 0:
+            return noted
+        self._offload(self._in_tail(), until=self.worth - self._excess(noted))
+        return self._noted(stays)
 
     def _latest(self) -> int | None:
         """Return where the user spoke last."""

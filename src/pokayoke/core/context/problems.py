@@ -13,7 +13,7 @@ CODES: dict[str, str] = {
     "duplicate_result": "a call had two results; the later one was kept",
     "displaced_result": "a tool result did not follow its call and was moved there",
     "unanswered_call": "a tool call had no result; one that says so was put in",
-    "unusable_call": "a tool call had an id or a name that a provider refuses; it was given another one",
+    "unusable_call": "a tool call had an id or a name that a provider refuses and was given another; or it was none",
     "system_in_between": "Anthropic takes no system message between the others; it was made part of the user's turn",
     "system_left_out": "a system message between the others did not fit the window any more; a note quotes it",
     "user_left_out": "what the user asked last did not fit the window any more; at most a note quotes it",
