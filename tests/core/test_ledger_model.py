@@ -154,7 +154,7 @@ def test_an_exception_of_a_write_is_no_failure():
                 step = Settle(msgspec.structs.replace(step.settlement, state="failed_retriable"), step.tool)
             return super()._settlements(world, number, caller, step)
 
-    with pytest.raises(ViolationError, match=r"I1: a second effect|I6"):
+    with pytest.raises(ViolationError, match=r"I1: a second effect|I6|I9: failed"):
         Hopeful(Setting(), Bounds(crashes=0, lapses=0)).check()
 
 
