@@ -1,11 +1,14 @@
 """What a repetition is told of an effect that was taken back, or may have been; over every store and both drivers."""
 
 import asyncio
+import time
 
 import msgspec
 import pytest
 
-from pokayoke import Contract, Guard, ToolCall
+from pokayoke import Contract, Envelope, Guard, ToolCall
+from pokayoke.core.admission import Request
+from pokayoke.core.ledger import Claim, Resolution
 from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.reconcile import Compared, Row, undoings
 from pokayoke.runtime.compensate import Compensator
@@ -19,10 +22,15 @@ def refusing(_):
 class Shop:
     """An agent's run over one store, and the operator who takes its order back."""
 
-    def __init__(self, store, kind, compensate=lambda _: "R-1", **fields):
+    def __init__(self, store, kind, compensate=lambda _: "R-1", *, handler=None, **fields):
         self.store, self.kind, self.ordered = store, kind, []
         self.contract = Contract.from_schema(
-            "order", {"type": "object"}, output_schema={}, handler=self.order, compensate=compensate, **fields
+            "order",
+            {"type": "object"},
+            output_schema={},
+            handler=handler or self.order,
+            compensate=compensate,
+            **fields,
         )
         self.run = Guard([self.contract], store=store).run("r")
 
@@ -76,6 +84,45 @@ def test_an_undone_effect_is_not_said_to_be_done(store, kind, compensate):
     assert reopened.answer("").text == "I could not finish this safely. Done: order."
     shop.undo(stands.key)
     assert "Done" not in Guard([shop.contract], store=store).run("r").answer("").text
+
+
+@pytest.mark.parametrize("state", ["failed_retriable", "failed_final"])
+def test_what_failed_by_somebodys_word_and_was_undone_does_not_run_again(store, kind, state):
+    """What is undone has happened: the ledger says so before, whoever has denied it, and the equal call is refused."""
+    answers = iter([TimeoutError()] if state == "failed_retriable" else [])
+
+    def order():
+        shop.ordered.append(1)
+        for error in answers:
+            raise error
+        return {"ok": False, "error": "sold out"}
+
+    shop = Shop(store, kind, handler=order, envelope=Envelope(ok="/ok", error="/error"))
+    key = shop.call("c1").key
+    if state == "failed_retriable":
+        store.decide(Resolution(key, False, "bob", "no such order", time.time()))
+    assert store.record(key).state == state
+    row = Row(1, key, "PO-1")
+    (step,) = undoings(Compared("extra", key, record=store.record(key), rows=(row,), surplus=(row,)), "extra")
+    compensator = Compensator(store, by="ann")
+    assert [compensator.undo(shop.contract, step).status for _ in range(2)] == ["undone", "undone_before"]
+    record = store.record(key)
+    assert (record.state, record.reference, record.decided_by) == ("completed", "PO-1", "ann")
+    assert [finding.code for finding in shop.call("c2").findings] == ["compensated"]
+    assert shop.ordered == [1]
+
+
+def test_what_runs_again_meanwhile_is_not_undone(store, kind):
+    """The record is no failure any more when its undoing comes: that is refused, and may be asked for again."""
+    shop = Shop(store, kind, no_effect_errors=(LookupError,), handler=lambda: {}["nothing"])
+    key = shop.call("c1").key
+    (step,) = undoings(Compared("extra", key, record=store.record(key), rows=(Row(1, key, "PO-1"),)), "extra")
+    wish = Claim(key, store.record(key).args_hash, "c9", "order", "order@1", "r", time.time(), 40.0)
+    assert store.admit(Request("r", "order", "write", (), time.time(), wish)).kind == "execute"
+    undone = Compensator(store, by="ann").undo(shop.contract, step)
+    assert (undone.status, "executing" in undone.message) == ("refused", True)
+    assert store.record(compensation_key(key)).state == "failed_retriable"
+    assert store.record(key).state == "executing"
 
 
 def test_what_ran_again_after_its_undoing_is_not_said_to_be_undone(store, kind):

@@ -18,13 +18,13 @@ from pokayoke.core.admission import Request
 from pokayoke.core.contract import Contract
 from pokayoke.core.contract_rules import is_async
 from pokayoke.core.failure import trouble
-from pokayoke.core.ledger import Admission, Claim, Record, Settlement, Settling
+from pokayoke.core.ledger import Admission, Claim, Record, Resolution, Settlement, Settling
 from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.policy import ExecutionPolicy
 from pokayoke.core.reconcile import Compensation, undoing_hash
 from pokayoke.core.resolve import UNDOINGS, admitted, is_of
 from pokayoke.core.steps import Admit, Gone, NotStarted, Reaction, Returned, TimedOut
-from pokayoke.errors import ConfigurationError
+from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.runtime.clock import Clock, SystemClock
 from pokayoke.runtime.driver import SETTLE_AGAIN
 from pokayoke.runtime.effect import Checks, Effect, within
@@ -97,7 +97,8 @@ class Compensator:
             message = answer.finding.message if answer.finding else answer.kind
             return Undone("in_doubt" if answer.kind == "in_doubt" else "refused", what.key, what.effect_key, message)
         attempt = answer.record.attempt if answer.record else 1
-        reaction = self._run(compensate, what, claim, attempt, timeout)
+        denied = self._put_on_record(what)
+        reaction = self._run(compensate, what, claim, attempt, timeout) if denied is None else denied
         return self._settled(reaction, what, claim, contract)
 
     def _claim(self, contract: Contract, what: Compensation, lease: float) -> Claim:
@@ -127,6 +128,22 @@ class Compensator:
                     answer = self._store.admit(cast("Admit", step).request)
         except StopIteration as end:
             return cast("Admission", end.value)
+
+    def _put_on_record(self, what: Compensation) -> NotStarted | None:
+        """Take back the word that the effect failed: the call would be tried again. Returns why it cannot be undone.
+
+        What is undone has happened, and only what has happened is asked about its undoing when the call comes again.
+        """
+        known = what.record
+        if known is None or what.key != compensation_key(known.key) or not known.state.startswith("failed"):
+            return None
+        reference = what.row.reference if what.row else ""
+        word = Resolution(known.key, True, self._by, what.reason, self._clock.now(), reference)
+        try:
+            self._store.decide(word)
+        except StoreError as error:  # it is at work again, or has completed since
+            return NotStarted(str(error))
+        return None
 
     def _run(
         self, compensate: Callable[..., Any], what: Compensation, claim: Claim, attempt: int, timeout: float
