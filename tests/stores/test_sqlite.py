@@ -239,6 +239,50 @@ def test_a_replaced_file_is_noticed(path, store, tmp_path):
     both_refuse(store, "is another file than the one that was opened")
 
 
+def test_a_ledger_of_two_names_is_refused(path, store, opened, tmp_path):
+    """SQLite keeps a log beside each name, so both would be a ledger: neither is opened, nor written, until one is gone."""
+    claim(store)
+    other = tmp_path / "other.db"
+    other.hardlink_to(path)
+    both_refuse(store, r"2 names \(hard links\)")
+    for name in (path, other):
+        for create in (False, True):
+            with pytest.raises(StoreError, match="Remove all but one"):
+                SqliteStore(f"sqlite:///{name}", create=create)
+    other.unlink()
+    claim(store, "other", "c2")
+    assert len(opened().records(Query())) == 2
+
+
+@pytest.mark.parametrize("name", ["ledger.db", "a ledger\\of mine.db"])
+def test_a_ledger_that_is_mounted_by_itself_is_refused(tmp_path, monkeypatch, name):
+    """Its log would stay in the container: the message says to mount the folder, which is what works."""
+    path, mounts = tmp_path / name, tmp_path / "mountinfo"
+    SqliteStore(f"sqlite:///{path}", create=True).close()
+    escaped = str(path).replace("\\", r"\134").replace(" ", r"\040")
+    monkeypatch.setattr(sqlite_file, "_MOUNTS", mounts)
+    mounts.write_text(f"31 1 8:1 /srv {tmp_path} rw - ext4 /dev/sda1 rw\n")
+    SqliteStore(f"sqlite:///{path}").close()
+    mounts.write_text(f"31 1 8:1 / / rw - ext4 x rw\n32 31 8:1 /srv/l.db {escaped} rw,relatime - ext4 /dev/sda1 rw\n")
+    for create in (False, True):
+        with pytest.raises(StoreError, match="Mount its folder instead"):
+            SqliteStore(f"sqlite:///{path}", create=create)
+    mounts.unlink()
+    SqliteStore(f"sqlite:///{path}").close()
+
+
+def test_a_ledger_that_is_really_mounted_by_itself_is_refused(path, store, tmp_path, need):
+    """What the system says of such a mount is understood."""
+    inside = tmp_path / "inside.db"
+    inside.touch()
+    script = 'mount --bind "$0" "$1" && exec "$2" -m pokayoke.cli ledger list --store "sqlite:///$1"'
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", script, path, inside, sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if "mount: " in done.stderr or "unshare: " in done.stderr:
+        need(f"rights to mount: {done.stderr.strip()}")
+    assert (done.returncode, "Mount its folder instead" in done.stderr) == (2, True)
+
+
 def test_a_copy_is_another_file(path, store):
     """A backup that is put back under the name of an open ledger is noticed, though its id is the same."""
     claim(store)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,9 @@ _LOST: Final = frozenset((10, 11, 14, 26))
 """Input/output, corrupt, cannot open, no database: the connection is not used again."""
 DAMAGED: Final = "is damaged ({error}): stop all writers and restore a backup; nothing is repaired here"
 RIGHTS: Final = "may not be read and written by this process: change its owner or its rights, and those of its folder"
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_ESCAPED: Final = ((b"\\", b"\\134"), (b" ", b"\\040"), (b"\t", b"\\011"), (b"\n", b"\\012"))
+"""Characters that stand for themselves in a path and not in the list of mounts, in the order of replacement."""
 _SAY: Final = {
     3: RIGHTS,
     _BUSY: "stayed locked for {limit:g} seconds: another process keeps a transaction open; nothing was written",
@@ -161,6 +165,7 @@ class Connection:
                 "a backup if it was cut off, and start this process again"
             )
         self._identity.size = found.st_size
+        refuse_other_names(self._place.path, found)
         return found
 
     def commit(self) -> None:
@@ -270,6 +275,39 @@ def connect(place: Place, wait: Wait, found: os.stat_result) -> Raw:
         closed(raw)
         raise
     return raw
+
+
+def refuse_other_names(path: str, found: os.stat_result) -> None:
+    """Refuse a file that has several names: SQLite keeps its log beside each of them, so it would be several ledgers.
+
+    Raises:
+        StoreError: there are hard links to the file.
+    """
+    if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
+        raise StoreError(
+            f"{path} has {found.st_nlink} names (hard links), and each would be a ledger of its own; nothing is "
+            "written. Remove all but one, after every program that uses the ledger was stopped"
+        )
+
+
+def refuse_mounted(path: str) -> None:
+    """Refuse a file that was mounted by itself: its log stays outside, as with a second name.
+
+    Raises:
+        StoreError: the system says that the file is a mount point.
+    """
+    here = os.fsencode(os.path.realpath(path))
+    for character, code in _ESCAPED:
+        here = here.replace(character, code)
+    try:
+        mounts = _MOUNTS.read_bytes()
+    except OSError:
+        return  # a system that does not tell
+    if any(line.split(b" ", 5)[4:5] == [here] for line in mounts.splitlines()):
+        raise StoreError(
+            f"{path} is mounted by itself (a container's volume?): SQLite keeps a log beside it, and who opens it "
+            "elsewhere would have another ledger. Mount its folder instead"
+        )
 
 
 def concerns_all(error: BaseException) -> bool:

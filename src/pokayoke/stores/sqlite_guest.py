@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, cast
 from pokayoke.errors import StoreError
 from pokayoke.stores.sql import schema
 from pokayoke.stores.sql.rows import Row
-from pokayoke.stores.sqlite_file import Identity, Place
+from pokayoke.stores.sqlite_file import Identity, Place, refuse_mounted, refuse_other_names
 
 _UNWRAPPED: Final = ("driver_connection", "dbapi_connection")
 
@@ -60,6 +60,8 @@ class Guest:
             raise StoreError(
                 f"your connection leads to {path or 'a database in memory'}, the ledger is in {place.path}"
             )
+        refuse_other_names(path, found)
+        refuse_mounted(path)
         meta = schema.meta(self.fetch(schema.READ_META))
         if meta.ledger_id != identity.ledger_id:
             raise StoreError(f"{place.path} holds another ledger than before; nothing is written")

@@ -11,7 +11,19 @@ from typing import Final
 from pokayoke.errors import StoreError
 from pokayoke.stores.sql import schema
 from pokayoke.stores.sql.dialect import SQLITE
-from pokayoke.stores.sqlite_file import DAMAGED, RIGHTS, Identity, Place, connect, explained, is_busy, missing, pause
+from pokayoke.stores.sqlite_file import (
+    DAMAGED,
+    RIGHTS,
+    Identity,
+    Place,
+    connect,
+    explained,
+    is_busy,
+    missing,
+    pause,
+    refuse_mounted,
+    refuse_other_names,
+)
 from pokayoke.stores.sqlite_library import Raw, Wait, closed
 
 APPLICATION_ID: Final = 0x706B6C67
@@ -67,6 +79,8 @@ def _found(place: Place, *, create: bool) -> os.stat_result:
         )
     if not os.access(place.path, os.R_OK | os.W_OK):
         raise StoreError(f"{place.path} {RIGHTS}")
+    refuse_other_names(place.path, found)
+    refuse_mounted(place.path)
     return found
 
 
