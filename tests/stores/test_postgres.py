@@ -25,7 +25,7 @@ from pokayoke.stores.postgres import PostgresStore
 from pokayoke.stores.postgres_act import locking
 from pokayoke.stores.postgres_place import place
 from pokayoke.stores.sql import schema
-from pokayoke.stores.sql.statements import Lock
+from pokayoke.stores.sql.statements import MIGRATION, Lock
 
 
 @pytest.fixture
@@ -199,6 +199,47 @@ def test_an_older_ledger_names_the_command(store, url, monkeypatch):
     monkeypatch.setattr(schema, "latest", lambda: 9_999)
     with pytest.raises(StoreError, match=r"needs 9999.*ledger migrate"):
         PostgresStore(url)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("UPDATE pokayoke_meta SET value = 'other' WHERE name = 'ledger_id'", "another ledger"),
+        ("UPDATE pokayoke_meta SET value = '9999' WHERE name = 'schema_version'", "version 9999"),
+        ("DELETE FROM pokayoke_meta", r"another ledger \(none\)"),
+    ],
+)
+def test_a_ledger_that_changes_under_an_open_store_is_not_written(store, url, change, words, asynchronous):
+    """Replaced, newer, or emptied: each act looks for itself, so nothing that was done before runs again."""
+    assert store.admit(wish("k")).kind == "execute"
+    sql(url, change)
+    sql(url, "DELETE FROM pokayoke_records")
+    with pytest.raises(StoreError, match=words):
+        asyncio.run(store.aadmit(wish("k"))) if asynchronous else store.admit(wish("k"))
+    assert sql(url, "SELECT key FROM pokayoke_records") == []
+
+
+def test_an_act_that_waited_for_a_migration_looks_after_it(store, url):
+    """A migration that is at work is not overtaken, and what it leaves behind is seen."""
+    errors = []
+
+    def act():
+        with pytest.raises(StoreError) as caught:
+            store.admit(wish("k"))
+        errors.append(str(caught.value))
+
+    thread = threading.Thread(target=act)
+    with psycopg.connect(url) as conn:
+        conn.execute(*locking((Lock(MIGRATION),)))
+        conn.execute("UPDATE pokayoke_meta SET value = '9999' WHERE name = 'schema_version'")
+        thread.start()
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+        while thread.is_alive() and conn.execute(waiting).fetchone() == (0,):
+            time.sleep(0.01)
+        conn.commit()
+        thread.join(20)
+    assert "version 9999" in errors[0]
 
 
 def test_many_who_make_the_tables_at_once_make_one_ledger(url):

@@ -80,6 +80,15 @@ def test_the_record_follows_the_users_commit(store, url, commits, autocommit):
     assert record.reference == ("order 7" if commits else "")
 
 
+def test_a_newer_ledger_is_not_written_by_a_guest(store, url):
+    """Migrated while the tool was at work: this program does not know its tables, and the user rolls back."""
+    with psycopg.connect(url, autocommit=True) as conn:
+        conn.execute("UPDATE pokayoke_meta SET value = '9999' WHERE name = 'schema_version'")
+        with pytest.raises(StoreError, match="version 9999"), conn.transaction():
+            store.settle_on(conn, early())
+    assert store.record("k").state == "executing"
+
+
 def test_it_commits_nothing_by_itself(store, url):
     """After `settle_on` the user's transaction is still open, and nobody else sees its record."""
     with psycopg.connect(url) as conn:

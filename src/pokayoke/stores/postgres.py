@@ -24,7 +24,7 @@ from pokayoke.stores.postgres_place import place
 from pokayoke.stores.seal import Seal, from_environment
 from pokayoke.stores.sql import queries, schema
 from pokayoke.stores.sql.dialect import POSTGRES, Statement
-from pokayoke.stores.sql.statements import Lock
+from pokayoke.stores.sql.statements import MIGRATION, Lock
 from pokayoke.stores.sql.store import SqlStore
 
 T = TypeVar("T")
@@ -86,11 +86,11 @@ class PostgresStore(SqlStore):
 
     def run(self, act: Act[T]) -> T:
         """Carry out an act. Raises `StoreError` within a bounded time if the server does not answer."""
-        return self._walk(carried_out(work_of(act, self._seal, time.time), self._at))
+        return self._walk(carried_out(work_of(act, self._seal, time.time, self.ledger_id), self._at))
 
     async def arun(self, act: Act[T]) -> T:
         """`run` on a connection of the event loop that runs now."""
-        return await self._awalk(carried_out(work_of(act, self._seal, time.time), self._at))
+        return await self._awalk(carried_out(work_of(act, self._seal, time.time, self.ledger_id), self._at))
 
     def settle_on(self, conn: Any, settlement: Settlement) -> bool:
         """`settle` inside a transaction of the user's own connection. Returns whether it was accepted.
@@ -188,7 +188,7 @@ class PostgresStore(SqlStore):
             return steps, schema.Meta(found.ledger_id or new_id, schema.latest())
 
         first = ((schema.CREATE_META, ()), (schema.READ_META, ()))
-        return self._do(_upkeep(first, decided, Lock("migration")))
+        return self._do(_upkeep(first, decided, Lock(MIGRATION)))
 
     # -- threads and event loops -----------------------------------------------------------------
 

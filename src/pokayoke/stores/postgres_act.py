@@ -26,9 +26,9 @@ from pokayoke.stores.acts import Act
 from pokayoke.stores.postgres_link import AsyncLink, Late, Link, Row, Unreachable
 from pokayoke.stores.postgres_place import Place
 from pokayoke.stores.seal import Seal
-from pokayoke.stores.sql import statements
+from pokayoke.stores.sql import schema, statements
 from pokayoke.stores.sql.dialect import POSTGRES, Statement
-from pokayoke.stores.sql.statements import Lock
+from pokayoke.stores.sql.statements import MIGRATION, Lock
 
 T = TypeVar("T")
 
@@ -143,15 +143,40 @@ def opening(locks: Sequence[Lock], patience: float) -> Statement:
     return sql, (limit, limit, limit, *(lock.number for lock in locks))
 
 
-def work_of(act: Act[T], seal: Seal, now: Callable[[], float]) -> Work[T]:
-    """Return an act as the work of a transaction."""
+def work_of(act: Act[T], seal: Seal, now: Callable[[], float], ledger_id: str) -> Work[T]:
+    """Return an act as the work of a transaction.
+
+    What the ledger says of itself is read again each time, while nobody may migrate it: under a store that is open it
+    may have been replaced, or brought to a version that this program does not know.
+    """
 
     def decided(results: Sequence[Sequence[Row]]) -> tuple[Sequence[Statement], T]:
-        books = statements.books(act.need, results, seal)
+        be_same(results[0], ledger_id)
+        books = statements.books(act.need, results[1:], seal)
         changes, result = act.decide(books)
         return statements.writes(changes, books, seal, now()), result
 
-    return Work(statements.locks(act.need), statements.reads(act.need), decided)
+    locks = (Lock(MIGRATION, shared=True), *statements.locks(act.need))
+    return Work(locks, ((schema.READ_META, ()), *statements.reads(act.need)), decided)
+
+
+def be_same(rows: Sequence[Row], ledger_id: str) -> None:
+    """Refuse another ledger than the one that was opened, and one that this program does not know.
+
+    Args:
+        rows: those of `READ_META`.
+        ledger_id: the one that was opened.
+
+    Raises:
+        StoreError: it is another one, or newer.
+    """
+    found = schema.meta(rows)
+    if found.ledger_id != ledger_id:
+        raise StoreError(
+            f"the database holds another ledger ({found.ledger_id or 'none'}) than the one that was opened "
+            f"({ledger_id}): it was replaced; nothing is written. Put the right one back and start this process again"
+        )
+    schema.refuse_newer(found)
 
 
 def reading(statement: Statement) -> Work[Sequence[Row]]:

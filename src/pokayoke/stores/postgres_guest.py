@@ -42,6 +42,7 @@ def visit(settlement: Settlement, ledger_id: str, seal: Seal, now: float) -> Vis
             f"the connection leads to the ledger {found.ledger_id or '(none)'}, the claim is in {ledger_id}: "
             "complete the effect in the database of the guard's store; roll back now"
         )
+    schema.refuse_newer(found)
     act = acts.settling(settlement)
     yield locking(statements.locks(act.need))
     results: list[Sequence[Row]] = []

@@ -42,6 +42,10 @@ class Lock(msgspec.Struct, frozen=True, gc=False):
         )
 
 
+MIGRATION: Final = "migration"
+"""The lock of whoever changes the tables; acts hold it shared, where tables can change under an open store."""
+
+
 def locks(need: Need) -> tuple[Lock, ...]:
     """Return what an act locks, in the one order that all acts keep: so no two can wait for each other."""
     found: list[Lock] = []
