@@ -335,6 +335,17 @@ def test_who_is_overtaken_while_it_asks_the_target_leaves_the_doubt(place, drive
     assert "the target cannot tell" in place.record.failure
 
 
+def test_a_claim_whose_answer_is_lost_starts_nothing_and_ends_in_doubt(place, driver):
+    """The store has it and the call does not know: not started, then in progress for others, and in doubt in the end."""
+    store = FailingStore(place.store, {"admit": (1,)}, after=True)
+    first = driver.call(place.guard({}, store=store).run("r"), order())
+    assert (first.status, first.effect, codes(first)) == ("refused", "none", ["store_unavailable"])
+    assert codes(driver.call(place.guard({}).run("r"), order("c2"))) == ["in_progress"]
+    place.clock.advance(41)
+    assert driver.call(place.guard({}).run("r"), order("c3")).status == "in_doubt"
+    assert place.effects == []
+
+
 def test_the_store_goes_away_while_the_target_is_asked(place, driver):
     """The second execution cannot be claimed, so it does not start; the doubt stays, for the next caller too."""
     store = FailingStore(place.store)
