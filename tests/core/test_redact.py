@@ -1,5 +1,6 @@
 """Secrets do not get past redaction, and what is no secret comes through untouched."""
 
+import hashlib
 import json
 import re
 import string
@@ -649,6 +650,22 @@ def test_the_names_of_an_event_itself_are_not_a_tools_fields():
         "result": {"status": HIDDEN},
     }
     assert orjson.loads(REDACTOR.event(dumped({"a": 1}))) == {"a": 1}
+
+
+@pytest.mark.parametrize("asked", ["arguments", "raw"])
+def test_a_hidden_pin_cannot_be_tried_out(asked):
+    """Where something that was asked for is hidden, the hash is that of what is shown; every other line keeps its own."""
+    lines = {}
+    for pin in ("4711", "4712"):
+        told = {"door": "D1", "pin": pin} if asked == "arguments" else f"door=D1 pin={pin}"
+        line = dumped({"event": "tool_call", "args_hash": hashlib.sha256(pin.encode()).hexdigest(), asked: told})
+        lines[pin] = REDACTOR.event(line)
+    assert lines["4711"] == lines["4712"]
+    for line in (dumped({"args_hash": "a", asked: {"x": 1}}), dumped({"args_hash": "a", "reason": "x"})):
+        assert REDACTOR.event(line) is line
+    kept = orjson.loads(REDACTOR.event(dumped({"args_hash": "a", asked: "x", "reason": "pin=1234"})))
+    assert kept == {"args_hash": "a", asked: "x", "reason": f"pin={HIDDEN}"}
+    assert REDACTOR.event(dumped({asked: "pin=1234"})) == dumped({asked: f"pin={HIDDEN}"})
 
 
 def test_findings_and_corrections_at_a_secret_place_lose_their_values():

@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from pokayoke.core.canonical import digest
 from pokayoke.core.card import is_card
 from pokayoke.core.matcher import matcher
 from pokayoke.core.secret import HIDDEN, NameRules, Pattern, Seen, flat, hide_in_text, spelled_out
@@ -39,6 +40,7 @@ _ABOUT: Final = frozenset({"before", "after", "data", "message", "hint", "got"})
 _LABELS: Final = frozenset({"name", "key", "field", "header", "variable"})
 
 _PAYLOADS: Final = frozenset({"arguments", "result", "raw"})
+_ASKED: Final = ("arguments", "raw")
 _REMEMBERED_MARKS: Final = 4_096
 _REMEMBERED_NAMES: Final = 4_096
 
@@ -132,7 +134,8 @@ class Redactor:
     def event(self, line: bytes, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> bytes | None:
         """Return a trace line without secrets, or None if it could not be made safe.
 
-        The names at the top of an event are ours, so they are never taken for a tool's field.
+        The names at the top of an event are ours, so they are never taken for a tool's field. `args_hash` is that
+        of what the line shows where that is less than there was: by the other one, a hidden PIN could be tried out.
 
         Args:
             line: the event as canonical JSON, without a newline.
@@ -141,7 +144,9 @@ class Redactor:
         """
         try:
             walk = self._walk_of(line, marks, seen)
-            return _forget(line if walk is None else _encode(walk.members(self._payloads_owned(_decode(line)))), seen)
+            if walk is None:
+                return _unlinked(line, _forget(line, seen))
+            return _unlinked(line, _forget(_encode(walk.members(self._payloads_owned(_decode(line)))), seen))
         except Exception:  # noqa: BLE001 - as in payload()
             return None
 
@@ -281,6 +286,17 @@ def _forget(data: bytes, seen: Seen | None) -> bytes:
     if seen is None or not seen.within(data):
         return data
     return _encode(_hide_seen(_decode(data), seen))
+
+
+def _unlinked(line: bytes, redacted: bytes) -> bytes:
+    """An event without the hash of arguments that are hidden in it."""
+    if line == redacted:
+        return line
+    before, after = _decode(line), _decode(redacted)
+    asked = next((name for name in _ASKED if before.get(name) != after.get(name)), None)
+    if asked is None or "args_hash" not in after:
+        return redacted
+    return _encode({**after, "args_hash": digest(_encode(after[asked]))})
 
 
 def _hide_seen(value: Any, seen: Seen) -> Any:
