@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import msgspec
 import pydantic
 import pytest
 import requests
@@ -542,6 +543,20 @@ def test_a_text_contract_takes_any_text(text):
 def test_a_text_contract_takes_nothing_else(raw, expected):
     """A value that is no text, or no text in its own character set, is a finding."""
     assert code(judge(raw, "text")) == expected
+
+
+def test_what_is_no_text_is_held_to_the_cap_in_bytes_alone():
+    """A picture of four bytes per character of the cap passes unread, one byte more does not; so does any text that fits."""
+    noise = bytes(range(256)) * 3_125
+    for output, raw in (("text", Raw(noise, "image/png", 200)), (None, Raw(noise, "image/png")), (None, noise)):
+        assert len(noise) == 800_000
+        assert code(judge(raw, output)) is None
+        more = msgspec.structs.replace(raw, body=noise + b"x") if isinstance(raw, Raw) else noise + b"x"
+        assert code(judge(more, output)) == "output_too_large"
+    wide = Raw(("a" * 200_000).encode("utf-16"), "text/plain; charset=utf-16")
+    assert judge(wide, "text").value == "a" * 200_000
+    for raw in (Raw(("a" * 200_001).encode("utf-16"), "text/plain; charset=utf-16"), b"x" * 200_001, "x" * 200_001):
+        assert code(judge(raw, "text")) == "output_too_large"
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from pokayoke.core.wire import (
     is_textual,
     measure,
     media_type,
+    over_bytes,
 )
 
 CODES: dict[str, str] = {
@@ -193,10 +194,11 @@ def _object(raw: Any, limit: int, content: tuple[Any, ...] = ()) -> Received:
 
 def _bytes(body: bytes, contract: Contract, limit: int) -> Received:
     """Bytes that a Python tool returned: JSON where data is promised, else UTF-8 text; any others, nobody promised."""
-    finding = measure(body, limit)
+    data = contract.extract is None and not contract.takes_text
+    finding = (measure if data else over_bytes)(body, limit)
     if finding is not None:
         return _no(finding)
-    if contract.extract is None and not contract.takes_text:
+    if data:
         return _parsed(body, limit)
     text = as_text(body)
     if isinstance(text, str):
@@ -230,7 +232,9 @@ def _wire(wire: Wire, raw: Any, contract: Contract, limit: int, policy: ToolOutp
     data = contract.output is not None and contract.extract is None
     if data and not body and wire.status in _NO_CONTENT:
         return Received()
-    finding = measure(body, limit) or _wrong_type(wire, contract, policy)
+    # What is decoded first is measured as text, and what is no text has no characters.
+    too_long = measure(body, limit) if data or isinstance(body, str) else over_bytes(body, limit)
+    finding = too_long or _wrong_type(wire, contract, policy)
     if finding is not None:
         return _no(finding)
     if data:
@@ -238,7 +242,6 @@ def _wire(wire: Wire, raw: Any, contract: Contract, limit: int, policy: ToolOutp
     if isinstance(body, bytes) and wire.content_type and not is_textual(wire.content_type):
         return Received(content=(raw,))
     text = as_text(body, wire.content_type)
-    # Not every character set has a byte for each character that `measure` counts: the text has the last word.
     return _text(text, contract, limit) if isinstance(text, str) else _no(text)
 
 

@@ -130,12 +130,18 @@ def measure(body: str | bytes, max_chars: int) -> Finding | None:
     """Return the finding for a body over its cap, or None. Looks at lengths before content."""
     if isinstance(body, str):
         return too_large(max_chars, "characters") if len(body) > max_chars else None
-    if len(body) > max_chars * BYTES_PER_CHAR:
-        return too_large(max_chars * BYTES_PER_CHAR)
+    if finding := over_bytes(body, max_chars):
+        return finding
     # Every byte but a continuation byte begins a character.
     if len(body) > max_chars and len(body.translate(None, _CONTINUATION)) > max_chars:
         return too_large(max_chars, "characters")
     return None
+
+
+def over_bytes(body: bytes, max_chars: int) -> Finding | None:
+    """Return the finding for bytes over their cap, or None: what is no text has no characters to be counted."""
+    most = max_chars * BYTES_PER_CHAR
+    return too_large(most) if len(body) > most else None
 
 
 _CONTINUATION = bytes(range(0x80, 0xC0))
