@@ -126,7 +126,7 @@ class Grading:
         surplus = unwrap_after(reader, end, names)
         if not _AROUND.isdisjoint(reader.repairs):
             self.doubt_around(text[:start], text[end:], value)
-        flaw = flaw_of(reader)
+        flaw = flaw_of(reader, start, end)
         reading = refused(flaw, reader.list_comma or end, (value,)) if flaw else self.judged(reader, value, end, dump)
         if reading.value is not None and (opened or surplus is not None or reader.unclosed):
             return self.by_schema(reader, value, opened=opened, surplus=surplus)
@@ -223,26 +223,37 @@ class Grading:
         return refused("empty_arguments", 0)
 
 
-def flaw_of(reader: Reader) -> str | None:
-    """Name what makes all doubtful that a reader has read to its end, whatever it is."""
+def flaw_of(reader: Reader, start: int, end: int) -> str | None:
+    """Name what makes all doubtful that a reader has read to its end, whatever it is.
+
+    Args:
+        reader: what has read it.
+        start: where it begins.
+        end: where it ends.
+    """
     if reader.list_comma is not None and reader.commaless:
         return "trailing_comma_in_list"
-    if "raw_control_character" in reader.repairs and _is_wrapped(reader.text):
+    if "raw_control_character" in reader.repairs and _is_wrapped(reader.text, start, end):
         return "control_character"
     return None
 
 
-def _is_wrapped(text: str) -> bool:
+def _is_wrapped(text: str, start: int, end: int) -> bool:
     """Return whether lines were broken by somebody else: then nobody knows which breaks belong to a string.
 
-    They all have one width, one mark at an end or at the beginning; or members flow over them, two in a line.
+    They all have one width, one mark at an end or at the beginning, or what stands before the first one; or members
+    flow over them, two in a line. Only the lines of the value itself count.
     """
-    lines = text.split("\n")
+    begin = text.rfind("\n", 0, start) + 1
+    after = text.find("\n", end)
+    lines = text[begin : after if after >= 0 else len(text)].split("\n")
     *full, last = lines
     widths = set(map(len, full))
-    if _BROKEN(text) or (len(full) > 1 and len(widths) == 1 and len(last) <= widths.pop()):
+    if _BROKEN(text, begin, end) or (len(full) > 1 and len(widths) == 1 and len(last) <= widths.pop()):
         return True
     if {line[:2] for line in lines[1:]} in ({"| "}, {"> "}) or {line[-1:] for line in full} in ({"…"}, {"="}):
+        return True
+    if begin < start and all(line.startswith(text[begin:start]) for line in lines[1:]):
         return True
     flows = any(one.rstrip().endswith(",") and other.startswith('"') for one, other in pairwise(lines))
     return flows and not lines[0].rstrip().endswith("{") and any(map(_BESIDE, lines))

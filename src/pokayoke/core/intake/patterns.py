@@ -7,6 +7,8 @@ import re
 from pokayoke.core.intake.reading import REFUSALS
 
 _ODD_SPACES = "\x0b\x0c\x85\u00a0\u1680\u180e\u2000-\u200b\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
+NAME = r"[A-Za-z_][\w.-]{0,127}"
+"""How a tool's name is written in a call."""
 _PLAIN = r'[^"\\\x00-\x1f]*+'
 _PLAIN_SINGLE = r"[^'\\\x00-\x1f]*+"
 _SCALAR = (
@@ -26,7 +28,6 @@ ITEM = re.compile(rf"[ \t\n\r]*+{_SCALAR}[ \t\n\r]*+([,\]])").match
 SPACE = re.compile(r"[ \t\n\r]*+").match
 ANY_SPACE = re.compile(rf"[ \t\n\r{_ODD_SPACES}]*+").match
 ODD_SPACE = re.compile(rf"[{_ODD_SPACES}]").search
-LINE_COMMENT = re.compile(r"(?://|#)([^\n]*+)").match
 NUMBER_LIKE = re.compile(r"[+-]?\.?[0-9][0-9A-Za-z_.+-]*+").match
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?").fullmatch
 WORD = re.compile(r"-?[^\W\d][\w$]*+").match
@@ -108,11 +109,12 @@ GOES_ON = re.compile(
 """A comment that goes on with the value: an operation, or what the number is to be multiplied by."""
 LAST_SCALAR = re.compile(r"(?:\"[^\"]*+\"|[^\s\",:\[{]*+)(?=,?\Z)").search
 """What stands right before a comment, without the comma."""
+BRACKET = re.compile(r"[{}\[\]]").search
 SWALLOWED = re.compile(
-    r"[\"'`]\s*:|[{}\[\]]|[,\"'”’]\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
+    r"[\"'`]\s*:|[,\"'”’]\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
 ).search
-"""A line comment that may have swallowed a member: a key, a bracket, a last comma or quote, an indentation,
-a value alone."""
+"""A line comment that may have swallowed a member, as one with a bracket may: a key, a last comma or quote, an
+indentation, a value alone."""
 SLIPPED = re.compile(r"\A[^\n]*\n[ \t]*\Z|[,:\[\]{}][ \t]*\n[ \t]+\Z").search
 """A string whose quote stood before a line end, or before the sign and the indentation around one."""
 ELIDED = re.compile(

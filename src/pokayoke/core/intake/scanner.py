@@ -6,6 +6,8 @@ from pokayoke.core.intake import patterns as p
 from pokayoke.core.intake.patterns import Refusal
 
 _NEAR = 200
+_LONGEST_COMMENT = 500
+"""In characters. Where many brackets stand before one comment, each of them takes a look at it."""
 _OPERAND_STARTS = frozenset("0123456789.(-")
 
 
@@ -157,26 +159,32 @@ class Scanner:
             position = p.ANY_SPACE(text, plain).end()  # type: ignore[union-attr]  # it matches anywhere, if only nothing
             if position > plain:
                 self.repair("odd_whitespace")
-            if text.startswith("/*", position):
-                end = text.find("*/", position + 2)
-                if end < 0:
-                    raise Refusal("cut_in_comment", position)
-                self._comment(text[position + 2 : end], position, block=True)
-                position = end + 2
-            elif text.startswith(("//", "#"), position):
-                found = p.LINE_COMMENT(text, position)
-                assert found is not None
-                self._comment(found[1], position, block=False)
-                position = found.end()
+            if text.startswith(("/*", "//", "#"), position):
+                position = self._comment(position, block=text.startswith("/*", position))
             else:
                 return position
 
-    def _comment(self, comment: str, position: int, *, block: bool) -> None:
-        """Refuse a comment that stands for a value or may have swallowed one."""
+    def _comment(self, position: int, *, block: bool) -> int:
+        """Skip a comment; refuse one that stands for a value or may have swallowed one, as a long one may."""
+        text = self.text
+        begin = position + (1 if text[position] == "#" else 2)
+        last = begin + _LONGEST_COMMENT
+        end = text.find("*/" if block else "\n", begin, last)
+        if end < 0 and last < len(text):
+            raise Refusal("comment_holds_data", position)
+        if end < 0 and block:
+            raise Refusal("cut_in_comment", position)
+        comment = text[begin : end if end >= 0 else len(text)]
+        self._judge_comment(comment, position, block=block)
+        return begin + len(comment) + 2 * block
+
+    def _judge_comment(self, comment: str, position: int, *, block: bool) -> None:
         self.repair("comment")
         if not comment or comment.isspace():
             return
         self.comments.append(comment)
+        if not block and p.BRACKET(comment):  # looked for first, as each bracket may begin another look at this line
+            raise Refusal("comment_holds_data", position)
         if p.LEFT_OUT(comment):
             raise Refusal("ellipsis", position)
         if p.STAND_IN(comment):

@@ -12,28 +12,29 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from pokayoke.core.intake.arguments import read_arguments
-from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes, read_keywords, unopened
+from pokayoke.core.intake.brackets import Brackets
+from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes, unopened
 from pokayoke.core.intake.evidence import declared_by
 from pokayoke.core.intake.grading import Grading, flaw_of
 from pokayoke.core.intake.meant import disown
-from pokayoke.core.intake.patterns import Refusal
+from pokayoke.core.intake.patterns import NAME, Refusal
+from pokayoke.core.intake.python_calls import read_chain
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused
 from pokayoke.core.intake.tagged import read_tagged
-from pokayoke.core.intake.wrapping import ASIDE, strip_markup
+from pokayoke.core.intake.wrapping import ASIDE, KEYED, strip_markup
 from pokayoke.core.strict import dump_compact
 
-_NAME = r"[A-Za-z_][\w.-]{0,127}"
 # A name that stands before an object of arguments.
 _HEADER = re.compile(
-    rf"<function=[\"']?({_NAME})[\"']?(?:>|(?=\{{))"
-    rf"|\[TOOL_CALLS\]\s*({_NAME})\s*(?:\[CALL_ID\]\s*\w{{1,64}}\s*)?(?:\[ARGS\])?(?=\s*\{{)"
-    rf"|<\|tool_call_begin\|>\s*(?:functions\.)?({_NAME})(?::\d{{1,6}})?\s*<\|tool_call_argument_begin\|>"
-    rf"|<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?({_NAME})(?=<｜tool▁sep｜>|\s*```)"
-    rf"|<(?:[\w.｜-]{{1,40}}[:｜])?invoke name=[\"']({_NAME})[\"']\s*>"
-    rf"|<tool_call>\s*({_NAME})\s*(?=<arg_key>|\{{)"
-    rf"|to=(?:functions\.)?({_NAME})[^{{\n]{{0,80}}<\|message\|>"
-    rf"|(?:^|\n)[ \t*]*Action(?: ?\d)?:[ \t*]*`?({_NAME})`?[ \t]*\n[ \t*]*Action Input(?: ?\d)?:\**"
+    rf"<function=[\"']?({NAME})[\"']?(?:>|(?=\{{))"
+    rf"|\[TOOL_CALLS\]\s*({NAME})\s*(?:\[CALL_ID\]\s*\w{{1,64}}\s*)?(?:\[ARGS\])?(?=\s*\{{)"
+    rf"|<\|tool_call_begin\|>\s*(?:functions\.)?({NAME})(?::\d{{1,6}})?\s*<\|tool_call_argument_begin\|>"
+    rf"|<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?({NAME})(?=<｜tool▁sep｜>|\s*```)"
+    rf"|<(?:[\w.｜-]{{1,40}}[:｜])?invoke name=[\"']({NAME})[\"']\s*>"
+    rf"|<tool_call>\s*({NAME})\s*(?=<arg_key>|\{{)"
+    rf"|to=(?:functions\.)?({NAME})[^{{\n]{{0,80}}<\|message\|>"
+    rf"|(?:^|\n)[ \t*]*Action(?: ?\d)?:[ \t*]*`?({NAME})`?[ \t]*\n[ \t*]*Action Input(?: ?\d)?:\**"
 )
 _ASIDE_ENDS = {"<!--": "-->", "<|channel|>analysis<|message|>": "<|end|>"}
 """Where an aside ends that is no tag."""
@@ -41,23 +42,21 @@ _HEADER_END = re.compile(
     r"</function>|<\|call\|>|<\|end\|>|<\|tool_call_end\|>|<｜tool▁call▁end｜>|</tool_call>|</(?:[\w.｜-]{1,40}[:｜])?invoke>"
     r"|\nObservation:"
 )
-_CALL = re.compile(rf"({_NAME})\(")
-_CALL_END = re.compile(r"[,` \t]*+(?:\n|\Z|[<\[;])").match
 _LINE_END = re.compile(r"[;` \t]*+(?:\n|\Z)").match
-_NEXT_CALL = re.compile(rf"\s*+({_NAME})\(").match
 _START = re.compile(
-    rf"(?P<header>{_HEADER.pattern.replace('(' + _NAME + ')', _NAME)})"
+    rf"(?P<header>{_HEADER.pattern.replace('(' + NAME + ')', NAME)})"
     rf"|(?P<aside><(?i:{ASIDE})(?:\s[^<>]{{0,200}})?>|\[(?:TOOL_RESULTS|AVAILABLE_TOOLS)\]|<!--"
     rf"|<\|channel\|>analysis<\|message\|>)"
     rf"|(?P<behind></(?i:{ASIDE})>|\[/(?:TOOL_RESULTS|AVAILABLE_TOOLS)\])"
     rf"|(?P<mark>\[/?[A-Z][A-Z_]{{2,30}}\])"
-    rf"|(?P<calls>\[\s*{_NAME}\()|(?P<open>\{{(?=\s*[\"'“‘\w/#])|\[(?=\s*[{{/#]))"
+    rf"|(?P<calls>\[\s*{NAME}\()|(?P<open>\{{(?=\s*[\"'“‘\w/#])|\[(?=\s*[{{/#]))"
     rf"|(?:(?:^|\n)[ \t]*(?:Action:[ \t]*)?|[>`\]]\s*)"
-    rf"(?P<code>(?:[A-Za-z_]\w{{0,40}}[ \t]*=[ \t]*)?(?:await[ \t]+)?(?:print\()?)(?P<call>{_NAME}\()"
+    rf"(?P<code>(?:[A-Za-z_]\w{{0,40}}[ \t]*=[ \t]*)?(?:await[ \t]+)?(?:print\()?)(?P<call>{NAME}\()"
 )
 _RESYNC = re.compile(r"</?(?:tool_call|function_call|function)\b|<\|(?:call|im_start|start|eom_id|eot_id)\|>")
 _HINT = re.compile(r"""["'](?:name|tool|tool_name|function|function_name|arguments|args|parameters)["']\s*:""")
-_NAMED = re.compile(rf"""["'](?:name|tool|tool_name|function|function_name)["']\s*:\s*["']({_NAME})["']""")
+_NAMED = re.compile(rf"""["'](?:name|tool|tool_name|function|function_name)["']\s*:\s*["']({NAME})["']""")
+_COMMENT_END = re.compile(r"\*/")
 _TAG_END = re.compile(r"[\s>\]]")
 _QUOTE = re.compile(r"\\.|[\"']", re.DOTALL)
 _MISQUOTED = frozenset(
@@ -112,6 +111,7 @@ class _Finder:
         self.schemas: Mapping[str, SchemaLike | None] = tools if isinstance(tools, Mapping) else {}
         self.ahead: dict[re.Pattern[str], int] = {}
         self.gradings: dict[str, Grading] = {}
+        self.brackets = Brackets(text)
         self.first, self.last = len(text) - len(text.lstrip()), len(text.rstrip())
         self.leading = True
         self.quoted = False
@@ -217,7 +217,7 @@ class _Finder:
         if found is None:
             self._rival(value, start)
             return end
-        reason = self._flaw(reader, end)
+        reason = self._flaw(reader, start, end)
         for call in found:
             reading = refused(reason, end) if reason else self._opened(call, reader, end)
             self._add(call.name, reading, start, end)
@@ -254,11 +254,11 @@ class _Finder:
         if members and members.keys() <= declared.keys() and not strip_markup(self.text[last.span[1] : start])[0]:
             self.calls[-1] = ReadCall(name=last.name, reading=refused("several_values", start), span=last.span)
 
-    def _flaw(self, reader: Reader, end: int) -> str | None:
+    def _flaw(self, reader: Reader, start: int, end: int) -> str | None:
         """Name what makes a whole value doubtful: it ended too early or too late."""
         if reader.unclosed:
             return "missing_closer"
-        return "extra_closer" if _GOES_ON(self.text, end) else flaw_of(reader)
+        return "extra_closer" if _GOES_ON(self.text, end) else flaw_of(reader, start, end)
 
     def _opened(self, call: Envelope, reader: Reader, end: int) -> Reading:
         """Read the arguments an envelope carries."""
@@ -296,16 +296,25 @@ class _Finder:
         """Report a call that cannot be read, or pass over braces that are none."""
         end = self._next(_RESYNC, max(start + 1, refusal.position))
         if self._next(_HINT, start) >= end:
-            if refusal.reason.startswith("cut"):
-                return end
-            commented = self.text.startswith("/*", refusal.position)
-            behind = self.text.find("*/", refusal.position) if commented else -1
-            return max(start + 1, refusal.position, behind)
+            return self._no_call(start, refusal, end)
         self._doubt(refusal)
         end = self._outside(start, max(start + 1, refusal.position), _RESYNC)
         named = _NAMED.search(self.text, start, end)
         self._add(named[1] if named else "", refused(refusal.reason, refusal.position), start, end)
         return end
+
+    def _no_call(self, start: int, refusal: Refusal, end: int) -> int:
+        """Pass over what a bracket begins that is neither readable nor a call: what its strings hold is none either."""
+        closed = self.brackets.end(start)
+        if closed >= 0:
+            return closed
+        if self.brackets.cut and KEYED(self.text, start + 1):
+            self.quoted = True
+        if refusal.reason.startswith("cut"):
+            return end
+        if self.text.startswith("/*", refusal.position):
+            return min(end, self._next(_COMMENT_END, refusal.position))
+        return max(start + 1, refusal.position)
 
     def _next(self, pattern: re.Pattern[str], position: int) -> int:
         """Return where a pattern is next found, or the end; each stretch is searched only once."""
@@ -328,67 +337,31 @@ class _Finder:
             return opened
         self.leading = self.leading and not strip_markup(self.text[:start])[0]
         leading = listed or self.leading
-        found, end, name, refusal = self._python_calls(called, listed=listed, printed=code.endswith("("))
+        written, end, name, refusal = read_chain(
+            self.text,
+            called,
+            listed=listed,
+            printed=code.endswith("("),
+            known=self.known,
+            max_depth=self.max_depth,
+        )
+        found = [call.name for call in written]
         told = code and not _LINE_END(self.text, end)
         if refusal is None and (told or _BLOCK(self.text[max(0, start - _BODY) : start])):
             refusal = Refusal("not_read", start)
         if refusal is not None:
-            names = [*found, (name, None)] if name else found
+            names = [*found, name] if name else found
             cut = refusal.reason.startswith(("cut", "lost")) or bool(found and name and not listed)
             guessed = leading and self.known is None and cut
-            if not guessed and (self.known is None or self.known.isdisjoint(call for call, _ in names)):
-                return opened
-            for call, _ in names:
-                self._add(call, refused(refusal.reason, refusal.position), start, len(self.text))
+            if not guessed and (self.known is None or self.known.isdisjoint(names)):
+                return max(opened, end)  # from each call of a chain on, the same stops it
+            for one in names:
+                self._add(one, refused(refusal.reason, refusal.position), start, len(self.text))
             return len(self.text)
-        if self.known is not None and not leading and not self.known.issuperset(call for call, _ in found):
+        if self.known is not None and not leading and not self.known.issuperset(found):
             return opened
-        for call, reading in found:
-            self._add(call, reading, start, end)
+        for call in written:
+            flaw = flaw_of(call.reader, call.start, call.end)
+            reading = self._grading(call.name).judged(call.reader, call.value, call.end)
+            self._add(call.name, refused(flaw, call.end) if flaw else reading, start, end)
         return end
-
-    def _python_calls(
-        self, start: int, *, listed: bool, printed: bool
-    ) -> tuple[list[tuple[str, Reading]], int, str, Refusal | None]:
-        """Read calls from `start` on: those that are whole, where they end, the broken one, what stopped it."""
-        text, reader = self.text, Reader(self.text, max_depth=self.max_depth)
-        found: list[tuple[str, Reading]] = []
-        name, position = "", start + listed
-        try:
-            while True:
-                position = reader.space(position)
-                call = _CALL.match(text, position)
-                if call is None:
-                    return found, position, name, Refusal("not_read", position)
-                name = call[1]
-                value, end = read_keywords(reader, call.end())
-                if printed:
-                    if text[end : end + 1] != ")":
-                        return found, end, name, Refusal("not_read", end)
-                    end += 1
-                found.append((name, _call_reading(reader, value)))
-                name, position = "", reader.space(end)
-                sign = text[position : position + 1]
-                if not self._goes_on(sign, position + 1, listed=listed):
-                    break
-                position += 1
-        except Refusal as refusal:
-            return found, position, name, refusal
-        # Nothing goes on behind a call, in the same line or with a method below: else it is part of something else.
-        between = ("\n" in text[end:position] and sign != ".") or _CALL_END(text, position) is not None
-        whole = sign == "]" if listed else between
-        return found, position + 1 if listed else end, name, None if whole else Refusal("not_read", position)
-
-    def _goes_on(self, sign: str, position: int, *, listed: bool) -> bool:
-        """Return whether another call follows a sign; without a list only where its name is that of a tool."""
-        if listed:
-            return sign == ","
-        follows = _NEXT_CALL(self.text, position) if sign in {",", ";"} else None
-        return follows is not None and (self.known is None or follows[1] in self.known)
-
-
-def _call_reading(reader: Reader, value: dict[str, Any]) -> Reading:
-    if reader.list_comma is not None and reader.commaless:
-        return refused("trailing_comma_in_list", reader.list_comma)
-    repairs = ("call_syntax", *reader.repairs)
-    return Reading(grade="lossless", value=value, repairs=repairs, canonical=dump_compact(value, sort=True))

@@ -23,7 +23,7 @@ _PARAMETER = re.compile(
 _NAME = re.compile(r"[A-Za-z_$][\w.$-]*+")
 _FENCE = re.compile(r"`{3,}[A-Za-z0-9_+-]{0,20}|\A`(?!`)|(?<!`)`\Z")
 _SIGNS = re.compile(r"[{}\[\]]")
-_KEYED = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:""").match
+KEYED = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:""").match
 _LABEL = re.compile(r"(?:\A|\n)[ \t]*([\"']?)([\w.$-]+)\1[ \t]*[:=][ \t]*\Z").search
 _NEUTRAL_LABELS = frozenset({"args", "arguments", "here", "json"})
 _PROVEN_LABELS = frozenset({"data", "input", "parameters", "params"})
@@ -104,7 +104,7 @@ def find_object(reader: Reader, names: frozenset[str]) -> tuple[int, bool]:
     sign = text[start : start + 1]
     if sign == "{":
         return start, False
-    if _KEYED(text, start):
+    if KEYED(text, start):
         return start, True
     brace = text.find("{", start)
     bracket = text.find("[", start)

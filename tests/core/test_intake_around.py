@@ -1,0 +1,152 @@
+"""What stands around and between the calls of a text: data, code, quoted text, words of others; and what is lost."""
+
+import time
+
+import pytest
+
+from pokayoke.core.intake import read_arguments, read_calls
+
+TEXT = {"type": "string"}
+
+
+def flat(*names, required=None):
+    """A closed schema of texts."""
+    needed = list(names) if required is None else required
+    return {
+        "type": "object",
+        "properties": dict.fromkeys(names, TEXT),
+        "required": needed,
+        "additionalProperties": False,
+    }
+
+
+TOOLS = {
+    "delete_file": flat("path"),
+    "write_file": flat("path", "content"),
+    "weather": flat("city", "unit", required=["city"]),
+    "ls": flat("path", required=[]),
+    "grep": flat("pattern"),
+}
+
+
+def reasons(text, tools=TOOLS):
+    """Names of the calls, each with the reason of its refusal."""
+    return [(call.name, call.reading.reason) for call in read_calls(text, tools=tools).calls]
+
+
+def wrapped(text):
+    """The text in lines of 20 signs, as a terminal breaks them."""
+    return "\n".join(text[at : at + 20] for at in range(0, len(text), 20))
+
+
+SHOWN = "<function=delete_file>{'path': 'x'}</function>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": undefined, "s": "<function=delete_file>{\\"path\\": \\"x\\"}</function>"}',
+        f'I parsed it. {{"loss": NaN, "note": "{SHOWN}"}}',
+        f'It is no JSON. {{loss: NaN, note: "{SHOWN}"}}',
+        f'<html lang="{{{{ lang }}}}">\n{{"x": NaN, "s": "{SHOWN}"}}',
+        f'{{"a": [1.], "s": "see\n{SHOWN}"}}',
+        'I parsed it: {"a": NaN, "s": "[delete_file(path=\'x\')]"}.',
+        "```js\nconst x = {a: foo, b: \"[delete_file(path='x')]\"}\n```",
+        "```js\nconst x = {a: foo, b: '[delete_file(path=\"x\")]'}\n```",
+    ],
+)
+def test_a_string_of_data_that_is_no_json_holds_no_call(text):
+    """What cannot be read still has strings."""
+    assert read_calls(text, tools=TOOLS).calls == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f'{{"a": NaN, "s": "{SHOWN}', [("delete_file", "quoted")]),
+        (f'{{a: NaN, "s": "{SHOWN}', [("delete_file", None)]),
+        (f'{{"a": NaN, "s": 5\n{SHOWN}', [("delete_file", None)]),
+        (f"Use {{x to [open. {SHOWN}", [("delete_file", None)]),
+        (f"Use {{x to [close]. {SHOWN}", [("delete_file", None)]),
+        (f"Use {{don't x to open. {SHOWN}", [("delete_file", None)]),
+        (f"I fix [#12](https://x.y) now: {SHOWN}", [("delete_file", None)]),
+        (f"{{/* a {{b */ {SHOWN}", [("delete_file", None)]),
+    ],
+)
+def test_behind_a_bracket_that_nothing_closes_a_call_is_a_call(text, found):
+    """But not in a string of data that was cut."""
+    assert reasons(text) == found
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "[#1](https://x.y/i/1) ",
+        "{#if a}<b>{a}</b>{/if}",
+        "{# a",
+        "[f(# ",
+        "[f(/* ",
+        '<tool_call>{# "name": ',
+        '{"a": x ',
+        '{a "\\"',
+    ],
+)
+@pytest.mark.parametrize("end", ["", "\n", "*/"])
+def test_brackets_and_comments_are_read_in_linear_time(unit, end):
+    """Each bracket looks ahead a bounded way, however long its line is."""
+    text = "x " + unit * (200_000 // len(unit)) + end
+    begun = time.process_time()
+    read_calls(text, tools={"g": None}, max_chars=10**6)
+    assert time.process_time() - begun < 4
+
+
+def test_a_chain_of_calls_that_ends_badly_is_read_once():
+    """The same stops it from each of its calls on."""
+    begun = time.process_time()
+    assert read_calls("hello\n" + "f(),\n" * 30_000 + "f(").calls == ()
+    assert time.process_time() - begun < 4
+
+
+def test_a_comment_that_nobody_would_write_may_hold_data():
+    """Its words are not looked at."""
+    assert read_arguments(f'{{"a": "x" /* {"so " * 200} */}}').reason == "comment_holds_data"
+    assert read_arguments(f'{{"a": "x" /* {"so " * 100} */}}').value == {"a": "x"}
+    assert read_arguments('{"a": "x" // [b]\n}').reason == "comment_holds_data"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('weather(city="Paris" # unit: celsius\n)', "comment_holds_data"),
+        ('weather(city="Paris" # the capital\n)', None),
+        ('weather(city="New\u200b York"\u200b)', "odd_whitespace"),
+        ('ls(path="x"); weather(city="Paris" # unit: celsius\n)', "comment_holds_data"),
+        ("I look:\n" + wrapped('weather(city="the city of light, where we were last year")'), "control_character"),
+    ],
+)
+def test_a_written_call_is_judged_as_an_object_is(text, reason):
+    """What a comment gives, an odd space in a text, and lines that somebody else broke are doubts in any form."""
+    assert reasons(text)[-1][1] == reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>\n" + wrapped('{"name": "grep", "arguments": {"pattern": "the city of light"}}') + "\n</tool_call>",
+        '+{\n+  "pattern": "a\n+b"\n+}',
+        '```json\n  {"pattern": "a\n  b"}\n  ```',
+        '// {"pattern": "a\n// b"}',
+    ],
+)
+def test_a_break_that_came_with_the_lines_is_no_text(text):
+    """Only the lines of the value count, whatever stands around them; and what each begins with is not its own."""
+    read = read_calls(text, tools=TOOLS).calls[0].reading if "name" in text else read_arguments(text)
+    assert read.value is None
+
+
+def test_each_call_is_looked_at_for_broken_lines_in_its_own_lines():
+    """The time does not grow with the text around it."""
+    text = ('{"name": "f", "arguments": {"a": "x\ny"}}\n' + "\n" * 150) * 1_000
+    begun = time.process_time()
+    assert len(read_calls(text).calls) == 1_000
+    assert time.process_time() - begun < 2
