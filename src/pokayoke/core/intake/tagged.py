@@ -24,7 +24,9 @@ _ESCAPED = re.compile(r"&(?:\w{2,8}|#\w{1,8});").search
 _PLAIN_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object"})
 
 
-def read_tagged(text: str, position: int, schema: SchemaLike | None, *, max_depth: int) -> tuple[Reading, int] | None:
+def read_tagged(
+    text: str, position: int, schema: SchemaLike | None, *, max_depth: int
+) -> tuple[Reading | None, int] | None:
     """Read arguments in tags of their own.
 
     Args:
@@ -34,30 +36,30 @@ def read_tagged(text: str, position: int, schema: SchemaLike | None, *, max_dept
         max_depth: deepest nesting of a value.
 
     Returns:
-        The reading and where the last tag ends; None if there are no such tags, or if a value is in doubt.
+        The reading, None if a value is in doubt, and where the last tag ends whose value holds no other; or None if
+        there are no such tags.
     """
     value: dict[str, Any] = {}
+    begin, sure = position, True
     declared: dict[str, Any] = (
         declared_by(schema)["properties"] if text.find("<", position, position + 200) >= 0 else {}
     )
     while found := _PAIR(text, position):
         key, written = cast("tuple[str, str]", tuple(group for group in found.groups() if group is not None)[-2:])
         node: Any = declared.get(key)
-        if key in value or not isinstance(node, dict):
-            return None
-        try:
-            value[key] = _typed(
-                written, cast("dict[str, Any]", node).get("type"), max_depth, framed=found[3] is not None
-            )
-        except (StrictError, ValueError):
-            return None
         position = found.end()
-    if not value:
+        try:
+            sure = sure and key not in value and isinstance(node, dict)
+            kind = cast("dict[str, Any]", node).get("type") if sure else None
+            value[key] = _typed(written, kind, max_depth, framed=found[3] is not None)
+        except (StrictError, ValueError):
+            sure = False
+    if position == begin:
         return None
     reading = Reading(
         grade="lossless", value=value, repairs=("tagged_arguments",), canonical=dump_compact(value, sort=True)
     )
-    return reading, cast("re.Match[str]", _REST(text, position)).end()
+    return reading if sure else None, cast("re.Match[str]", _REST(text, position)).end()
 
 
 def _typed(written: str, kind: object, max_depth: int, *, framed: bool) -> Any:

@@ -22,7 +22,7 @@ from pokayoke.core.intake.python_calls import read_chain
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused
 from pokayoke.core.intake.tagged import read_tagged
-from pokayoke.core.intake.wrapping import ASIDE, KEYED, strip_markup
+from pokayoke.core.intake.wrapping import ASIDE, KEYED, PARAMETER, strip_markup
 from pokayoke.core.strict import dump_compact
 
 # A name that stands before an object of arguments.
@@ -160,12 +160,13 @@ class _Finder:
         name = next(group for group in header.groups() if group)
         begin = header.end()
         tagged = read_tagged(self.text, begin, self.schemas.get(name), max_depth=self.max_depth)
-        if tagged is not None and _HEADER_END.match(self.text, tagged[1]):
-            reading, end = tagged
-        else:
-            end = self._end_of_arguments(begin)
-            reading = self._read(self.text[begin:end], name)
+        whole = tagged is not None and _HEADER_END.match(self.text, tagged[1])
+        end = tagged[1] if tagged and whole else self._end_of_arguments(begin)
+        reading = tagged[0] if tagged and whole else None
+        reading = reading or self._read(self.text[begin:end], name)
         self._add(name, reading, start, end)
+        if reading.value is None and not whole and PARAMETER(self.text[begin:end]):
+            self.quoted = True  # where its last value ends, nobody knows
         closer = _HEADER_END.match(self.text, end)
         if closer and closer[0].startswith("\n"):
             return len(self.text)  # the model made up what its tool answered, and all that follows from it

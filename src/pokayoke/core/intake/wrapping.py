@@ -16,7 +16,7 @@ from pokayoke.core.intake.reader import Reader
 _TAG = re.compile(
     r"</?[A-Za-z_][\w:.-]{0,60}(?:[ =][\w:.\"'=/ -]{0,80})?>|<[|｜][\w▁:. /-]{1,60}[|｜]>|\[/?[A-Z][A-Z_]{2,30}\]"
 )
-_PARAMETER = re.compile(
+PARAMETER = re.compile(
     r"<(?:[\w.｜-]{1,40}[:｜])?(?:param|parameter|argument)(?:\s*=|\s+name\b)|<arg_(?:key|value)\b", re.IGNORECASE
 ).search
 """A tag around one argument: what it holds is not the whole."""
@@ -183,7 +183,7 @@ def _strip(reader: Reader, around: str) -> str:
     Raises:
         Refusal: a tag tells that the object is one argument of several.
     """
-    if found := _PARAMETER(around):
+    if found := PARAMETER(around):
         raise Refusal("trailing_text", reader.text.index(found[0]))
     stripped, repairs = strip_markup(around)
     for name in repairs:
