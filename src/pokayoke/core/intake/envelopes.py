@@ -10,6 +10,8 @@ from pokayoke.core.intake.reader import Reader
 
 _NAMES = ("name", "tool", "tool_name", "toolName", "function", "function_name", "recipient_name")
 _ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "tool_input", "kwargs")
+CARRIERS = frozenset(_ARGUMENTS)
+"""Members that hold arguments."""
 _ACTION = ("action", "action_input")
 """A pair of its own: `action` beside any other word for arguments may be data."""
 _INNER = ("function", "function_call", "functionCall", "tool_call")
@@ -54,9 +56,8 @@ def envelopes(value: Any, known: frozenset[str] | None) -> list[Envelope] | None
     members = cast(dict[str, Any], value)
     for key in _LISTS:
         if isinstance(members.get(key), list) and members[key]:
-            others = tuple(other for other in (*_LISTS, *_INNER) if other != key and members.get(other))
             calls = envelopes(members[key], known)
-            beside = (*others, *_unfinished(members))
+            beside = _others(members, {key, *(other for other in (*_LISTS, *_INNER) if not members.get(other))})
             return calls and [call._replace(foreign=(*call.foreign, *beside)) for call in calls]
     for key in _INNER:
         if isinstance(members.get(key), dict):

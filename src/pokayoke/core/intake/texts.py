@@ -11,66 +11,23 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+import msgspec
+
+from pokayoke.core.intake import marks as m
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.brackets import Brackets
-from pokayoke.core.intake.envelopes import MISSING, Envelope, envelopes, unopened
+from pokayoke.core.intake.envelopes import CARRIERS, MISSING, Envelope, envelopes, unopened
 from pokayoke.core.intake.evidence import declared_by
 from pokayoke.core.intake.grading import Grading, flaw_of
 from pokayoke.core.intake.meant import disown
-from pokayoke.core.intake.patterns import NAME, Refusal
+from pokayoke.core.intake.patterns import Refusal
 from pokayoke.core.intake.python_calls import read_chain
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused
 from pokayoke.core.intake.tagged import read_tagged
-from pokayoke.core.intake.wrapping import ASIDE, KEYED, PARAMETER, strip_markup
+from pokayoke.core.intake.wrapping import KEYED, PARAMETER, strip_markup
 from pokayoke.core.strict import dump_compact
 
-# A name that stands before an object of arguments.
-_HEADER = re.compile(
-    rf"<function=[\"']?({NAME})[\"']?(?:>|(?=\{{))"
-    rf"|\[TOOL_CALLS\]\s*({NAME})\s*(?:\[CALL_ID\]\s*\w{{1,64}}\s*)?(?:\[ARGS\])?(?=\s*\{{)"
-    rf"|<\|tool_call_begin\|>\s*(?:functions\.)?({NAME})(?::\d{{1,6}})?\s*<\|tool_call_argument_begin\|>"
-    rf"|<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?({NAME})(?=<｜tool▁sep｜>|\s*```)"
-    rf"|<(?:[\w.｜-]{{1,40}}[:｜])?invoke name=[\"']({NAME})[\"']\s*>"
-    rf"|<tool_call>\s*({NAME})\s*(?=<arg_key>|\{{)"
-    rf"|to=(?:functions\.)?({NAME})[^{{\n]{{0,80}}<\|message\|>"
-    rf"|(?:^|\n)[ \t*]*Action(?: ?\d)?:[ \t*]*`?({NAME})`?[ \t]*\n[ \t*]*Action Input(?: ?\d)?:\**"
-)
-_ASIDE_ENDS = {"<!--": "-->", "<|channel|>analysis<|message|>": "<|end|>"}
-"""Where an aside ends that is no tag."""
-_HEADER_END = re.compile(
-    r"</function>|<\|call\|>|<\|end\|>|<\|tool_call_end\|>|<｜tool▁call▁end｜>|</tool_call>|</(?:[\w.｜-]{1,40}[:｜])?invoke>"
-    r"|\nObservation:"
-)
-_LINE_END = re.compile(r"[;` \t]*+(?:\n|\Z)").match
-_START = re.compile(
-    rf"(?P<header>{_HEADER.pattern.replace('(' + NAME + ')', NAME)})"
-    rf"|(?P<aside><(?i:{ASIDE})(?:\s[^<>]{{0,200}})?>|\[(?:TOOL_RESULTS|AVAILABLE_TOOLS)\]|<!--"
-    rf"|<\|channel\|>analysis<\|message\|>)"
-    rf"|(?P<behind></(?i:{ASIDE})>|\[/(?:TOOL_RESULTS|AVAILABLE_TOOLS)\])"
-    rf"|(?P<mark>\[/?[A-Z][A-Z_]{{2,30}}\])"
-    rf"|(?P<calls>\[\s*{NAME}\()|(?P<open>\{{(?=\s*[\"'“‘\w/#])|\[(?=\s*[{{/#]))"
-    rf"|(?:(?:^|\n)[ \t]*(?:Action:[ \t]*)?|[>`\]]\s*)"
-    rf"(?P<code>(?:[A-Za-z_]\w{{0,40}}[ \t]*=[ \t]*)?(?:await[ \t]+)?(?:print\()?)(?P<call>{NAME}\()"
-)
-_RESYNC = re.compile(r"</?(?:tool_call|function_call|function)\b|<\|(?:call|im_start|start|eom_id|eot_id)\|>")
-_HINT = re.compile(r"""["'](?:name|tool|tool_name|function|function_name|arguments|args|parameters)["']\s*:""")
-_NAMED = re.compile(rf"""["'](?:name|tool|tool_name|function|function_name)["']\s*:\s*["']({NAME})["']""")
-_COMMENT_END = re.compile(r"\*/")
-_TAG_END = re.compile(r"[\s>\]]")
-_QUOTE = re.compile(r"\\.|[\"']", re.DOTALL)
-_MISQUOTED = frozenset(
-    {"cut_in_escape", "cut_in_key", "cut_in_string", "inner_quote", "line_break_in_key", "lost_quote"}
-)
-_QUOTED_IN_LINE = re.compile(r"[^\s`>\]:：][ \t]*`\Z").search
-"""The words before a call that a sentence mentions as code; a colon announces one."""
-_GOES_ON = re.compile(r"\s*+[}:]").match
-_BLOCK = re.compile(
-    r"^([ \t]*+)(?:if|elif|else|for|while|with|def|class|try|except|finally|async)\b[^\n]*:[ \t]*+(?:#[^\n]*)?\n"
-    r"(?:[ \t]*+\n|\1[ \t]++[^\n][^\n]*+\n)*\1[ \t]+\Z",
-    re.MULTILINE,
-).search
-"""What stands before a call in the body of a statement: whether it is meant, and how often, the text does not say."""
 _NEAR, _BODY = 200, 1_000
 MAX_CALLS = 1_000
 """Most calls of one message: what repeats more often is no message any more, and nothing of it is meant."""
@@ -115,19 +72,24 @@ class _Finder:
         self.first, self.last = len(text) - len(text.lstrip()), len(text.rstrip())
         self.leading = True
         self.quoted = False
+        self.frame: tuple[int, int, int] | None = None
 
     def run(self) -> None:
         """Walk from one possible beginning to the next."""
         position = 0
-        while len(self.calls) <= MAX_CALLS and (found := _START.search(self.text, position)):
+        while len(self.calls) <= MAX_CALLS and (found := m.START.search(self.text, position)):
             kind = cast(str, found.lastgroup)
             start = found.start(kind)
             if kind == "header":
                 position = self._headed(start)
             elif kind == "aside":
                 position = self._aside(found.end(), found[0])
+            elif kind == "turn":
+                position = self._made_up(found.end())
             elif kind == "behind":
                 position = self._thought(found.end())
+            elif kind == "frame":
+                position = self._framed(start, found.end(), opens=found[0] == "<tool_call>")
             elif kind == "mark":
                 position = found.end()
             elif kind == "open":
@@ -137,16 +99,43 @@ class _Finder:
 
     def _aside(self, position: int, opener: str) -> int:
         """Pass over thoughts and quotations; if they have no end, nobody knows what is meant as a call."""
-        closer = _ASIDE_ENDS.get(opener) or f"{opener[0]}/{re.split(_TAG_END, opener[1:], maxsplit=1)[0]}"
+        if self.calls and m.OTHERS.match(opener):
+            return len(self.text)
+        closer = m.ASIDE_ENDS.get(opener) or f"{opener[0]}/{re.split(m.TAG_END, opener[1:], maxsplit=1)[0]}"
         end = -1 if self.quoted else self.text.find(closer, position)
         self.quoted = end < 0
         # The last sign is left: right behind it a call may begin.
         return position if end < 0 else end + len(closer.rstrip(">"))
 
+    def _made_up(self, position: int) -> int:
+        """Stop behind a call where the model made up who answers; before one, none behind is meant for sure."""
+        self.quoted = True
+        return len(self.text) if self.calls else position
+
     def _thought(self, position: int) -> int:
-        """Forget what stands before the end of thoughts whose beginning was part of the prompt."""
-        self.calls = [call for call in self.calls if call.reading.value is None]
+        """Forget what stands before the end of thoughts whose beginning was part of the prompt, if it is one."""
+        doubtful = m.MENTIONED(self.text, position) is not None
+        self.calls = [
+            msgspec.structs.replace(call, reading=refused("quoted", position))
+            if call.reading.value is not None
+            else call
+            for call in self.calls
+            if doubtful or call.reading.value is None
+        ]
         return position
+
+    def _framed(self, start: int, end: int, *, opens: bool) -> int:
+        """Report a call between tags that no form of a call was found in."""
+        if opens:
+            self.frame = start, end, len(self.calls)
+        elif self.frame is not None:
+            begin, inside, before = self.frame
+            self.frame = None
+            held = self.text[inside:start]
+            if len(self.calls) == before and any(sign in held for sign in '{("'):
+                named = m.NAMED.search(held)
+                self._add(named[1] if named else "", refused("not_read", begin), begin, end)
+        return end - 1  # right behind the tag a call may begin
 
     def _add(self, name: str, reading: Reading, start: int, end: int) -> None:
         if self.quoted and reading.value is not None:
@@ -155,20 +144,20 @@ class _Finder:
 
     def _headed(self, start: int) -> int:
         """Read the arguments behind a name in a tag."""
-        header = _HEADER.match(self.text, start)
+        header = m.HEADER.match(self.text, start)
         assert header is not None
         name = next(group for group in header.groups() if group)
         begin = header.end()
         tagged = read_tagged(self.text, begin, self.schemas.get(name), max_depth=self.max_depth)
-        whole = tagged is not None and _HEADER_END.match(self.text, tagged[1])
+        whole = tagged is not None and m.HEADER_END.match(self.text, tagged[1])
         end = tagged[1] if tagged and whole else self._end_of_arguments(begin)
         reading = tagged[0] if tagged and whole else None
         reading = reading or self._read(self.text[begin:end], name)
         self._add(name, reading, start, end)
         if reading.value is None and not whole and PARAMETER(self.text[begin:end]):
             self.quoted = True  # where its last value ends, nobody knows
-        closer = _HEADER_END.match(self.text, end)
-        if closer and closer[0].startswith("\n"):
+        closer = m.HEADER_END.match(self.text, end)
+        if closer and m.OTHERS.match(closer[0]):
             return len(self.text)  # the model made up what its tool answered, and all that follows from it
         return closer.end() if closer else end
 
@@ -180,19 +169,19 @@ class _Finder:
             whole = reader.read_value(value)[1] if value < len(self.text) else value
         except Refusal as refusal:
             self._doubt(refusal)
-            return self._outside(begin, begin, _HEADER_END, _HEADER)
-        return min(self._next(_HEADER_END, whole), self._next(_HEADER, whole))
+            return self._outside(begin, begin, m.HEADER_END, m.HEADER)
+        return min(self._next(m.HEADER_END, whole), self._next(m.HEADER, whole))
 
     def _doubt(self, refusal: Refusal) -> None:
         """Take nothing behind a misplaced quote for a call: it may stand in a string."""
-        self.quoted = self.quoted or refusal.reason in _MISQUOTED
+        self.quoted = self.quoted or refusal.reason in m.MISQUOTED
 
     def _outside(self, begin: int, position: int, *patterns: re.Pattern[str]) -> int:
         """Return where a pattern is found outside of the quotes opened since `begin`, or the end."""
         text, quote, seen = self.text, "", begin
         while True:
             end = min(self._next(pattern, position) for pattern in patterns)
-            for sign in _QUOTE.findall(text, seen, end):
+            for sign in m.QUOTE.findall(text, seen, end):
                 if sign == quote:
                     quote = ""
                 elif not quote and len(sign) == 1:
@@ -246,20 +235,21 @@ class _Finder:
         return [Envelope(title, members, ())] if members and fits else None
 
     def _rival(self, value: Any, start: int) -> None:
-        """Refuse the call right before an object that holds arguments of its tool and nothing else: which are meant?"""
+        """Refuse the call right before an object of arguments for its tool and nothing else: which are meant?"""
         last = self.calls[-1] if self.calls else None
         if last is None or last.reading.value is None or not isinstance(value, dict):
             return
         declared = declared_by(self.schemas.get(last.name))["properties"]
         members = cast(dict[str, Any], value)
-        if members and members.keys() <= declared.keys() and not strip_markup(self.text[last.span[1] : start])[0]:
+        beside = strip_markup(self.text[last.span[1] : start])[0].strip(_BETWEEN)
+        if members and (members.keys() <= declared.keys() or members.keys() <= CARRIERS) and not beside:
             self.calls[-1] = ReadCall(name=last.name, reading=refused("several_values", start), span=last.span)
 
     def _flaw(self, reader: Reader, start: int, end: int) -> str | None:
         """Name what makes a whole value doubtful: it ended too early or too late."""
         if reader.unclosed:
             return "missing_closer"
-        return "extra_closer" if _GOES_ON(self.text, end) else flaw_of(reader, start, end)
+        return "extra_closer" if m.GOES_ON(self.text, end) else flaw_of(reader, start, end)
 
     def _opened(self, call: Envelope, reader: Reader, end: int) -> Reading:
         """Read the arguments an envelope carries."""
@@ -295,12 +285,12 @@ class _Finder:
 
     def _broken(self, start: int, refusal: Refusal) -> int:
         """Report a call that cannot be read, or pass over braces that are none."""
-        end = self._next(_RESYNC, max(start + 1, refusal.position))
-        if self._next(_HINT, start) >= end:
+        end = self._next(m.RESYNC, max(start + 1, refusal.position))
+        if self._next(m.HINT, start) >= end:
             return self._no_call(start, refusal, end)
         self._doubt(refusal)
-        end = self._outside(start, max(start + 1, refusal.position), _RESYNC)
-        named = _NAMED.search(self.text, start, end)
+        end = self._outside(start, max(start + 1, refusal.position), m.RESYNC)
+        named = m.NAMED.search(self.text, start, end)
         self._add(named[1] if named else "", refused(refusal.reason, refusal.position), start, end)
         return end
 
@@ -314,7 +304,7 @@ class _Finder:
         if refusal.reason.startswith("cut"):
             return end
         if self.text.startswith("/*", refusal.position):
-            return min(end, self._next(_COMMENT_END, refusal.position))
+            return min(end, self._next(m.COMMENT_END, refusal.position))
         return max(start + 1, refusal.position)
 
     def _next(self, pattern: re.Pattern[str], position: int) -> int:
@@ -334,7 +324,7 @@ class _Finder:
         if code and (self.known is None or self.text[start : opened - 1] not in self.known):
             return opened
         called, start = start, start - len(code)
-        if not listed and _QUOTED_IN_LINE(self.text[max(0, start - _NEAR) : start]):
+        if not listed and m.QUOTED_IN_LINE(self.text[max(0, start - _NEAR) : start]):
             return opened
         self.leading = self.leading and not strip_markup(self.text[:start])[0]
         leading = listed or self.leading
@@ -347,8 +337,8 @@ class _Finder:
             max_depth=self.max_depth,
         )
         found = [call.name for call in written]
-        told = code and not _LINE_END(self.text, end)
-        if refusal is None and (told or _BLOCK(self.text[max(0, start - _BODY) : start])):
+        told = code and not m.LINE_END(self.text, end)
+        if refusal is None and (told or m.BLOCK(self.text[max(0, start - _BODY) : start])):
             refusal = Refusal("not_read", start)
         if refusal is not None:
             names = [*found, name] if name else found
