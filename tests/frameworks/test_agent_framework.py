@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime as dt
+import gc
 import json
 import signal
 import subprocess
@@ -33,7 +34,9 @@ from agent_framework import (
     tool,
 )
 from framework_shop import Shop
-from model_server import ModelServer, Turn
+from job import Job
+from model_server import STREAMS, ModelServer, Turn
+from runner import load
 
 import pokayoke
 from pokayoke.adapters.agent_framework import calls, contracts, message, middleware
@@ -721,6 +724,37 @@ async def test_without_a_session_the_model_is_told_that_a_person_is_asked(tools,
     assert "I asked somebody." in response.text
     assert len(guard.approvals.list()) == 1
     assert done == []
+
+
+# The shared conversation leaves its client to the process.
+_UNCLOSED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+
+
+def streamed(turn, log, wire="chat"):
+    """What the tools did in a conversation that begins with that turn."""
+    shop = Shop(log)
+    with ModelServer([turn, Turn("Done.")]) as server:
+        load("agent-framework").play(Job(server.url, shop, wire=wire, mode="stream"))
+        assert server.bodies[0]["stream"]
+        assert not server.refused
+    gc.collect()
+    return shop.happened()
+
+
+@_UNCLOSED
+@pytest.mark.parametrize(("wire", "left"), [("chat", 2), ("responses", 1), ("responses", 3)])
+def test_a_stream_that_ends_before_its_provider_said_why_runs_nothing(tmp_path, wire, left):
+    """A call that is whole proves nothing: what would have said that the message is whole never came."""
+    whole = Turn(calls=(("call_1", "refund", REFUND),))
+    broken = Turn(calls=whole.calls, breaks=len(list(STREAMS[wire](whole))) - left)
+    assert streamed(broken, tmp_path / "log", wire) == []
+
+
+@_UNCLOSED
+def test_a_cut_that_a_stream_has_told_is_not_taken_back(tmp_path):
+    """A later chunk with another reason to stop changes nothing about the first."""
+    turn = Turn(calls=(("call_1", "refund", REFUND),), stop="length", then="tool_calls")
+    assert streamed(turn, tmp_path / "log") == []
 
 
 # -- killed in the middle --------------------------------------------------------------------------------

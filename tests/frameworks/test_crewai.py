@@ -40,7 +40,7 @@ from crewai.tools import BaseTool, tool
 from crewai.tools.tool_failure import ToolFailure
 from framework_shop import Shop
 from job import Job
-from model_server import ModelServer, Turn
+from model_server import STREAMS, ModelServer, Turn
 from pydantic import BaseModel, field_validator
 from runner import load
 
@@ -676,6 +676,19 @@ def test_feedback_of_a_person_begins_a_turn(tools, done, monkeypatch):
     assert model.seen[2]["tools"] == []
     assert model.seen[3]["tools"] == ["get_order", "refund"]
     assert done == [("refund", "A1", 5)]
+
+
+@pytest.mark.parametrize(("wire", "left"), [("chat", 2)])
+def test_a_stream_that_ends_before_its_provider_said_why_runs_nothing(tmp_path, wire, left):
+    """A call that is whole proves nothing: what would have said that the message is whole never came."""
+    whole = Turn(calls=(("call_1", "refund", REFUND),))
+    broken = Turn(calls=whole.calls, breaks=len(list(STREAMS[wire](whole))) - left)
+    shop = Shop(tmp_path / "log")
+    with ModelServer([broken, Turn("Done.")]) as server:
+        load("crewai").play(Job(server.url, shop, wire=wire, mode="stream"))
+        assert server.bodies[0]["stream"]
+        assert not server.refused
+    assert shop.happened() == []
 
 
 # -- killed in the middle --------------------------------------------------------------------------------

@@ -850,6 +850,16 @@ async def test_a_stream_that_breaks_off_runs_nothing(shop, wire, left):
     assert not shop.done
 
 
+async def test_a_cut_that_a_stream_has_told_is_not_taken_back(shop):
+    """A later chunk with another reason to stop changes nothing about the first."""
+    turn = Turn(calls=(("a", "refund", '{"order": "A1", "amount": 5}'),), stop="length", then="tool_calls")
+    server, model = served(turn, "chat")
+    with server:
+        agent, _ = agent_of(model(), shop.tools)
+        await astreamed(agent, "messages")
+    assert not shop.done
+
+
 @pytest.mark.parametrize("wire", ["chat", "responses", "anthropic"])
 @pytest.mark.parametrize("mode", ["messages", "updates", "custom", "debug"])
 async def test_no_stream_mode_runs_a_cut_message(shop, wire, mode):

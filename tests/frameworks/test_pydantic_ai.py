@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pydantic_ai", reason="run by make frameworks")
 
 import httpx2
-from model_server import ModelServer, Turn
+from model_server import STREAMS, ModelServer, Turn
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext, Tool
 from pydantic_ai.capabilities import AbstractCapability, HandleDeferredToolCalls
@@ -988,12 +988,16 @@ async def test_a_stream_of_text_that_is_cut_runs_none_of_the_calls_behind_its_te
         assert shop.done == done
 
 
-async def test_a_stream_that_breaks_off_runs_nothing():
+@pytest.mark.parametrize(
+    ("wire", "left"), [("chat", 2), ("chat", 5), ("responses", 1), ("responses", 3), ("anthropic", 2)]
+)
+async def test_a_stream_that_breaks_off_runs_nothing(wire, left):
     """A connection that ends in order, without a word on why, proves nothing: its calls are taken for cut."""
     shop = Shop()
-    turn = Turn(calls=(("c1", "refund", '{"order": "A1", "amount": 5}'),), breaks=12)
+    turn = Turn(calls=(("c1", "refund", '{"order": "A1", "amount": 5}'),))
+    turn.breaks = len(list(STREAMS[wire](turn))) - left
     with ModelServer([turn, Turn("Not done.")]) as server:
-        model, client = at(server)
+        model, client = at(server, wire)
         guard = pokayoke.Guard(contracts([shop.refund]))
         agent = Agent(model, tools=[shop.refund], capabilities=[Guarded(guard)])
         async with client, agent.run_stream_events("go") as events:

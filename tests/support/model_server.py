@@ -39,6 +39,7 @@ class Turn:
         refusal: text of a refusal, where the provider has a place for one.
         tokens: tokens of the request and of the reply.
         breaks: events after which a stream ends, counted from its start; None sends all.
+        then: a second reason to stop, in a chunk of its own behind the first: only chat streams have a place for it.
         rude: True if the connection then breaks, instead of ending in order.
         status: HTTP status; with another than 200, nothing else counts.
     """
@@ -49,6 +50,7 @@ class Turn:
     refusal: str = ""
     tokens: tuple[int, int] = (10, 5)
     breaks: int | None = None
+    then: str | None = None
     rude: bool = False
     status: int = 200
 
@@ -218,6 +220,8 @@ def _chat_stream(turn):
     for delta in _mixed(hands):
         yield chunk(delta)
     yield chunk({}, STOPS["chat"].get(turn.end, turn.end))
+    if turn.then is not None:
+        yield chunk({}, turn.then)
     yield chunk(usage=_chat_usage(turn))
 
 

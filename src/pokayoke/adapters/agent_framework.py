@@ -170,7 +170,7 @@ class _Chat(ChatMiddleware):
         if context.result is not None and context.stream:
             context.result = reply.stream(context.result)
         elif context.result is not None:
-            reply.took(context.result)
+            reply.took(context.result, context.result.finish_reason)
 
 
 class _Functions(FunctionMiddleware):

@@ -25,6 +25,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from pokayoke.adapters import hosted as host
 from pokayoke.adapters.agent_framework_tools import Placeholder
+from pokayoke.adapters.listening import worst
 from pokayoke.adapters.shown import Look, hides, pager, wanted
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
@@ -39,6 +40,8 @@ Keep = Callable[[str, Heard], None]
 # How the framework itself sees that arguments were changed since it read them; public nowhere.
 _PREPARED = "_prepared_function_arguments"
 _token_of = getattr(_tools, "_argument_comparison_token", None)
+# Whose streams always say why they ended.
+_NAME_THEIR_END = ("openai.", "anthropic.")
 _OFFERS = frozenset({"tools", "tool_choice", "allow_multiple_tool_calls"})
 
 
@@ -115,14 +118,14 @@ class Reply:
             changed["instructions"] = _joined(options.get("instructions"), self._asked.instruction)
         return changed
 
-    def took(self, response: ChatResponse) -> list[Any]:
-        """Take a whole reply; returns what came to it, for a stream that has told the rest already."""
+    def took(self, response: ChatResponse, stop_reason: Any) -> list[Any]:
+        """Take a whole reply and why it ended; returns what came to it, for a stream that has told the rest already."""
         hosted = self._loop.hosted
         if (tokens := (response.usage_details or {}).get("total_token_count")) is not None:
             hosted.run.usage(tokens)
         found = [one for said in response.messages for one in said.contents if ours(one)]
         if found and not self._final:
-            self._hear(found, response.finish_reason)
+            self._hear(found, stop_reason)
             return found
         if any(one.type == "function_approval_request" for one in contents_of(response)):
             return []
@@ -167,15 +170,18 @@ class Reply:
         async def updates() -> AsyncIterator[ChatResponseUpdate]:
             nonlocal response
             items: list[Any] = []
+            stops: list[Any] = []
             message: str | None = None
             async with inner:
                 async for update in inner:
                     items.extend(_item(update))
+                    if update.finish_reason is not None:
+                        stops.append(update.finish_reason)
                     message = update.message_id or message
                     yield _without_calls(update)
                 response = await inner.get_final_response()
             _restore(response, items)
-            if added := self.took(response):
+            if added := self.took(response, worst(stops) or _unsaid(response)):
                 ident, contents = response.response_id, list(map(copy.copy, added))
                 # Under the id of what came before it: who shows the stream shows one message.
                 yield ChatResponseUpdate(
@@ -183,6 +189,13 @@ class Reply:
                 )
 
         return ResponseStream(updates(), finalizer=lambda _: response)
+
+
+def _unsaid(response: ChatResponse) -> str | None:
+    """Return why a stream ended that did not say so: it broke off, where the provider always says it."""
+    raw: Any = response.raw_representation
+    seen = raw if isinstance(raw, list) else [raw]
+    return "incomplete" if any(type(one).__module__.startswith(_NAME_THEIR_END) for one in seen) else None
 
 
 def _item(update: Any) -> Iterable[Any]:

@@ -35,6 +35,7 @@ from pokayoke.adapters.known import Known
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.canonical import digest
 from pokayoke.core.ident import kept_id
+from pokayoke.core.intake.reading import is_cut
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ class _Guarded:
     """Before a class of CrewAI's models: what goes to the model and what comes back passes the run."""
 
     _pokayoke: _Shared
+    _effective_stream: Callable[[], bool | None]
     _effective_api: Callable[[], str]  # of those models that have several APIs
 
     def call(self, messages: Any, tools: Any = None, *rest: Any, **more: Any) -> Any:
@@ -184,6 +186,7 @@ class _Guarded:
         if turn is None:
             return super().call(messages, tools, *rest, **more)  # type: ignore[misc]  # the class this stands before
         with _Ending() as ending, self._whole(turn):
+            ending.streams = self._effective_stream()
             reply = super().call(turn.messages, turn.tools, *rest, **more)  # type: ignore[misc]  # as above
         return turn.took(reply, ending.stop_reason, ending.tokens)
 
@@ -193,6 +196,7 @@ class _Guarded:
         if turn is None:
             return await super().acall(messages, tools, *rest, **more)  # type: ignore[misc]  # as above
         with _Ending() as ending, self._whole(turn):
+            ending.streams = self._effective_stream()
             reply = await super().acall(turn.messages, turn.tools, *rest, **more)  # type: ignore[misc]  # as above
         return turn.took(reply, ending.stop_reason, ending.tokens)
 
@@ -232,7 +236,9 @@ class _Guarded:
     def _emit_call_completed_event(self, *args: Any, **more: Any) -> None:
         """Take why the message ended, which `call` does not return, from what the model's class tells others."""
         if (ending := _ending.get()) is not None:
-            ending.take(more.get("finish_reason"), more.get("usage"))
+            told = more.get("finish_reason", ...)
+            # Who hands on what a stream says of its end has heard nothing of one that broke off.
+            ending.take("incomplete" if told is None and ending.streams else told, more.get("usage"))
         super()._emit_call_completed_event(*args, **more)  # type: ignore[misc]  # as above
 
     def _extract_finish_reason_and_response_id(self, reply: Any) -> tuple[Any, Any]:
@@ -249,9 +255,11 @@ class _Ending:
     def __init__(self) -> None:
         self.stop_reason: Any = None
         self.tokens: int | None = None
+        self.streams: bool | None = False
 
     def take(self, stop_reason: Any, usage: Any) -> None:
-        if stop_reason is not None:
+        # A cut once said stays said.
+        if stop_reason not in (None, ...) and not is_cut(self.stop_reason):
             self.stop_reason = stop_reason
         if isinstance(usage, dict) and isinstance(total := usage.get("total_tokens"), int):
             self.tokens = total

@@ -13,6 +13,7 @@ from typing import Any, Self, cast
 
 from pokayoke.adapters.hosted import Asked, stand_in, written
 from pokayoke.core.call import ToolCall
+from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.messages import field, items
 from pokayoke.core.strict import dump_compact
 
@@ -35,7 +36,7 @@ class Heard:
         streamed: True if it came in pieces, which somebody may have read.
     """
 
-    __slots__ = ("_open", "_token", "calls", "stop", "streamed")
+    __slots__ = ("_cut", "_open", "_token", "calls", "stop", "streamed")
 
     def __init__(self) -> None:
         """Begin with nothing."""
@@ -44,7 +45,7 @@ class Heard:
     def begin(self, stop: str | None, *, streamed: bool = False) -> None:
         """Forget an attempt before this one, such as one that was retried."""
         self.calls: list[Asked] = []
-        self.stop, self.streamed = stop, streamed
+        self.stop, self.streamed, self._cut = stop, streamed, False
         self._open: dict[Any, int] = {}
 
     def __enter__(self) -> Self:
@@ -76,7 +77,10 @@ class Heard:
     def piece(self, piece: Any) -> None:
         """Note down a piece of a stream."""
         message = piece.message
-        self.stop = stop_of(piece.generation_info or {}) or stop_of(message.response_metadata) or self.stop
+        told = stop_of(piece.generation_info or {}) or stop_of(message.response_metadata)
+        # What comes after it takes nothing back: a cut once said stays said.
+        if told and not self._cut:
+            self.stop, self._cut = told, is_cut(told)
         for part in getattr(message, "tool_call_chunks", None) or ():
             self._part(part)
 

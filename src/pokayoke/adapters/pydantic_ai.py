@@ -17,6 +17,7 @@ from pokayoke.adapters.pydantic_ai_invoke import THROUGH, Continuation, Handler,
 from pokayoke.adapters.pydantic_ai_messages import (
     arguments,
     asked,
+    broke_off,
     call_ids,
     calls,
     ended_well,
@@ -380,8 +381,7 @@ class _GuardedRun(Guarded):
         return written(part, stop_reason(found) if found is not None else None)
 
     def _end_of(self, response: ModelResponse) -> str | None:
-        # Of a stream that ends without a reason, the framework says that it has ended well.
-        return "incomplete" if getattr(self._stream, "_has_finish_reason", True) is False else stop_reason(response)
+        return "incomplete" if broke_off(self._stream, response) else stop_reason(response)
 
 
 class _Watched(WrapperModel):

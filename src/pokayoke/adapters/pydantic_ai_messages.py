@@ -38,6 +38,12 @@ try:
 except ImportError as error:
     raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
 
+_NAME_THEIR_END = frozenset({
+    "AnthropicStreamedResponse", "BedrockStreamedResponse", "GeminiStreamedResponse", "GroqStreamedResponse",
+    "MistralStreamedResponse", "OpenAIResponsesStreamedResponse",
+})  # fmt: skip
+"""Classes of streams that always say why they ended."""
+
 # -- replies ------------------------------------------------------------------------------------------
 
 
@@ -47,6 +53,21 @@ def stop_reason(response: ModelResponse) -> str | None:
         return "incomplete"
     raw = (response.provider_details or {}).get("finish_reason")
     return raw if is_cut(raw) else response.finish_reason
+
+
+def broke_off(stream: Any, response: ModelResponse) -> bool:
+    """Return whether a stream ended without a word on why, where its provider always says so.
+
+    Args:
+        stream: the framework's; None if the reply came whole.
+        response: what came of it.
+    """
+    if stream is None or (said := getattr(stream, "_has_finish_reason", None)):
+        return False
+    if said is False:  # at a chat completion the framework then says itself that it has ended well
+        return True
+    told = response.finish_reason or (response.provider_details or {}).get("finish_reason")
+    return not told and any(kind.__name__ in _NAME_THEIR_END for kind in type(stream).__mro__)
 
 
 def asked(part: ToolCallPart) -> Asked:
