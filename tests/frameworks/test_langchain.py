@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import pytest
 
@@ -28,7 +28,7 @@ from langchain_core.tools import BaseTool, ToolException, tool
 from langchain_openai import ChatOpenAI
 from langchain_process import effects
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 from model_server import ModelServer, Turn
@@ -374,6 +374,114 @@ def test_an_interrupt_of_a_tool_goes_through(asynchronous):
     assert [record.state for record in guard.store.records(Query(run_id="t1"))] == ["failed_retriable"]
     assert "A1: yes" in answers(go(Command(resume="yes")))[0]
     assert done == ["yes"]
+
+
+@pytest.mark.parametrize("answered", ["elsewhere", "at the second try"])
+def test_a_tool_never_reads_an_answer_that_was_meant_for_the_guard(answered):
+    """However the guard's question was settled, what its resumes said is no answer to the tool's own."""
+    done = []
+
+    @tool
+    def wire(order: str) -> str:
+        """Wire money."""
+        done.append((order, interrupt("to which account?")))
+        return "wired"
+
+    model = Script(turns=[asks("wire", order="A1"), "Done."])
+    agent, guard = agent_of(model, [wire], fields={"wire": {"approval": True}}, checkpointer=InMemorySaver())
+    (asked,) = waiting(agent.invoke(GO, THREAD))
+    if answered == "elsewhere":
+        guard.approvals.approve(asked.value["approval"], by="bob")
+    else:
+        assert "May wire run" in str(waiting(agent.invoke(Command(resume="perhaps"), THREAD)))
+    assert "which account" in str(waiting(agent.invoke(Command(resume=True), THREAD)))
+    agent.invoke(Command(resume="DE-7"), THREAD)
+    assert done == [("A1", "DE-7")]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("approval", [False, True])
+def test_where_calls_share_a_task_no_tool_gets_the_answer_to_another_question(asynchronous, approval):
+    """A write that is done asks no more, and LangGraph counts questions: so a tool that asks has to stand alone."""
+    done = []
+
+    def ask(order: str) -> dict:
+        """Refund."""
+        done.append((order, interrupt(f"how many cents for {order}?")))
+        return {"refunded": order}
+
+    async def aask(order: str) -> dict:
+        """Refund."""
+        return ask(order)
+
+    @tool
+    def pay(order: str) -> dict:
+        """Pay."""
+        done.append((order, "paid"))
+        return {"paid": order}
+
+    refund = tool("refund")(aask if asynchronous else ask)
+    beside, alone = asks("pay" if approval else "refund", "c1", order="A1"), asks("refund", "c3", order="B2")
+    both = AIMessage("", tool_calls=[*beside.tool_calls, *asks("refund", "c2", order="B2").tool_calls])
+    fields = {"pay": {"approval": approval}}
+    model = Script(turns=[both, alone, "Done."])
+    graph, _ = graph_of(model, [refund, pay], fields=fields, asynchronous=asynchronous, checkpointer=InMemorySaver())
+
+    def go(put):
+        return asyncio.run(graph.ainvoke(put, THREAD)) if asynchronous else graph.invoke(put, THREAD)
+
+    state = go(GO)
+    if approval:
+        (asked,) = waiting(state)
+        state = go(Command(resume={asked.value["approval"]: True}))
+    assert [one.value for one in waiting(state)] == ["how many cents for B2?"]
+    ended = go(Command(resume=700))
+    assert done == [*([("A1", "paid")] if approval else []), ("B2", 700)]
+    assert "message of its own" in answers(ended)[1]
+
+
+def test_a_tool_that_asks_may_stand_beside_reads(shop):
+    """Reads ask again each time, so that the count stays what it was."""
+
+    @tool
+    def refund(order: str) -> dict:
+        """Refund."""
+        shop.done.append((order, interrupt("how many cents?")))
+        return {"refunded": order}
+
+    find = next(one for one in shop.tools if one.name == "find")
+    both = AIMessage(
+        "", tool_calls=[*asks("find", "c1", order="A1").tool_calls, *asks("refund", order="A1").tool_calls]
+    )
+    model = Script(turns=[both, "Done."])
+    graph, _ = graph_of(model, [find, refund], reads=["find"], checkpointer=InMemorySaver())
+    assert [one.value for one in waiting(graph.invoke(GO, THREAD))] == ["how many cents?"]
+    graph.invoke(Command(resume=5), THREAD)
+    assert ("A1", 5) in shop.done
+
+
+class Elsewhere(TypedDict):
+    """A state whose messages have another name."""
+
+    said: Annotated[list, add_messages]
+
+
+@pytest.mark.parametrize("handed", ["under another key", "as calls"])
+def test_one_yes_is_never_for_two_calls(shop, handed):
+    """Wherever a node finds the calls of a message: where several wait, an answer has to say which one it means."""
+    guard = pokayoke.Guard(contracts(shop.tools, fields=ASKING))
+    node = GuardMiddleware(guard).tool_node(shop.tools, messages_key="said")
+    both = [*REFUND.tool_calls, *asks("refund", "c2", order="B2", amount=7).tool_calls]
+    graph = StateGraph(Elsewhere)
+    graph.add_node("tools", node if handed == "under another key" else lambda _: {"said": node.invoke(both)["said"]})
+    graph.add_edge(START, "tools")
+    app = graph.compile(checkpointer=InMemorySaver())
+    state = app.invoke({"said": [("user", "go"), AIMessage("", tool_calls=both)]}, THREAD)
+    for answer in (True, False):
+        (asked,) = waiting(state)
+        assert asked.value["approval"] in asked.value["resume_with"]
+        state = app.invoke(Command(resume=answer), THREAD)
+    assert not shop.done
 
 
 # -- a graph of your own -----------------------------------------------------------------------------

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from langchain_core.messages import ToolMessage
 from langgraph.config import get_config
 from langgraph.types import interrupt
 
 from pokayoke.adapters.hosted import Hosted, written
-from pokayoke.adapters.langchain_questions import question, take, was_answered
-from pokayoke.adapters.langchain_tool import Passed, Passing, leads, message_of
+from pokayoke.adapters.langchain_questions import places_of, question, take
+from pokayoke.adapters.langchain_tool import Crowded, Passed, Passing, leads, message_of
 from pokayoke.core.call import Finding, Outcome
 from pokayoke.core.messages import field, items
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["Arrival"]
 
 _NOT_LED = "It handed over then, and was not repeated: nobody is handed over now."
+_CROWDED = (
+    "{} was not run, because it asks a person something and other calls stand beside it. "
+    "Send it again in a message of its own."
+)
 _leading: weakref.WeakKeyDictionary[Progress, set[str]] = weakref.WeakKeyDictionary()
 """Keys of the writes of a run whose commands led elsewhere."""
 
@@ -42,7 +47,7 @@ class Arrival:
         shown = request.tool_call
         self._call = written(shown["id"], shown["name"], shown["args"])
         self._passing: Passing | None = None
-        self._asks = self._asked = False
+        self._asks, self._asked = False, 0
         found = hosted.run.snapshot.find(self._call.name)
         if isinstance(found, Finding):
             return
@@ -55,6 +60,8 @@ class Arrival:
 
     def run(self) -> Any:
         """Take it to a `ToolMessage`, or the command the tool returned. Raises what LangGraph steers itself by."""
+        if self._is_crowded():
+            return self._alone_please()
         invoke = self._invoke if self._passing is not None else None
         try:
             outcome = self._hosted.call(self._call, invoke)
@@ -62,12 +69,17 @@ class Arrival:
             while self._can_ask(outcome):
                 problem = self._take(outcome, self._ask(outcome, problem))
                 outcome = self._hosted.call(self._call, invoke)
+        except Crowded:
+            self._hosted.notes.setdefault("crowded", set()).add((_task(), self._call.id))
+            return self._alone_please()
         except Passed as carrier:
             raise _carried(carrier) from None
         return self._message(outcome)
 
     async def arun(self) -> Any:
         """`run` for asynchronous code."""
+        if self._is_crowded():
+            return self._alone_please()
         invoke = self._ainvoke if self._passing is not None else None
         try:
             outcome = await self._hosted.acall(self._call, invoke)
@@ -76,6 +88,9 @@ class Arrival:
                 answer = self._ask(outcome, problem)
                 problem = await asyncio.to_thread(self._take, outcome, answer)
                 outcome = await self._hosted.acall(self._call, invoke)
+        except Crowded:
+            self._hosted.notes.setdefault("crowded", set()).add((_task(), self._call.id))
+            return self._alone_please()
         except Passed as carrier:
             raise _carried(carrier) from None
         return self._message(outcome)
@@ -85,13 +100,24 @@ class Arrival:
     def _invoke(self, arguments: dict[str, Any]) -> Any:
         assert self._passing is not None, "there is something to run"
         self._keep_place()
+        self._passing.may_ask = self._may_ask()
         return self._passing.run(arguments)
 
     async def _ainvoke(self, arguments: dict[str, Any]) -> Any:
         assert self._passing is not None, "there is something to run"
         if self._asks:
             await asyncio.to_thread(self._keep_place)
+        self._passing.may_ask = self._may_ask()
         return await self._passing.arun(arguments)
+
+    def _is_crowded(self) -> bool:
+        """Whether it was turned away before in this task, which somebody else's question has made run again."""
+        known: set[tuple[str, str]] | None = self._hosted.notes.get("crowded")
+        return known is not None and (_task(), self._call.id) in known
+
+    def _alone_please(self) -> Any:
+        call = self._request.tool_call
+        return ToolMessage(_CROWDED.format(call["name"]), name=call["name"], tool_call_id=call["id"], status="error")
 
     def _message(self, outcome: Outcome) -> Any:
         passing, key = self._passing, outcome.key
@@ -117,36 +143,66 @@ class Arrival:
 
     def _ask(self, outcome: Outcome, problem: str) -> Any:
         """Interrupt the graph. Run again, this returns what the graph was resumed with."""
-        self._asked = True
+        self._asked += 1
         return interrupt(question(self._hosted.run.guard, outcome, alone=self._alone(), problem=problem))
 
     def _take(self, outcome: Outcome, answer: Any) -> str:
-        ident = outcome.approval or ""
-        return take(self._hosted.run.guard, ident, answer, alone=self._alone(), task=_task())
+        ident, place = outcome.approval or "", f"{_task()}/{self._asked}"
+        return take(self._hosted.run.guard, ident, answer, alone=self._alone(), place=place)
 
     def _keep_place(self) -> None:
-        """LangGraph counts interrupts: before the tool asks somebody itself, our own question has to be counted."""
-        if self._asks and not self._asked and was_answered(self._hosted.run.guard, self._hosted.run.id, _task()):
-            self._asked = True
+        """LangGraph counts interrupts: before the tool asks somebody itself, our own questions have to be counted.
+
+        A task that was resumed had asked for the guard first, even if the question was answered elsewhere meanwhile.
+        """
+        if not self._asks or self._asked or not _resumed():
+            return
+        self._asked = max(1, places_of(self._hosted.run.guard, self._hosted.run.id, _task()))
+        for _ in range(self._asked):
             interrupt({"question": "answered before"})
+
+    def _may_ask(self) -> bool:
+        """Whether what a person answers the tool is sure to come to it.
+
+        LangGraph hands the answers of a task out in the order in which its calls ask. A write beside this one is not
+        run again once it is done, and a question of the guard is not asked again: from then on the count is another.
+        """
+        if _pushed():
+            return True
+        beside = self._beside()
+        others = [call for call in beside or () if field(call, "id") != self._request.tool_call["id"]]
+        plans = (self._hosted.run.snapshot.find(field(call, "name") or "") for call in others)
+        return beside is not None and not any(
+            not isinstance(plan, Finding) and (plan.asks or plan.contract.effect != "read") for plan in plans
+        )
 
     def _alone(self) -> bool:
         """Whether this is the only call of its task."""
-        return _pushed() or len(self._beside()) <= 1
+        return _pushed() or len(self._beside() or ()) == 1
 
     def _direct(self) -> bool:
         """Whether `create_agent` ends here: the tools of all these calls return what the user reads."""
-        if not _pushed():
+        beside = self._beside() if _pushed() else None
+        if beside is None:
             return False
         direct = {one.name for one in self._request.runtime.tools if one.return_direct}
-        return direct.issuperset(field(call, "name") for call in self._beside())
+        return direct.issuperset(field(call, "name") for call in beside)
 
-    def _beside(self) -> Sequence[Any]:
-        """The calls of the message that this one stands in."""
-        state = self._request.state
-        messages = state if isinstance(state, list) else field(state, "messages") or ()
-        said = next((one for one in reversed(messages) if field(one, "type") == "ai"), None)
-        return items(field(said, "tool_calls"))
+    def _beside(self) -> Sequence[Any] | None:
+        """The calls that this one stands among, wherever the node was handed them; None if they are not found."""
+        state, ident = self._request.state, self._request.tool_call["id"]
+        if isinstance(state, list):
+            channels: Iterable[Any] = [state]
+        else:
+            channels = (state if isinstance(state, Mapping) else getattr(state, "__dict__", {})).values()
+        for channel in map(items, channels):
+            if any(field(one, "type") == "tool_call" and field(one, "id") == ident for one in channel):
+                return channel
+            for said in reversed(channel):
+                calls = items(field(said, "tool_calls"))
+                if any(field(call, "id") == ident for call in calls):
+                    return calls
+        return None
 
 
 def _pushed() -> bool:
@@ -161,3 +217,9 @@ def _task() -> str:
 
 def _carried(carrier: Passed) -> BaseException:
     return carrier.__cause__ or carrier
+
+
+def _resumed() -> bool:
+    """Whether somebody has answered what a call of this task asked."""
+    scratchpad = get_config()["configurable"].get("__pregel_scratchpad")
+    return scratchpad is not None and (bool(scratchpad.resume) or scratchpad.get_null_resume() is not None)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pokayoke.core.call import Outcome
     from pokayoke.runtime.guard import Guard
 
-__all__ = ["question", "take", "was_answered"]
+__all__ = ["places_of", "question", "take"]
 
 _YES = frozenset({"approve", "approved", "accept", "yes"})
 _NO = frozenset({"deny", "denied", "reject", "rejected", "no"})
@@ -45,7 +45,7 @@ def question(guard: Guard, outcome: Outcome, *, alone: bool, problem: str = "") 
     return {**shown, **how, **({"problem": problem} if problem else {})}
 
 
-def take(guard: Guard, ident: str, answer: Any, *, alone: bool, task: str) -> str:
+def take(guard: Guard, ident: str, answer: Any, *, alone: bool, place: str) -> str:
     """Keep what a resume says. Returns "" or, if it says nothing about this question, what is wrong with it.
 
     Nothing but a clear yes is consent. Several calls of one task share their resumes, so there an answer has to name
@@ -57,7 +57,7 @@ def take(guard: Guard, ident: str, answer: Any, *, alone: bool, task: str) -> st
         answer: a bool, `"approve"` or `"deny"`, a dict with `approved` (and `by`, `reason`) or with a `type` of
             these words, or a dict of such answers by the ids of questions.
         alone: as in `question`.
-        task: id of the graph's task.
+        place: of the answer, see `places_of`.
     """
     by_id = _by_id(answer)
     if by_id is None:
@@ -68,14 +68,24 @@ def take(guard: Guard, ident: str, answer: Any, *, alone: bool, task: str) -> st
             return "several calls may wait here: say which one is meant"
         by_id = {ident: said}
     for name, one in by_id.items():
-        _keep(guard, name, one, task)
+        _keep(guard, name, one, place)
     return "" if ident in by_id else f"nothing was said about {ident}"
 
 
-def was_answered(guard: Guard, run_id: str, task: str) -> bool:
-    """Whether a resume of this very task has answered a question before."""
-    known = guard.approvals.list(waiting=False)
-    return any(one.run_id == run_id and (one.reason or "").endswith(f"{_MARK}{task}") for one in known)
+def places_of(guard: Guard, run_id: str, task: str) -> int:
+    """Return how many answers to a task of the graph were for the guard, as far as one of them has decided a question.
+
+    Args:
+        guard: the guard; its store holds the questions.
+        run_id: id of the run.
+        task: id of the task; a place is that id, a slash, and the number of the answer.
+    """
+    marks = (
+        (one.reason or "").rpartition(f"{_MARK}{task}/")
+        for one in guard.approvals.list(waiting=False)
+        if one.run_id == run_id
+    )
+    return max((int(number) for _, mark, number in marks if mark and number.isdecimal()), default=0)
 
 
 def _by_id(answer: Any) -> dict[str, _Said] | None:
@@ -110,8 +120,8 @@ def _said(answer: Any) -> _Said | None:
     )
 
 
-def _keep(guard: Guard, ident: str, said: _Said, task: str) -> None:
-    reason = f"{said.reason}; {_MARK}{task}" if said.reason else f"{_MARK}{task}"
+def _keep(guard: Guard, ident: str, said: _Said, place: str) -> None:
+    reason = f"{said.reason}; {_MARK}{place}" if said.reason else f"{_MARK}{place}"
     try:
         guard.approvals.answer(ident, approved=said.approved, by=said.by, reason=reason)
     except StoreError:

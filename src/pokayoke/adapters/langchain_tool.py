@@ -6,6 +6,7 @@ run through a view of itself that keeps both as they were, and says whether the 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,9 @@ from typing import Any, cast, get_type_hints
 
 from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolOutputMixin
+from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool, ToolException
+from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import Command
@@ -34,7 +37,7 @@ except ImportError:  # before LangGraph 1.2 an answer is never checked against a
         return False
 
 
-__all__ = ["STEERING", "Passed", "Passing", "Refused", "leads", "message_of"]
+__all__ = ["STEERING", "Crowded", "Passed", "Passing", "Refused", "leads", "message_of"]
 
 
 class Refused(ToolError):  # noqa: N818 - no error: an answer to the model
@@ -49,6 +52,12 @@ class Passed(Exception):  # noqa: N818 - no error of ours: it carries the host's
     """Carries an exception that is the host's, not the tool's, past the guard; its cause is that exception."""
 
 
+class Crowded(Passed):
+    """The tool asks a person something, and the answer could be another call's."""
+
+
+_SCRATCHPAD = "__pregel_scratchpad"
+"""Where LangGraph keeps, in the configuration of a task, what its interrupts have been answered."""
 STEERING: tuple[type[Exception], ...] = (GraphBubbleUp, Passed)
 """What LangGraph steers itself by. A tool that raises one has done nothing yet: it will be run again."""
 
@@ -64,9 +73,21 @@ class Passing:
 
     Attributes:
         made: what the node made of the tool's result; None if the tool was not run.
+        may_ask: False if the answer to the tool's own question could be another's.
     """
 
-    __slots__ = ("_began", "_contract", "_direct", "_error", "_handler", "_request", "_tool", "_value", "made")
+    __slots__ = (
+        "_began",
+        "_contract",
+        "_direct",
+        "_error",
+        "_handler",
+        "_request",
+        "_tool",
+        "_value",
+        "made",
+        "may_ask",
+    )
 
     def __init__(
         self, request: Any, handler: Callable[[Any], Any], tool: BaseTool | None, contract: Contract | None
@@ -79,6 +100,7 @@ class Passing:
         self._value: Any = None
         self._error: Exception | None = None
         self.made: Any = None
+        self.may_ask = True
 
     def run(self, arguments: dict[str, Any]) -> Any:
         """Run the tool and return its value, as it was before LangChain made text of it."""
@@ -114,8 +136,10 @@ class Passing:
     # -- what the tool's view tells ------------------------------------------------------------------
 
     def begins(self) -> None:
-        """The tool's own code is about to run."""
+        """The tool's own code is about to run, in a context of its own."""
         self._began = True
+        if not self.may_ask:
+            _silence()
 
     def ends(self, value: Any) -> None:
         """It has returned."""
@@ -179,6 +203,20 @@ class Passing:
         text = "" if answer is None else answer.text
         harmless = self._contract is not None and isinstance(error, self._contract.no_effect_errors)
         raise (Refused if harmless else ToolError)(text) from error
+
+
+def _silence() -> None:
+    """Let the tool ask nobody, from here on and in this context."""
+    config = get_config()
+    conf = config["configurable"]
+    if (scratchpad := conf.get(_SCRATCHPAD)) is not None:
+        silent = dataclasses.replace(scratchpad, interrupt_counter=_no_question)
+        var_child_runnable_config.set({**config, "configurable": {**conf, _SCRATCHPAD: silent}})
+
+
+def _no_question() -> int:
+    """What LangGraph's `interrupt` asks for the number of a question."""
+    raise Crowded
 
 
 _passing: ContextVar[Passing | None] = ContextVar("pokayoke_langchain_passing", default=None)
