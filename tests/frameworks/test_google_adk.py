@@ -315,6 +315,38 @@ async def test_a_tool_that_asks_by_itself_is_called_again():
     assert text(events) == "Done."
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_the_answer_to_the_guard_is_none_to_the_tools_own_question(elsewhere):
+    """However the guard's question was settled, the tool hears only what it has asked itself."""
+    heard = []
+
+    def time_off(days: int, tool_context: ToolContext) -> dict:
+        """Ask for days off."""
+        said = tool_context.tool_confirmation
+        if said is None:
+            tool_context.request_confirmation(hint="how many days?", payload={"days": 0})
+            return {"status": "waits"}
+        heard.append(said.payload)
+        return {"status": "sent"}
+
+    guard = pokayoke.Guard(contracts([time_off], fields={"time_off": {"approval": True}}))
+    calls_ = [("time_off", {"days": 5})]
+    model = Script(turns=[calls_, calls_, "Done."])
+    run = runner(LlmAgent(name="a", model=model, tools=[time_off]), guard)
+    (question,) = questions(await say(run))
+    (waiting,) = guard.approvals.list()
+    if elsewhere:
+        guard.approvals.approve(waiting.id, by="boss")
+    (question,) = questions(await say(run, answer(question, True)))
+    assert question.args["toolConfirmation"]["hint"] == "how many days?"
+    assert guard.approvals.get(waiting.id).status == "approved"
+    assert heard == []
+    said = answer(question, True)
+    said.parts[0].function_response.response["payload"] = {"days": 3}
+    assert text(await say(run, said)) == "Done."
+    assert heard == [{"days": 3}]
+
+
 async def test_a_tool_that_adk_interrupts_has_done_nothing_yet():
     """What interrupts it goes on to ADK, and the claim of the write is given back: asked for again, it runs."""
     ran = []

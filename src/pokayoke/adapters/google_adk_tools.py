@@ -28,6 +28,8 @@ except ImportError as error:
     raise MissingExtraError("google-adk", "google-adk") from error
 
 _TRANSFER = "transfer_to_agent"
+_CONFIRMATION = "adk_request_confirmation"
+_APPROVAL = "approval"
 _STEERING = ("escalate", "transfer_to_agent", "skip_summarization")
 _PAUSED = "waits for a person"
 _ENDS = (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)
@@ -69,9 +71,11 @@ class Door:
 
     async def _guarded(self, call: ToolCall, hosted: Hosted, context: Any) -> Any:
         tool = _Begun(self._run, context)
+        said = context.tool_confirmation if _answers_the_guard(context) else None
+        if said is not None:
+            context.tool_confirmation = None  # the tool has asked nothing yet
         outcome = await hosted.acall(call, tool.run)
         if outcome.status == "pending" and outcome.approval is not None:
-            said = context.tool_confirmation
             if said is None:
                 return _ask(outcome, context)
             _decide(hosted, outcome.approval, said, by=context.user_id)
@@ -79,7 +83,7 @@ class Door:
         if tool.interrupt is not None:
             raise tool.interrupt
         if tool.paused:
-            return tool.result
+            return tool.result if said is None else _again(outcome, context)
         _steer(outcome, hosted, context.actions)
         if outcome.status == "ok" and self._tool.is_long_running and not tool.result:
             return tool.result  # its answer comes later, from the application
@@ -216,11 +220,32 @@ def _asks_a_person(context: Any) -> bool:
     return ident in actions.requested_tool_confirmations or ident in actions.requested_auth_configs
 
 
+def _answers_the_guard(context: Any) -> bool:
+    """True if a call comes back with the answer to the guard's question, and not to one of the tool's or of ADK's."""
+    if context.tool_confirmation is None:
+        return False
+    for event in reversed(context.session.events):
+        for asked in event.get_function_calls():
+            given: dict[str, Any] = asked.args or {}
+            about: dict[str, Any] = given.get("originalFunctionCall") or {}
+            if asked.name == _CONFIRMATION and about.get("id") == context.function_call_id:
+                payload = (given.get("toolConfirmation") or {}).get("payload")
+                return isinstance(payload, dict) and _APPROVAL in payload
+    return False
+
+
 def _ask(outcome: Outcome, context: Any) -> dict[str, Any]:
     """Hand the question to whoever answers ADK's confirmations; the run pauses."""
-    context.request_confirmation(hint=outcome.message or outcome.text, payload={"approval": outcome.approval})
+    context.request_confirmation(hint=outcome.message or outcome.text, payload={_APPROVAL: outcome.approval})
     context.actions.skip_summarization = True
     return response(outcome)
+
+
+def _again(outcome: Outcome, context: Any) -> dict[str, Any]:
+    """Have the model send a call once more: of one that a person has answered, ADK asks nobody a second time."""
+    for asked in (context.actions.requested_tool_confirmations, context.actions.requested_auth_configs):
+        asked.pop(context.function_call_id, None)
+    return {"error": f"{outcome.tool} was allowed and now asks a person something itself. Send the same call again."}
 
 
 def _decide(hosted: Hosted, approval: str, confirmation: Any, *, by: str) -> None:
