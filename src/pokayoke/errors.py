@@ -4,7 +4,7 @@
       ConfigurationError       a programmer's mistake, found while building; never during a call
         ContractError          a schema or contract that cannot be kept
         PolicyError            a configuration that contradicts itself, or an unknown key
-        MissingExtraError      an optional dependency is absent (also an ImportError)
+        MissingExtraError      an optional dependency is absent or broken (also an ImportError)
       OutcomeError             only from `Outcome.unwrap()`: the caller asked for an exception
         CallRefused            pokayoke stopped the call before the tool ran
         ToolFailed             the tool ran and failed, or nobody can know whether it did
@@ -20,6 +20,7 @@ What a model or a tool does wrong is never an exception: it is a `Finding` insid
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 
@@ -40,7 +41,7 @@ class PolicyError(ConfigurationError):
 
 
 class MissingExtraError(ConfigurationError, ImportError):
-    """An optional dependency is not installed.
+    """An optional dependency is not installed, or cannot be imported as it is.
 
     Args:
         package: the distribution that is missing.
@@ -48,8 +49,14 @@ class MissingExtraError(ConfigurationError, ImportError):
     """
 
     def __init__(self, package: str, extra: str) -> None:
-        """Say which package is missing and how to install it."""
-        super().__init__(f"{package!r} is not installed. Run: pip install 'pokayoke[{extra}]'")
+        """Say what is wrong with the package, whose import error is being handled, and how to install it."""
+        from importlib import metadata  # noqa: PLC0415 - slow to import, and hardly ever needed
+
+        try:
+            problem = f"{package} {metadata.version(package)} is installed, and cannot be imported: {sys.exception()}"
+        except metadata.PackageNotFoundError:
+            problem = f"{package!r} is not installed"
+        super().__init__(f"{problem}. Run: pip install 'pokayoke[{extra}]'")
 
 
 class OutcomeError(PokayokeError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 from model_server import ModelServer, Turn
@@ -330,6 +331,16 @@ def test_a_missing_sdk_says_how_to_install_it(make, extra, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, extra, None)
     with pytest.raises(MissingExtraError, match=rf"pokayoke\[{extra}\]"):
         make("m")
+
+
+def test_a_package_that_is_there_and_cannot_be_imported_is_not_called_missing():
+    """What is broken in it, such as a package that it needs itself, stands in the error."""
+    try:
+        raise ImportError("No module named 'y'")
+    except ImportError:
+        told = str(MissingExtraError("pytest", "x"))
+    assert re.match(r"pytest \S+ is installed, and cannot be imported: No module named 'y'", told)
+    assert str(MissingExtraError("no-such-package", "x")).startswith("'no-such-package' is not installed")
 
 
 @pytest.mark.parametrize(("make", "client"), [(gpt.ChatModel, "OpenAI"), (gpt.AsyncChatModel, "AsyncOpenAI"), (gpt.AsyncResponsesModel, "AsyncOpenAI"), (claude.MessagesModel, "Anthropic"), (claude.AsyncMessagesModel, "AsyncAnthropic")])  # fmt: skip

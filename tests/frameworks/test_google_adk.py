@@ -618,6 +618,41 @@ async def test_a_stopped_run_asks_nobody(shop):
     assert model.asked == []
 
 
+def test_a_model_of_googles_own_needs_no_litellm():
+    """ADK does not install it: without it the plugin guards, and only who asks for its client is told what is missing."""
+    code = """
+        import asyncio, sys
+        sys.modules["litellm"] = None
+        from google.adk.agents import LlmAgent
+        from google.adk.models.base_llm import BaseLlm
+        from google.adk.models.llm_response import LlmResponse
+        from google.adk.runners import InMemoryRunner
+        from google.genai import types
+        import pokayoke
+        from pokayoke.adapters.google_adk import GuardPlugin
+
+        class Echo(BaseLlm):
+            async def generate_content_async(self, llm_request, stream=False):
+                yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="Done.")]))
+
+        agent = LlmAgent(name="a", model=Echo(model="echo"))
+        run = InMemoryRunner(agent=agent, plugins=[GuardPlugin(pokayoke.Guard([]))])
+        events = asyncio.run(run.run_debug("go", quiet=True))
+        print(events[-1].content.parts[0].text)
+        import pokayoke.adapters.google_adk as adapter
+        try:
+            adapter.GuardClient
+        except pokayoke.errors.MissingExtraError as error:
+            print(error)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.startswith("Done.\n")
+    assert "pokayoke[litellm]" in told.stdout
+    assert "pokayoke[google-adk]" not in told.stdout
+
+
 @pytest.mark.parametrize("by_client", [True, False])
 async def test_a_call_cannot_pass_for_another_one(shop, by_client):
     """Arguments that look like what the adapter itself puts in their place are arguments like any other."""

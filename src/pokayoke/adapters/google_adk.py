@@ -27,7 +27,6 @@ from pokayoke.errors import MissingExtraError, UsageError
 
 try:
     from google.adk.agents.run_config import ToolThreadPoolConfig
-    from google.adk.models.lite_llm import LiteLlm
     from google.adk.models.llm_response import LlmResponse
     from google.adk.plugins.base_plugin import BasePlugin
     from google.adk.tools.agent_tool import AgentTool
@@ -37,7 +36,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("google-adk", "google-adk") from error
 
-from pokayoke.adapters.google_adk_litellm import GuardClient, aside, taken_up
+from pokayoke.adapters.google_adk_aside import aside, client, require_client, taken_up
 from pokayoke.adapters.google_adk_tools import (
     Pager,
     Waiting,
@@ -50,6 +49,7 @@ from pokayoke.adapters.google_adk_tools import (
 )
 
 if TYPE_CHECKING:
+    from pokayoke.adapters.google_adk_litellm import GuardClient
     from pokayoke.runtime.guard import Guard
     from pokayoke.runtime.run import Run
 
@@ -72,6 +72,13 @@ _OWN = (
     "google.adk.tools.transfer_to_agent_tool",
     "google.adk.tools.url_context_tool",
 )
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs LiteLLM only for those who use it: ADK does not install it."""
+    if name != "GuardClient":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return client()
 
 
 _outer: ContextVar[tuple[str, str] | None] = ContextVar("pokayoke_adk_outer", default=None)
@@ -132,7 +139,7 @@ class GuardPlugin(BasePlugin):
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> Any:
         """Take the tools away where only an answer is allowed. A run that was stopped asks nobody."""
-        _require_client(callback_context._invocation_context.agent)  # noqa: SLF001 - the public way copies all of it
+        require_client(callback_context._invocation_context.agent)  # noqa: SLF001 - the public way copies all of it
         hosted = self._run_of(callback_context)
         self._require_contracts(hosted, llm_request.tools_dict)
         request = hosted.before()
@@ -348,17 +355,6 @@ def _hide(config: Any, run: Run) -> None:
     if demand is not None and len(allowed) < len(named):  # an empty list would allow all of them
         less = {"allowed_function_names": allowed} if allowed else {"allowed_function_names": None, "mode": "NONE"}
         config.tool_config = wish.model_copy(update={"function_calling_config": demand.model_copy(update=less)})
-
-
-def _require_client(agent: Any) -> None:
-    """Refuse a model whose argument texts would be lost, also one that is only named: ADK makes a `LiteLlm` of it."""
-    model: Any = getattr(agent, "canonical_model", None)
-    if isinstance(model, LiteLlm) and not isinstance(getattr(model, "llm_client", None), GuardClient):
-        named = getattr(agent.canonical_model, "model", "...")
-        raise UsageError(
-            f"ADK would drop calls of the agent {agent.name!r} before the guard sees them: "
-            f"use LiteLlm(model={named!r}, llm_client=GuardClient())"
-        )
 
 
 def _tool(one: Any) -> Any:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator
-from contextvars import ContextVar
 from typing import Any
 
+from pokayoke.adapters.google_adk_aside import KEY, PutAside, aside
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.reading import is_cut
@@ -20,14 +20,9 @@ from pokayoke.errors import MissingExtraError
 try:
     from google.adk.models.lite_llm import LiteLLMClient
 except ImportError as error:
-    raise MissingExtraError("google-adk", "google-adk") from error
+    raise MissingExtraError("litellm", "litellm") from error
 
-__all__ = ["GuardClient", "PutAside", "aside", "taken_up"]
-
-PutAside = dict[str, ToolCall]
-aside: ContextVar[PutAside | None] = ContextVar("pokayoke_adk_aside", default=None)
-"""Where the client puts what a model wrote in answer to this request. None: there is no plugin to take it up."""
-_KEY = "put_aside"
+__all__ = ["GuardClient"]
 
 
 class GuardClient(LiteLLMClient):
@@ -128,13 +123,4 @@ def _put_aside(function: Any, stop_reason: Any, calls: PutAside) -> None:
         return
     key = uuid.uuid4().hex
     calls[key] = ToolCall("", function.name or "", text, "length" if cut else None)
-    function.arguments = f'{{"{_KEY}": "{key}"}}'
-
-
-def taken_up(asked: Any) -> ToolCall:
-    """Return a call as the model wrote it, from what ADK made of it."""
-    calls, given = aside.get() or {}, asked.args or {}
-    found = calls.pop(key, None) if isinstance(key := given.get(_KEY), str) else None
-    if found is None:
-        return ToolCall(asked.id or "", asked.name or "", given)
-    return ToolCall(asked.id or "", found.name, found.arguments, found.stop_reason)
+    function.arguments = f'{{"{KEY}": "{key}"}}'
