@@ -230,7 +230,7 @@ AFTERWARDS = [
     (told("12 EUR", before="already ran at 12:00; result of then\n"), True, 'answered, shows ["12"]'),
     (told(LONG, "error", "find reports a failure.\n"), False, "said: "),
     (told(LONG, "degraded", "find cannot be used.\n"), False, "said: "),
-    ("find failed (ValueError). Nothing was changed.", False, 'said: "find failed (ValueError). Nothing was changed."'),
+    ("find failed (ValueError). Tell the user.", False, 'said: "find failed (ValueError). Tell the user."'),
     ("It is not known whether find took effect.", False, 'said: "It is not known whether find took effect."'),
     ("", False, "said"),
 ]

@@ -19,14 +19,14 @@ class WordlessError(Exception):
 
 def test_an_error_that_cannot_tell_its_text_is_told_without_it():
     """The tool's own code does not end the call."""
-    found = explain(Raised(WordlessError(SystemExit())), "pay", doubtful=False, exhausted=False)
+    found = explain(Raised(WordlessError(SystemExit())), "pay", "write", doubtful=False, exhausted=False)
     assert "without a readable text" in found.message
 
 
 def test_an_interrupt_while_an_error_tells_its_text_is_no_text():
     """A person who presses Ctrl-C is heard, wherever the program is."""
     with pytest.raises(KeyboardInterrupt):
-        explain(Raised(WordlessError(KeyboardInterrupt())), "pay", doubtful=False, exhausted=False)
+        explain(Raised(WordlessError(KeyboardInterrupt())), "pay", "write", doubtful=False, exhausted=False)
 
 
 def test_a_store_says_what_to_do_and_a_driver_only_what_it_was():

@@ -1115,6 +1115,27 @@ def test_ids_of_the_history_are_not_given_again(shop):
     assert ids == ["c1", "c1_2"]
 
 
+def test_of_a_read_in_which_an_agent_wrote_nobody_says_that_nothing_was_changed(shop):
+    """The inner agent refunds and then its model breaks: the outer model hears what is known, and no more."""
+
+    def breaks(_):
+        raise RuntimeError("gone")
+
+    @tool
+    def ask_billing(question: str) -> str:
+        """Ask the billing agent."""
+        return inner.invoke({"messages": [("user", question)]})["messages"][-1].text
+
+    guard = pokayoke.Guard(contracts([*shop.tools, ask_billing], reads=["ask_billing"]))
+    inner = create_agent(Script(turns=[REFUND, breaks]), shop.tools, middleware=[GuardMiddleware(guard)])
+    model = Script(turns=[asks("ask_billing", question="Refund A1."), "It failed."])
+    ended = create_agent(model, [ask_billing], middleware=[GuardMiddleware(guard)]).invoke(GO)
+    assert shop.done == [("refund", "A1", 5)]
+    (told,) = answers(ended)
+    assert "The call itself changes nothing" in told
+    assert "Nothing was changed" not in told
+
+
 def test_a_sub_agent_shares_the_ledger_of_its_thread(shop):
     """A write that an agent and an agent inside its tool both ask for happens once; a task is no turn of the user's."""
     guard = pokayoke.Guard(contracts([shop.refund, helper_of(None)], reads=["helper"]))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pokayoke.core.call import Finding
+from pokayoke.core.call import Effect, Finding
 from pokayoke.core.clip import first_words
 from pokayoke.core.steps import NotStarted, Raised, TimedOut
 from pokayoke.errors import StoreError, ToolError
+
+_AT_ALL = "Nothing was changed."
+_BY_ITSELF = "The call itself changes nothing."
 
 CODES: dict[str, str] = {
     "tool_error": "the tool itself reports that it failed",
@@ -16,19 +19,23 @@ CODES: dict[str, str] = {
 }
 
 
-def explain(reaction: Raised | TimedOut | NotStarted, tool: str, *, doubtful: bool, exhausted: bool) -> Finding:
+def explain(
+    reaction: Raised | TimedOut | NotStarted, tool: str, effect: Effect, *, doubtful: bool, exhausted: bool
+) -> Finding:
     """The finding for a tool that raised, hung or could not be started.
 
     Args:
         reaction: how it failed.
         tool: the tool's name.
+        effect: what it is declared to do. Of a read that says nothing about guarded calls that it makes itself, such
+            as those of an agent that it asks: they may have written.
         doubtful: True if it is not known whether it took effect.
         exhausted: True if it was tried several times.
     """
     advice = (
         "It is not known whether it took effect. Do not send it again; read the current state and tell the user."
         if doubtful
-        else "Nothing was changed. Try other arguments or another tool, or tell the user."
+        else f"{_BY_ITSELF if effect == 'read' else _AT_ALL} Try other arguments or another tool, or tell the user."
     )
     if isinstance(reaction, TimedOut):
         what = f"{tool} did not answer within {reaction.seconds:g} s"

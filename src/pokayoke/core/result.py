@@ -303,9 +303,8 @@ def _broken(
     harmless = isinstance(reaction, NotStarted) or (
         isinstance(reaction, Raised) and isinstance(reaction.error, contract.no_effect_errors)
     )
-    finding = explain(
-        reaction, contract.name, doubtful=entered.claim is not None and not harmless, exhausted=ran.exhausted
-    )
+    doubtful = entered.claim is not None and not harmless
+    finding = explain(reaction, contract.name, contract.effect, doubtful=doubtful, exhausted=ran.exhausted)
     status: Status = "failed"
     effect: Happened = "none"
     if entered.claim is not None:
