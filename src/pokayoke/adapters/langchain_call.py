@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Arrival"]
 
 _NOT_LED = "It handed over then, and was not repeated: nobody is handed over now."
+_REPLIES = ("ai", "AIMessageChunk")
+_MESSAGES = frozenset({*_REPLIES, "chat", "function", "human", "system", "tool"})
 _CROWDED = (
     "{} was not run, because it asks a person something and other calls stand beside it. "
     "Send it again in a message of its own."
@@ -196,12 +199,15 @@ class Arrival:
         else:
             channels = (state if isinstance(state, Mapping) else getattr(state, "__dict__", {})).values()
         for channel in map(items, channels):
-            if any(field(one, "type") == "tool_call" and field(one, "id") == ident for one in channel):
-                return channel
-            for said in reversed(channel):
+            if channel and field(channel[-1], "type") == "tool_call":
+                calls: Sequence[Any] = channel
+            else:
+                # As the node itself looks for them. Another list of a state may be long, and ends this at once.
+                messages = itertools.takewhile(lambda one: field(one, "type") in _MESSAGES, reversed(channel))
+                said = next((one for one in messages if field(one, "type") in _REPLIES), None)
                 calls = items(field(said, "tool_calls"))
-                if any(field(call, "id") == ident for call in calls):
-                    return calls
+            if any(field(call, "id") == ident for call in calls):
+                return calls
         return None
 
 
