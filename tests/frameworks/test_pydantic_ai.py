@@ -1006,6 +1006,18 @@ async def test_a_stream_that_breaks_off_runs_nothing(wire, left):
     assert said == ["Not done.\n\n[Not done: refund (invalid_arguments).]"]
 
 
+async def test_a_cut_that_a_stream_has_told_is_not_taken_back():
+    """A later chunk with another reason to stop changes nothing about the first."""
+    shop = Shop()
+    turn = Turn(calls=(("c1", "refund", '{"order": "A1", "amount": 5}'),), stop="length", then="tool_calls")
+    with ModelServer([turn, Turn("Not done.")]) as server:
+        model, client = at(server)
+        agent = Agent(model, tools=[shop.refund], capabilities=[Guarded(pokayoke.Guard(contracts([shop.refund])))])
+        async with client, agent.run_stream_events("go") as events:
+            _ = [event async for event in events]
+    assert shop.done == []
+
+
 SERVER = """
 from mcp.server.mcpserver import MCPServer
 server = MCPServer("shop")

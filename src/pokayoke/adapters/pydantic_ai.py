@@ -25,6 +25,7 @@ from pokayoke.adapters.pydantic_ai_messages import (
     holds,
     is_fresh,
     is_silent,
+    keeping_a_cut,
     message,
     named_by,
     plain_text,
@@ -210,7 +211,7 @@ class _GuardedRun(Guarded):
 
     def watch(self, stream: StreamedResponse) -> None:
         """Take the stream whose end tells whether the message is whole."""
-        self._stream = stream
+        self._stream = keeping_a_cut(stream)
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pokayoke.adapters.hosted import Asked
+from pokayoke.adapters.listening import worst
 from pokayoke.core.blocks import as_blocks
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.reading import is_cut
@@ -68,6 +69,20 @@ def broke_off(stream: Any, response: ModelResponse) -> bool:
         return True
     told = response.finish_reason or (response.provider_details or {}).get("finish_reason")
     return not told and any(kind.__name__ in _NAME_THEIR_END for kind in type(stream).__mro__)
+
+
+def keeping_a_cut(stream: Any) -> Any:
+    """Have a stream of chat chunks keep a cut that it has told: the framework believes the last reason."""
+    mapped = getattr(stream, "_map_finish_reason", None)
+    if mapped is not None:
+        told: list[Any] = []
+
+        def worst_of(reason: Any) -> Any:
+            told.append(reason)
+            return mapped(worst(told))
+
+        stream._map_finish_reason = worst_of  # noqa: SLF001 - its own place for that
+    return stream
 
 
 def asked(part: ToolCallPart) -> Asked:
