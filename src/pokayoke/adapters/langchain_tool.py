@@ -211,7 +211,8 @@ def _silence() -> None:
     conf = config["configurable"]
     if (scratchpad := conf.get(_SCRATCHPAD)) is not None:
         silent = dataclasses.replace(scratchpad, interrupt_counter=_no_question)
-        var_child_runnable_config.set({**config, "configurable": {**conf, _SCRATCHPAD: silent}})
+        ours: Any = {**config, "configurable": {**conf, _SCRATCHPAD: silent}}
+        var_child_runnable_config.set(ours)
 
 
 def _no_question() -> int:
