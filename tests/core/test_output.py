@@ -250,6 +250,7 @@ def test_what_cannot_be_read_is_refused(raw, expected, why):
         ({"user_id": "u", "isError": True}, "error_in_success", "/isError"),
         ({"user_id": "u", "error": 404}, "error_in_success", "/error"),
         ({"user_id": "u", "error": {"message": "no"}}, "error_in_success", "/error"),
+        ({"user_id": "u", "errors": [None, {"code": 0, "message": "x"}]}, "error_in_success", "/errors"),
     ],
 )
 @pytest.mark.parametrize("form", [lambda value: value, json.dumps], ids=["python", "text"])
@@ -269,6 +270,8 @@ def test_data_is_held_to_its_contract(raw, expected, at, form):
         {"user_id": "u", "error": "none", "errors": {}},
         {"user_id": "u", "error": " No error ", "ok": True},
         {"user_id": "u", "error": 0},
+        *({"user_id": "u", "error": word} for word in ("false", "False", "0", "-")),
+        {"user_id": "u", "error": {"code": 0, "message": "", "details": [None, {"at": " "}]}, "errors": [None]},
         {"user_id": "u", "success": 0, "is_error": False, "has_error": "x"},
         {"user_id": "u", "note": "no error: <b>bold</b> <html> is a tag"},
         {"user_id": "u", "nested": {"error": "of a line item", "ok": False}},
@@ -606,6 +609,7 @@ SENT = {"body": TEXT, "content_type": "application/json"}
         ({"status": "OK", "status_code": 502}, 502),
         ({"status": 200, "status_code": "502"}, 502),
         ({"status": 200, "ok": False}, 500),
+        *(({"status": 200, "ok": flag}, 500) for flag in ("false", " False", 0, 0.0)),
         ({"status": True}, True),
         ({"status": [200]}, "list"),
         ({"status": "2000"}, "2000"),
@@ -617,6 +621,12 @@ def test_a_status_that_is_no_plain_success_is_a_failure(told, status):
     for checked in (judge({**SENT, **told}), judge({**SENT, **told}, "text"), judge({**SENT, **told}, None)):
         assert checked.failure == f"HTTP status {status}: {TEXT}"
         assert (code(checked), checked.findings[0].data["status"]) == ("http_error", status)
+
+
+@pytest.mark.parametrize("flag", ["true", True, 1, None])
+def test_a_response_that_does_not_deny_its_success_is_read(flag):
+    """An `ok` that is true, or says nothing, leaves the word to the status."""
+    assert code(judge({**SENT, "status": 200, "ok": flag})) is None
 
 
 @pytest.mark.parametrize("told", [{"status": word} for word in ("200 OK", " 201", "OK", "Success", 204.0, "", None)])

@@ -18,7 +18,7 @@ from pokayoke.core.call import Finding
 from pokayoke.core.clip import clip, first_words
 from pokayoke.core.invariants import resolve
 from pokayoke.core.places import same
-from pokayoke.core.shapes import is_object, properties_of
+from pokayoke.core.shapes import is_array, is_object, properties_of, says
 from pokayoke.core.terms import Envelope
 
 CODES: dict[str, str] = {
@@ -35,7 +35,7 @@ _SLOTS = frozenset((*_FLAGS, *_ERRORS, *_FAILED))
 _FREE = frozenset(("additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"))
 _MESSAGES = ("/error", "/errors", "/message", "/detail", "/reason")
 # Words with which tools fill an error slot when there is no error.
-_NOTHING = {"", "none", "null", "no", "no error", "no errors", "ok", "success", "n/a"}
+_NOTHING = {"", "none", "null", "no", "no error", "no errors", "ok", "success", "n/a", "false", "0", "-"}
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -102,23 +102,16 @@ def _told(value: dict[str, Any], schema: dict[str, Any] | bool, envelope: Envelo
     """Return the failure that a flag or an error field tells of."""
     known = () if envelope is None else (envelope.ok, envelope.error)
     for name in _FLAGS:
-        if _says(value.get(name), "false") and f"/{name}" not in known:
+        if says(value.get(name), "false") and f"/{name}" not in known:
             return _found(name, f"{name} is false")
     for name in _FAILED:
-        if _says(value.get(name), "true") and f"/{name}" not in known and name not in properties_of(schema):
+        if says(value.get(name), "true") and f"/{name}" not in known and name not in properties_of(schema):
             return _found(name, f"{name} is true")
     for name in _ERRORS:
         filled = name in value and _is_filled(value[name])
         if filled and f"/{name}" not in known and not _is_data(schema, name):
             return _found(name, f"{name} holds {first_words(words(value[name]), 200)!r}")
     return None
-
-
-def _says(flag: Any, word: str) -> bool:
-    """Return whether a flag says true or false, as such or as a text; a number may be a count."""
-    if isinstance(flag, str):
-        return flag.strip().lower() == word
-    return flag is (word == "true")
 
 
 def _unlike(value: dict[str, Any], schema: dict[str, Any]) -> Finding | None:
@@ -168,10 +161,14 @@ def _message(value: Any) -> str:
 
 
 def _is_filled(value: Any) -> bool:
-    """True if an error slot holds something: not null, false, zero, empty, or a word for nothing."""
-    if isinstance(value, str):
-        return value.strip().lower() not in _NOTHING
-    return bool(value)
+    """True if an error slot holds something: not null, false, zero, a word for nothing, or empty to its depth."""
+    return value.strip().lower() not in _NOTHING if isinstance(value, str) else _holds(value)
+
+
+def _holds(value: Any) -> bool:
+    if is_object(value) or is_array(value):
+        return any(map(_holds, value.values() if is_object(value) else value))
+    return bool(value.strip() if isinstance(value, str) else value)
 
 
 def _is_data(schema: dict[str, Any] | bool, name: str) -> bool:

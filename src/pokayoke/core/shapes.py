@@ -38,3 +38,10 @@ def word_for(value: Any) -> str:
         dict: "an object",
     }
     return words.get(kind_of(value), "null")
+
+
+def says(flag: Any, word: str) -> bool:
+    """Return whether a flag says `true` or `false`, as such or as a text; a number may be a count."""
+    if isinstance(flag, str):
+        return flag.strip().lower() == word
+    return flag is (word == "true")

@@ -16,7 +16,7 @@ from pokayoke.core.call import Finding, Raw
 from pokayoke.core.markup import is_page
 from pokayoke.core.rare import rare
 from pokayoke.core.serialise import too_large
-from pokayoke.core.shapes import is_object, kind_of, properties_of
+from pokayoke.core.shapes import is_object, kind_of, properties_of, says
 
 CODES: dict[str, str] = {
     "missing_content_type": "a wire response does not say what it is",
@@ -65,7 +65,7 @@ def as_wire(raw: Any, schema: dict[str, Any] | bool | None = None) -> Wire | Non
             return None
         if "content_type" in properties_of(schema):
             return None
-        told = (raw.get("status"), raw.get("status_code"), _FAILED if raw.get("ok") is False else None)
+        told = (raw.get("status"), raw.get("status_code"), _FAILED if _denies(raw.get("ok")) else None)
         return _made(raw["body"], raw["content_type"], told, raw.get("headers"))
     if not (hasattr(raw, "status_code") and hasattr(raw, "headers") and hasattr(kind_of(raw), "content")):
         return None
@@ -77,6 +77,11 @@ def as_wire(raw: Any, schema: dict[str, Any] | bool | None = None) -> Wire | Non
         return Wire(None, None)
     headers = raw.headers
     return _made(body, headers.get("content-type"), (raw.status_code,), headers)
+
+
+def _denies(ok: Any) -> bool:
+    """True for the flag of a response that failed; it never counts anything, so that zero is false, too."""
+    return ok == 0 if isinstance(ok, (int, float)) else says(ok, "false")
 
 
 _FAILED = 500
