@@ -259,3 +259,18 @@ def test_members_beside_a_list_of_calls_are_not_looked_past(beside, reason):
     """As those beside one call are not: they may say that none is meant."""
     text = f'{{{beside}"tool_calls": [{{"name": "delete_file", "arguments": {{"path": "x"}}}}]}}'
     assert reasons(text) == [("delete_file", reason)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (r'grep(pattern="a\_b")', "bad_escape"),
+        (r'grep(pattern="a\/b")', "bad_escape"),
+        (r'grep(pattern="it\'s")', None),
+        (r'{"name": "grep", "arguments": {"pattern": "a\/b"}}', None),
+        (r"""{"name": "grep", "arguments": {'pattern': "a\/b"}}""", "bad_escape"),
+    ],
+)
+def test_a_backslash_that_python_keeps_is_not_dropped_from_what_may_be_python(text, reason):
+    """The form of a written call is Python's, and so are its strings; nobody says which language a mixture is."""
+    assert reasons(text) == [("grep", reason)]

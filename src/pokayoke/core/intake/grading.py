@@ -23,6 +23,8 @@ _OUTSIDE = frozenset({"byte_order_mark", "code_fence", "odd_whitespace", "prose"
 """Repairs that may stand beside one that only the schema can prove: nothing that touches the value itself."""
 _AROUND = frozenset({"comment", "prose", "tags"})
 """Repairs that leave a text around the object unread."""
+_PYTHON = frozenset({"call_syntax", "python_escape", "python_tuple", "python_word", "single_quotes"})
+"""Repairs that tell a text of Python's, where a backslash means something else."""
 _COMMAS = frozenset({"missing_comma", "trailing_comma"})
 """Repairs that a lost member can look like."""
 _OPEN_QUOTE = re.compile(r"[\s({}\[\],:]\"\s*\Z").search
@@ -82,8 +84,8 @@ class Grading:
     def repackaged(self, text: str) -> Reading | None:
         """Read strict JSON that a server damaged as a whole: escaped once too often, or sent behind an empty object."""
         if _ESCAPED(text):
-            found = self.decoded(f'"{text.strip()}"')
-            return found if found.value is not None else None
+            found = self.decoded(f'"{text.strip()}"', text.replace('\\"', '"'))
+            return found if found.reason != "not_an_object" else None
         if _HTML_QUOTED(text) and text.count("&") == text.count("&quot;"):  # a server that escapes more leaves doubts
             return self.strict_once(text.replace("&quot;", '"'), "html_quotes")
         if _QUOTED_LINES(text):
@@ -111,7 +113,7 @@ class Grading:
         if text[start] != "{" and not opened:
             value, end = reader.read_value(start)
             if isinstance(value, str) and not reader.unclosed and not reader.comments and not text[end:].strip():
-                return self.decoded(value)
+                return self.decoded(value, text[start + 1 : end - 1])
             raise Refusal("not_an_object", start)
         if is_named(text[:start], names):
             raise Refusal("trailing_text", start)
@@ -127,7 +129,11 @@ class Grading:
         if not _AROUND.isdisjoint(reader.repairs):
             self.doubt_around(text[:start], text[end:], value)
         flaw = flaw_of(reader, start, end)
-        reading = refused(flaw, reader.list_comma or end, (value,)) if flaw else self.judged(reader, value, end, dump)
+        reading = (
+            refused(flaw, reader.list_comma or reader.dropped or end, (value,))
+            if flaw
+            else self.judged(reader, value, end, dump)
+        )
         if reading.value is not None and (opened or surplus is not None or reader.unclosed):
             return self.by_schema(reader, value, opened=opened, surplus=surplus)
         return reading
@@ -200,8 +206,14 @@ class Grading:
                 return _known("lossless", value, (*reader.repairs, name))
         return suggest(reader.text, Refusal(reason, position), schema, readings=(value,), max_depth=self.max_depth)
 
-    def decoded(self, text: str) -> Reading:
-        """Read the text of a JSON string that should hold an object."""
+    def decoded(self, text: str, written: str | None = None) -> Reading:
+        """Read the text of a JSON string that should hold an object.
+
+        Args:
+            text: the text.
+            written: the same with its backslashes as they stand, where these may belong to the object alone.
+        """
+        other = self.strict_once(written, "double_encoded") if written is not None else None
         for _ in range(_MAX_ENCODINGS):
             try:
                 value, dump = parse(text, max_depth=self.max_depth, sort=True, equal_duplicates=False)
@@ -209,6 +221,8 @@ class Grading:
                 break
             if isinstance(value, dict):
                 members = cast(dict[str, Any], value)
+                if other is not None and other.canonical != dump:
+                    return refused("bad_escape", 0, (members, other.value))
                 return Reading(grade="lossless", value=members, repairs=("double_encoded",), canonical=dump)
             if not isinstance(value, str):
                 break
@@ -235,6 +249,8 @@ def flaw_of(reader: Reader, start: int, end: int) -> str | None:
         return "trailing_comma_in_list"
     if "raw_control_character" in reader.repairs and _is_wrapped(reader.text, start, end):
         return "control_character"
+    if reader.dropped is not None and not _PYTHON.isdisjoint(reader.repairs):
+        return "bad_escape"
     return None
 
 

@@ -52,6 +52,8 @@ INNER_QUOTED = re.compile(rf'(?<=\w[ (])"(?=[^\s,:{{}}\[\]"])({_PLAIN})(?<=[^\s,
 
 ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 NEEDLESS_ESCAPES = frozenset("'_$")
+PYTHON_KEEPS = frozenset("/_$")
+"""Signs before which Python keeps a backslash."""
 HEX4 = re.compile(r"[0-9A-Fa-f]{4}").match
 CUT_HEX = re.compile(r"[0-9A-Fa-f]{0,3}\Z").match
 CUT_LOW = re.compile(r"(?:\\(?:u[0-9A-Fa-f]{0,3})?)?\Z").match
@@ -127,9 +129,9 @@ ELIDED = re.compile(
 RESUMED = re.compile(r"\n```[ \t]*+\n\s*+```\w").search
 """A string in which a fence ends and the next one begins: the message was cut there and went on."""
 NEEDLESS_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\['_$]").search
-MEANT_ESCAPE = re.compile(r"\\\\|(?<!\\)\\\$(?![0-9])|[:/^|\[]\\_").search
-"""A string in which a needless backslash may be meant: beside a real one, at the end of a line, before the
-name of a variable, in a path."""
+MEANT_ESCAPE = re.compile(r"\\\\|\\\$|[:/^|\[]\\_|'\\'|\\''").search
+"""A string in which a needless backslash may be meant: beside a real one, before a dollar sign, in a path, beside a
+quote that has none (a shell's `'it'\\''s'`)."""
 SWALLOWED_BLOCK = re.compile(r"[\"'`]\s*:|,\s*\Z").search
 """A comment between two members that may have swallowed one."""
 LITERAL = re.compile(r"\s*+(?:\"[^\"]*+\"|'[^']*+'|-?[0-9.]++|true|false|null|[\[{].*[\]}])\s*+", re.DOTALL).fullmatch

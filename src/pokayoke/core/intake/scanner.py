@@ -18,15 +18,17 @@ class Scanner:
         text: the text that is read.
         repairs: names of the repairs so far, in order.
         comments: what the comments say that were skipped, in order.
+        dropped: offset of the first backslash that JSON or its readers drop and Python keeps, or None.
     """
 
-    __slots__ = ("comments", "repairs", "text")
+    __slots__ = ("comments", "dropped", "repairs", "text")
 
     def __init__(self, text: str) -> None:
         """Start without repairs."""
         self.text = text
         self.repairs: dict[str, None] = {}
         self.comments: list[str] = []
+        self.dropped: int | None = None
 
     def repair(self, name: str) -> None:
         """Remember a repair."""
@@ -117,6 +119,8 @@ class Scanner:
         sign = text[position : position + 1]
         if not sign:
             raise Refusal("cut_in_escape", position)
+        if sign in p.PYTHON_KEEPS and self.dropped is None:
+            self.dropped = position - 1
         if sign == "u":
             return self._unicode(position + 1)
         if sign in p.ESCAPES and not (quote == "'" and sign == "/"):
