@@ -62,7 +62,8 @@ DAMAGED = [
 def test_damaged_arguments_are_refused_as_such(text, reason):
     """Arguments that cannot be read are handed on with the refusal, never as the sound object around them."""
     (one,) = said(text).calls
-    assert (one.arguments, one.unread) == (text, reason)
+    assert one.unread == reason
+    assert read_arguments(one.arguments, schema=EDITED).value is None
 
 
 EDITED = {
@@ -85,6 +86,21 @@ def test_an_edit_that_has_no_text_of_its_own_is_refused():
     """An envelope that was mended as a whole is not taken for arguments."""
     (one,) = said('{"name": "get", "arguments": {\n"a": 1,\n}}', tools={"get": {**EDITED, "required": []}}).calls
     assert one.unread == "uneven_commas"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Do not run this: {"name": "get", "arguments": {"a": 1, "b": 2}}',
+        'Do not run this: <function=get>{"a": 1, "b": 2}}</function>',
+        '<think>maybe <function=get>{"a": 1, "b": 2 </function>',
+    ],
+)
+def test_the_text_of_a_refused_call_is_no_object(text):
+    """Who has nothing but the text, as a replay of the trace has, cannot take it for arguments either."""
+    (one,) = said(text, tools={"get": EDITED}).calls
+    assert one.unread in ("disowned", "quoted")
+    assert read_arguments(one.arguments, schema=EDITED).value is None
 
 
 @pytest.mark.parametrize(
@@ -133,6 +149,7 @@ def test_no_damage_makes_an_envelope_run(inner):
             assert one.arguments == expected.value
         else:
             assert one.unread is not None or (one.arguments, expected.grade) == (inner, "edited")
+            assert one.unread is None or read_arguments(one.arguments, schema={"type": "object"}).value is None
 
 
 def test_a_cut_text_runs_nothing():

@@ -34,10 +34,10 @@ def with_text_calls(said: Spoken, tools: Mapping[str, Any], ids: Ids) -> Spoken:
 
 
 def _call(found: ReadCall, ident: str, said: Spoken, schema: SchemaLike | None) -> ToolCall:
-    """The call with the arguments that were read, or with its own text and the refusal of that."""
+    """The call with the arguments that were read, or with a text that is none and the refusal of its own."""
     reading = found.reading
     unread = reading.reason
-    arguments: str | dict[str, Any] = said.text[found.span[0] : found.span[1]]
+    arguments: Any = said.text[found.span[0] : found.span[1]]
     if reading.grade in ("exact", "lossless") and reading.value is not None:
         arguments, unread = reading.value, None
     elif reading.grade == "edited":  # its text is read once more, to be told to the model as it is
@@ -45,6 +45,8 @@ def _call(found: ReadCall, ident: str, said: Spoken, schema: SchemaLike | None) 
             again = read_arguments(candidate, schema=schema)
             if (again.grade, again.value) == (reading.grade, reading.value):
                 arguments, unread = candidate, None
+    if unread is not None and read_arguments(arguments, schema=schema).reason != unread:
+        arguments = f"[{arguments}]"  # no object, whatever it holds: who replays a trace sees nothing but this text
     return ToolCall(ident, found.name, arguments, stop_reason=said.stop_reason, unread=unread)
 
 
