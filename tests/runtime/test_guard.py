@@ -397,3 +397,69 @@ def test_importing_loads_nothing_that_is_not_needed():
     code = "import sys, pokayoke; print([m for m in ('typer', 'rich', 'ruamel', 'pydantic', 'apsw', 'sqlite3') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+class TestClosing:
+    """After `close` there is neither a trace nor a store to rely on."""
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            lambda driver, guard, run: driver.call(run, call()),
+            lambda driver, guard, run: driver.batch(run, [call(), call("read"), call("read")]),
+            lambda driver, guard, run: driver.begin(run, call()),
+            lambda driver, guard, run: run.check(call()),
+            lambda driver, guard, run: run.user("Go on."),
+            lambda driver, guard, run: driver.call(guard.run(), call()),
+            lambda driver, guard, run: guard.loop(lambda messages, tools: pytest.fail("was asked"), "Hi."),
+            lambda driver, guard, run: asyncio.run(guard.aloop(lambda messages, tools: pytest.fail("was asked"), "Hi.")),
+        ],
+        ids=["call", "batch", "begin", "check", "user", "run", "loop", "aloop"],
+    )  # fmt: skip
+    def test_a_closed_guard_takes_no_call(self, driver, use):
+        """Whoever goes on using it is told, and no tool runs that the trace would not show."""
+        ran = []
+        guard = Guard([write(lambda **a: ran.append(a) or {}), read(lambda **a: ran.append(a) or {})])
+        run = guard.run()
+        guard.close()
+        guard.close()
+        with pytest.raises(UsageError, match="the guard was closed"):
+            use(driver, guard, run)
+        assert ran == []
+
+    def test_a_store_that_others_opened_stays_open(self, tmp_path, driver):
+        """Two guards share one store object: closing the one leaves the other its ledger."""
+        store = pokayoke.open_store(f"sqlite:///{tmp_path / 'ledger.db'}", create=True)
+        first, second = Guard([write()], store=store), Guard([write()], store=store)
+        first.close()
+        assert driver.call(second.run("r"), call()).status == "ok"
+        second.close()
+        store.close()
+
+    def test_closing_goes_on_after_what_raises(self, tmp_path, monkeypatch):
+        """Whatever one part raises goes through, and the trace is written and the guard's own store closed all the same."""
+        url, path = f"sqlite:///{tmp_path / 'ledger.db'}", tmp_path / "trace.jsonl"
+        pokayoke.open_store(url, create=True).close()
+        guard = Guard([write()], store=url, config={"trace": {"path": str(path)}})
+        assert guard.run("r").call(call()).ok
+        monkeypatch.setattr(guard.switchboard, "flush", lambda: 1 / 0)
+        monkeypatch.setattr(guard.workers, "close", lambda: {}["workers"])
+        with pytest.raises(KeyError):
+            guard.close()
+        assert b"tool_result" in path.read_bytes()
+        with pytest.raises(StoreError):
+            guard.store.load_run("r")
+
+    def test_a_closed_run_is_reopened_by_a_call(self, tmp_path, driver):
+        """It goes on with its totals, and what it then does is kept when it is closed again."""
+        store = pokayoke.open_store(f"sqlite:///{tmp_path / 'ledger.db'}", create=True)
+        guard = Guard([write()], store=store)
+        run = guard.run("r")
+        for number in range(3):
+            assert driver.call(run, call(arguments=f'{{"n": {number}}}')).ok
+            run.close()
+        guard.close()
+        other = Guard([write()], store=store)
+        assert other.run("r").state.calls == 3
+        other.close()
+        store.close()

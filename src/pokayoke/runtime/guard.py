@@ -7,6 +7,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from pokayoke.runtime.forks import renew
 from pokayoke.runtime.given import check_hooks, clock_of, kinds_of, listed, store_of
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.run import Run
+from pokayoke.runtime.scene import was_closed
 from pokayoke.runtime.switchboard import Switchboard
 from pokayoke.runtime.view import View, pager, rooted, strange_names
 from pokayoke.runtime.workers import Workers
@@ -53,7 +55,7 @@ class Guard:
         contracts: path of a `contracts.lock`, which says what version of each tool a run uses. It is followed
             while the program runs. None: the tools are what they say of themselves.
         config: None for the safe default, a path to a YAML file, a mapping, or a `Policy`.
-        store: None for memory, a URL for `open_store`, or a store.
+        store: None for memory, a URL for `open_store`, or a store, which stays open when the guard is closed.
         on_ask: asked at once when a call needs approval; returns True, False, or None for "later".
         on_step: told how far a call has come (`after_claim`, `before_invoke`, `after_invoke`,
             `after_settle`); for tests that stop a process between two steps.
@@ -94,6 +96,8 @@ class Guard:
         self._file = PolicyFile(config) if isinstance(config, (str, os.PathLike)) else None
         policy = self._file.current() if self._file else load_policy(config)
         self.store = store_of(store)
+        self._let_go = self.store.close if self.store is not store else lambda: None
+        self.closed = False
         self.approvals = Approvals(self.store, self.clock, self._reviewed)
         self.workers = Workers(policy.execution.max_lost_workers)
         self.alerts = Alerts(lambda event: self.trace.record(event), policy.alerts, on_alert)  # noqa: PLW0108 - made below
@@ -141,8 +145,8 @@ class Guard:
             prompt: the user's first text; the same as `run.user(prompt)`.
 
         Raises:
-            UsageError: the run is another tenant's, or an id is empty, no text, longer than 500 characters,
-                or holds what no database keeps.
+            UsageError: the run is another tenant's, the guard was closed, or an id is empty, no text, longer than
+                500 characters, or holds what no database keeps.
             StoreError: a run of that id cannot be looked up, because the store cannot be reached.
         """
         self.refresh()
@@ -253,7 +257,13 @@ class Guard:
         return self.snapshot.policy
 
     def refresh(self) -> None:
-        """Take over a changed configuration file or lock of contracts, each as a whole or not at all."""
+        """Take over a changed configuration file or lock of contracts, each as a whole or not at all.
+
+        Raises:
+            UsageError: the guard was closed.
+        """
+        if self.closed:
+            raise was_closed()
         if self._file is not None:
             news = self._is_news(self._file.current())
             if problem := self._file.problem():
@@ -328,31 +338,26 @@ class Guard:
         Raises:
             ConfigurationError: the sample cannot be written.
         """
-        beside = self.beside
-        if beside is None:
-            if self.rollout is None and policy.trace.sample_path is None:
-                return lambda: None
-            from pokayoke.runtime.beside import Beside  # noqa: PLC0415 - as the lock
+        if self.beside is None and self.rollout is None and policy.trace.sample_path is None:
+            return lambda: None
+        from pokayoke.runtime.beside import looking_on  # noqa: PLC0415 - as the lock
 
-            beside = Beside(self)
-        swap = beside.prepared(policy)
-
-        def use() -> None:
-            swap()
-            self.beside = beside
-
-        return use
+        return looking_on(self, policy)
 
     def close(self) -> None:
-        """Write everything out, let go of the store, and end idle worker threads."""
-        self.switchboard.flush()
-        if self.beside is not None:
-            self.beside.close()
-        self.workers.close()
-        if self._announcer is not None:
-            self._announcer.close()
-        self.trace.close()
-        self.store.close()
+        """Write everything out, end idle worker threads, and let go of a store that was given as a URL.
+
+        A closed guard takes no call more: `run`, and every call of its runs, raises `UsageError`.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        with ExitStack() as ending:  # from the last to the first, whatever one of them raises
+            ending.callback(self._let_go)
+            for part in (self.trace, self._announcer, self.workers, self.beside):
+                if part is not None:
+                    ending.callback(part.close)
+            ending.callback(self.switchboard.flush)
 
     def _install(self, given: Iterable[Contract | Callable[..., Any]], policy: Policy) -> None:
         tools, rollout = listed(given), self.rollout

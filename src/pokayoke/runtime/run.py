@@ -167,6 +167,9 @@ class Run:
         Args:
             call: what the model asks for.
             invoke: runs the tool instead of the contract's handler; called with the effective arguments.
+
+        Raises:
+            UsageError: there is nothing that runs the tool, or the guard was closed.
         """
         scene = self._next()
         steps = walk(call, scene)
@@ -305,16 +308,13 @@ class Run:
 
     async def __aexit__(self, *exc: object) -> None:
         """Close the run, as above, without blocking the event loop for its store."""
-        self._well = not any(exc)
-        if not self._closed:
-            self._closed = True
-            over(self, await _adriver().saved(self))
+        self._well, self._closed = not any(exc), True
+        over(self, await _adriver().saved(self))
 
     def close(self) -> None:
-        """Say that the run is over and write the trace out. A closed run may be reopened by its id."""
-        if not self._closed:
-            self._closed = True
-            over(self, self.progress.save())
+        """Say that the run is over: keep its totals, write the trace out. Its id, or a further call, reopens it."""
+        self._closed = True
+        over(self, self.progress.save())
 
     # -- what the driver needs ---------------------------------------------------------------------
 

@@ -6,14 +6,21 @@ from typing import TYPE_CHECKING
 
 from pokayoke.core.contract import Contract
 from pokayoke.core.judge import Scene
+from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
 
 
 def scene_of(run: Run, step: int) -> Scene:
-    """Return the scene of the call of this number, as of now."""
+    """Return the scene of the call of this number, as of now.
+
+    Raises:
+        UsageError: the guard was closed.
+    """
     guard = run.guard
+    if guard.closed:
+        raise was_closed()
     return Scene(
         snapshot=run.snapshot,
         view=run.progress,
@@ -27,6 +34,11 @@ def scene_of(run: Run, step: int) -> Scene:
         asks=guard.on_ask is not None,
         meter=guard.switchboard,
     )
+
+
+def was_closed() -> UsageError:
+    """What whoever uses a closed guard is told: nothing would stand in the trace, and its store may be gone."""
+    return UsageError("the guard was closed: close it after the last call, or build another one to go on")
 
 
 def scope_of(run: Run, contract: Contract) -> tuple[str, str] | None:
