@@ -278,7 +278,7 @@ _ARGUMENT_END: Final = r"(?i)</(?:[\w.-]{1,40}[:｜])?(?:parameter|param|argumen
 # A name and its value as a list or tuple of headers shows them.
 _PAIR: Final = re.compile(
     r"((?:\(|(?<=[\[,])\s{0,4}\[)\s{0,4}b?([\"'])([\w.-]{1,80}+)\2\s{0,4},\s{0,4}b?)"
-    r"(\"(?:\\.|[^\"\\])*+\"|'(?:\\.|[^'\\])*+')(?=\s{0,4}[)\]])"
+    r"(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')(?=\s{0,4}[)\]])"
 )
 _QUOTES: Final = "\"'`\\"
 
