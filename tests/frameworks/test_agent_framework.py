@@ -533,6 +533,25 @@ async def test_what_middleware_in_front_of_the_guard_makes_of_arguments_counts(t
     assert done == ran
 
 
+@pytest.mark.parametrize("session", [None, "s1"])
+async def test_middleware_in_front_of_the_guard_that_tries_again_writes_once(tools, done, session):
+    """The second pass of one invocation is the same call of the same run, with a session and without."""
+
+    class Twice(FunctionMiddleware):
+        """Goes on two times."""
+
+        async def process(self, context, call_next):
+            await call_next()
+            await call_next()
+
+    client = Scripted([("c", "refund", '{"order_id": "A1", "amount": "5"}')], "Done.")
+    guard = pokayoke.Guard(contracts(tools, reads=["get_order"]))
+    agent = Agent(client, tools=tools, middleware=[Twice(), *middleware(guard)])
+    await agent.run("Refund.", session=session and AgentSession(session_id=session))
+    assert done == [("refund", "A1", 5)]
+    assert "already ran" in client.read()[0]
+
+
 async def test_a_tool_that_waits_for_a_person_is_called_again(done):
     """Its exception goes through with what it asks, and the claim is free for the second call."""
     asked = []

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["calls", "contracts", "message", "middleware"]
 
 _APPROVAL = "pokayoke_approval"
+_TAKEN = "pokayoke_taken"
 
 CallNext = Callable[[], Awaitable[None]]
 Who = Callable[[Any], Mapping[str, Any]]
@@ -128,8 +129,10 @@ class _Shared:
 
     def taken(self, context: FunctionInvocationContext) -> tuple[host.Hosted, ToolCall]:
         """Return the call behind an invocation, and its run."""
-        found = self._heard.pop(context.metadata.get("function_call_occurrence_id", ""))
+        known = context.metadata
+        found = known.get(_TAKEN) or self._heard.pop(known.get("function_call_occurrence_id", ""))
         if found is not None:
+            known[_TAKEN] = found  # middleware in front of the guard may come again with the same invocation
             hosted, call, said = found
             return hosted, as_it_comes(call, said, context)
         # A call of an earlier process, which somebody approved: all that is left is the framework's history.
