@@ -293,6 +293,51 @@ async def test_runs_beside_each_other_do_not_mix(done):
             assert "get_order" in response.text
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_ids_that_a_provider_repeats_mix_nothing(done, stream):
+    """Items of one id, in one reply and in other sessions: each call runs once, and its session reads its result."""
+
+    async def refund(order_id: str) -> dict:
+        """Refund an order."""
+        done.append(order_id)
+        return {"refunded": order_id}
+
+    class Numbering(Scripted):
+        """A model whose items have the same id in each reply."""
+
+        def _inner_get_response(self, *, messages, stream, options, **kwargs):
+            results = [one.result for said in messages for one in said.contents if one.type == "function_result"]
+            wanted = [f'{{"order_id": "{messages[0].text}{number}"}}' for number in (1, 2)]
+            contents = [
+                Content.from_function_call(f"call_{number}", "refund", arguments=text, id="fc_1")
+                for number, text in enumerate(wanted)
+            ]
+            if results:
+                contents = [Content.from_text(" ".join(results))]
+            whole = ChatResponse(messages=[Message("assistant", contents)], finish_reason="stop")
+            if not stream:
+                return self._soon(whole)
+
+            async def updates():
+                for content in contents:
+                    yield ChatResponseUpdate(contents=[content], role="assistant", message_id="m")
+
+            return ResponseStream(updates(), finalizer=lambda _: whole)
+
+    agent = Agent(Numbering(), tools=[refund], middleware=middleware(pokayoke.Guard(contracts([refund]))))
+
+    async def one(name):
+        answer = agent.run(name, session=AgentSession(session_id=name), stream=stream)
+        return (await (answer.get_final_response() if stream else answer)).text
+
+    texts = await asyncio.gather(*map(one, "ABCDEFGH"))
+    assert sorted(done) == [name + number for name in "ABCDEFGH" for number in "12"]
+    for name, text in zip("ABCDEFGH", texts, strict=True):
+        assert text.count("refunded") == 2
+        assert f'"{name}1"' in text
+        assert f'"{name}2"' in text
+
+
 async def test_tenant_and_principal_come_from_the_session(tools, done):
     """`who` is asked for each session, and what one tenant wrote is no repetition to another."""
     client = Scripted([("call_1", "refund", REFUND)], "Done.")

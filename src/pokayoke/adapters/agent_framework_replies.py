@@ -142,7 +142,7 @@ class Reply:
         asked = [host.Asked(one.call_id or None, one.name or "", given(one)) for one in found]
         for content, call in zip(found, hosted.heard(asked, stop_reason), strict=True):
             content.call_id = call.id
-            content.id = content.id or uuid.uuid4().hex
+            content.id = uuid.uuid4().hex  # a provider's own may come again, in this reply or in another session's
             content.arguments, said = _readable(call)
             self._keep(content.id, (hosted, call, said))
             if call.name not in names:
