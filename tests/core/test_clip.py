@@ -44,6 +44,6 @@ def test_no_cut_leaves_half_a_secret(secret):
     start = secret[: secret.index("horse") if "horse" in secret else secret.index("secret")]
     for pad in range(220, 320):
         said = f"{'x' * pad} the login {secret} was rejected"
-        failed = explain(Raised(ValueError(said)), "login", doubtful=False, exhausted=False)
+        failed = explain(Raised(ValueError(said)), "login", "write", doubtful=False, exhausted=False)
         for finding in (failed, reported("login", said)):
             assert start not in Redactor().text(finding.message, seen=seen)

@@ -337,7 +337,7 @@ def test_names_that_nobody_declared_are_replaced():
     call = {"a": {"ada@example.com": 1, "acct_4711000": 2, "7": 3, "total": 4, "maria huber": 5, "ädä": 6}}
     _, lines = recorded(
         Recording("call_maria_huber_0664_1234567", call, run="2024-05-03-maria-huber", contract="maria@1"),
-        Recording('order"} for maria', {"order_id": "#W1234567"}, run="2024-05-03-maria-huber", contract="order@1"),
+        Recording('order"}</maria>', {"order_id": "#W1234567"}, run="2024-05-03-maria-huber", contract="order@1"),
     )
     text = json.dumps(lines, ensure_ascii=False)
     assert not any(word in text for word in ("maria", "huber", "1234567", "ada", "4711", "2024", "ädä"))

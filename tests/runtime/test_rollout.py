@@ -562,7 +562,7 @@ def test_the_webhook_knows_the_marks_of_every_version(tmp_path, monkeypatch):
         def close(self):
             pass
 
-    guard._announcer = Announcer()
+    guard.announcer = Announcer()
     assert guard.run("r").call(ask()).status == "pending"
     assert told == [("get@2", ("key",))]
 

@@ -206,19 +206,3 @@ def _frozen_call(call: ToolCall, limit: int) -> ToolCall:
         return call
     kept = frozen(Returned(call.arguments), limit)
     return msgspec.structs.replace(call, arguments={} if kept is UNSET else kept)
-
-
-def looking_on(guard: Guard, policy: Policy) -> Callable[[], None]:
-    """Prepare what looks on under a policy, made for a guard that has none. What is returned goes on with it.
-
-    Raises:
-        ConfigurationError: as `Beside.prepared`.
-    """
-    beside = guard.beside or Beside(guard)
-    swap = beside.prepared(policy)
-
-    def use() -> None:
-        swap()
-        guard.beside = beside
-
-    return use

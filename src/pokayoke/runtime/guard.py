@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pokayoke.core.admission import Approval
 from pokayoke.core.alert import Alert
@@ -30,6 +30,7 @@ from pokayoke.runtime.clock import Clock
 from pokayoke.runtime.config import PolicyFile, load_policy
 from pokayoke.runtime.forks import renew
 from pokayoke.runtime.given import check_hooks, clock_of, kinds_of, listed, store_of
+from pokayoke.runtime.onlookers import announced_by, looked_on
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.run import Run
 from pokayoke.runtime.scene import was_closed
@@ -122,9 +123,9 @@ class Guard:
         from pokayoke.runtime.trace import Trace  # noqa: PLC0415 - with its patterns, 8 ms of import
 
         self.trace = Trace(policy.trace, redactor=redactor, clock=self.clock.now)
-        self._announcer: Announcer | None = None
-        self._announced_by(policy)()
-        self._looked_on(policy)()
+        self.announcer: Announcer | None = None
+        announced_by(self, policy)()
+        looked_on(self, policy)()
 
     def run(
         self,
@@ -237,7 +238,7 @@ class Guard:
         given = listed(tools)
         with self._renewing:
             self._install(given, self.snapshot.policy)
-            self._looked_on(self.snapshot.policy)()
+            looked_on(self, self.snapshot.policy)()
 
     def _begin(self) -> None:
         """Begin, or begin anew in a child process, whose parent may have held any lock."""
@@ -296,7 +297,7 @@ class Guard:
         if not self._is_news(policy):
             return ""  # another thread has just been here
         self._refused = policy  # until it is in force
-        swaps = (self.trace.prepared(policy.trace), self._announced_by(policy), self._looked_on(policy))
+        swaps = (self.trace.prepared(policy.trace), announced_by(self, policy), looked_on(self, policy))
         self._install(self._given, policy)
         for swap in swaps:
             swap()
@@ -307,7 +308,7 @@ class Guard:
         if not rollout.changed():
             return ""  # as above
         self._install(self._given, self.snapshot.policy)
-        self._looked_on(self.snapshot.policy)()
+        looked_on(self, self.snapshot.policy)()
         return f"revision {rollout.edition.lock.revision}"
 
     def _renewed(self, what: str, reason: str, *, ok: bool) -> None:
@@ -315,34 +316,16 @@ class Guard:
 
     def announce(self, approval: Approval) -> None:
         """Tell the webhook of a question that waits; what it was told before is no news."""
-        if self._announcer is not None:
-            self._announcer.tell(approval)
+        if self.announcer is not None:
+            self.announcer.tell(approval)
 
-    def _announced_by(self, policy: Policy) -> Callable[[], None]:
-        """Make the webhook of a policy. What is returned keeps to it, and cannot fail.
+    def __enter__(self) -> Self:
+        """Use the guard in a with block."""
+        return self
 
-        Raises:
-            ConfigurationError: it cannot be used.
-        """
-        if self._announcer is not None:
-            return self._announcer.prepared(policy.approvals.webhook)
-        if policy.approvals.webhook.url is None:
-            return lambda: None
-        from pokayoke.runtime.webhook import Announcer  # noqa: PLC0415 - for those who have a webhook
-
-        return partial(setattr, self, "_announcer", Announcer(policy.approvals.webhook, self.trace, self.clock))
-
-    def _looked_on(self, policy: Policy) -> Callable[[], None]:
-        """Open what looks at calls beside their path, if there are shadows to come or a sample to write.
-
-        Raises:
-            ConfigurationError: the sample cannot be written.
-        """
-        if self.beside is None and self.rollout is None and policy.trace.sample_path is None:
-            return lambda: None
-        from pokayoke.runtime.beside import looking_on  # noqa: PLC0415 - as the lock
-
-        return looking_on(self, policy)
+    def __exit__(self, *exc: object) -> None:
+        """Close the guard."""
+        self.close()
 
     def close(self) -> None:
         """Write everything out, end idle worker threads, and let go of a store that was given as a URL.
@@ -354,7 +337,7 @@ class Guard:
         self.closed = True
         with ExitStack() as ending:  # from the last to the first, whatever one of them raises
             ending.callback(self._let_go)
-            for part in (self.trace, self._announcer, self.workers, self.beside):
+            for part in (self.trace, self.announcer, self.workers, self.beside):
                 if part is not None:
                     ending.callback(part.close)
             ending.callback(self.switchboard.flush)
