@@ -43,6 +43,7 @@ def traced(tmp_path):
         run.call(pokayoke.ToolCall("2", "find", {"order": "gone", "password": "hunter2hunter2"}))
         run.call(pokayoke.ToolCall("3", "nothing", "{}"))
         run.call(pokayoke.ToolCall("4", "find", {"order": "odd", "password": "hunter2hunter2"}))
+        run.call(pokayoke.ToolCall("5", "nothing", {"a": 1, "password": "hunter2hunter2"}))
     with guard.run("doubt") as run:
         run.call(pokayoke.ToolCall("1", "send", {"amount": 99}))
     guard.close()
@@ -57,7 +58,7 @@ def test_a_trace_teaches_what_ran_and_replays_as_it_went(tmp_path):
         assert source.kind.format == "trace"
         learner.take(source.recordings())
     drafts, skipped = learner.drafts()
-    assert [(one.tool, one.why) for one in skipped] == [("nothing", "1 calls, and none of them ran")]
+    assert [(one.tool, one.why) for one in skipped] == [("nothing", "2 calls, and none of them ran")]
     find, send = (draft.mapping for draft in drafts)
     assert "password" in find["input_schema"]["properties"]
     assert find["output_schema"]["required"] == ["id", "token"]
@@ -76,7 +77,18 @@ def test_a_trace_teaches_what_ran_and_replays_as_it_went(tmp_path):
     assert (reads.calls, reads.refused, reads.failed, reads.invalid) == (15, 1, 1, 1)
     assert reads.faults == {"wrong_type": 1}
     assert (writes.calls, writes.allowed, writes.corrected, writes.failed) == (13, 13, 12, 1)
-    assert unknown.refused == 1
+    assert unknown.refused == 2
+
+
+def test_a_dict_without_end_is_not_written_down():
+    """What an unknown tool was called with is recorded as it came, if it can be written at a bounded length."""
+    wide = ["x"] * 10
+    for _ in range(12):
+        wide = [wide] * 10
+    run = pokayoke.Guard([]).run("r")
+    for given, raw in (({"a": 1}, '{"a":1}'), ({"a": wide}, None), ({"a": object()}, None)):
+        assert run.call(pokayoke.ToolCall("1", "nothing", given)).status == "refused"
+        assert next(event["raw"] for event in reversed(run.trace) if "raw" in event) == raw
 
 
 def test_a_dict_that_was_corrected_replays_as_it_came(tmp_path):

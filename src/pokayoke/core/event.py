@@ -11,8 +11,12 @@ from typing import Any
 from pokayoke.core.call import ERRORS, SUCCESSFUL, Decision, Finding, Outcome
 from pokayoke.core.judge import Judged, Scene
 from pokayoke.core.ledger import Record
+from pokayoke.core.serialise import undumpable
 from pokayoke.core.state import RunState
 from pokayoke.core.strict import dump_foreign
+
+_MOST_RAW = 800_000
+"""Longest dict that is written down as it came, in bytes of JSON."""
 
 Event = dict[str, Any]
 
@@ -58,12 +62,12 @@ def _asked(event: Event, judged: Judged) -> None:
 
 
 def _raw(judged: Judged) -> str | bytes | None:
-    """What came, as text; of a dict that could not be read nobody knows how it would be written."""
+    """What came, as text; None of a dict that cannot be written down, or only at a length without end."""
     raw = judged.call.arguments
     if isinstance(raw, (str, bytes)):
         return raw
     try:
-        return dump_foreign(raw) if judged.corrections else None
+        return dump_foreign(raw) if judged.corrections or undumpable(raw, _MOST_RAW) is None else None
     except (TypeError, ValueError, RuntimeError):  # it is the host's, who may have changed it since it was read
         return None
 
