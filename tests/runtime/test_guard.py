@@ -467,8 +467,14 @@ class TestClosing:
 
 def test_a_guard_can_be_used_in_a_with_block(tmp_path):
     """Leaving the block closes it, also by an exception, and writes the trace out."""
-    with pytest.raises(KeyError), Guard([read()], config={"trace": {"path": str(tmp_path / "t.jsonl")}}) as guard:
-        guard.run("r").call(call("read"))
-        raise KeyError
+    guard = Guard([read()], config={"trace": {"path": str(tmp_path / "t.jsonl")}})
+
+    def fail():
+        with guard:
+            guard.run("r").call(call("read"))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert guard.closed
     assert '"run_id":"r"' in (tmp_path / "t.jsonl").read_text()
