@@ -335,6 +335,20 @@ async def test_an_agent_that_was_reset_begins_a_new_run(run_id, times):
     assert len(log) == times
 
 
+@pytest.mark.parametrize(("run_id", "times"), [(None, 2), ("thread-1", 1)])
+async def test_an_agent_that_loads_another_conversation_begins_a_new_run(run_id, times):
+    """What one customer's conversation did is no answer to another's, unless both have the user's own id."""
+    log = []
+    tools = made(log)
+    guard = guard_of(tools)
+    other = await agent_of(guard, Client(), tools).save_state()
+    agent = agent_of(guard, Client(*[asks(REFUND), "Done."] * 2), tools, run_id=run_id)
+    await said(agent)
+    await agent.load_state(other)
+    await said(agent)
+    assert len(log) == times
+
+
 async def test_conversations_side_by_side_do_not_mix():
     """Ten agents over one guard, with equal ids and arguments: each refunds once, and no stuck one stops another."""
     log = []

@@ -66,14 +66,14 @@ def guarded(
     """Return what an `AssistantAgent` has to be given: model client and context, workbench, and how results are told.
 
     They belong to one agent, and to the conversation it has: call this once for each agent. An agent that is reset
-    begins another one.
+    begins another one, and so does one that loads a state.
 
     Args:
         guard: a guard with the contracts of the tools.
         client: the model client.
         tools: functions and tools as for `AssistantAgent`, a workbench, or several workbenches.
         run_id: id of the conversation, under which writes are remembered. Without one, neither a restart nor an agent
-            that was reset knows anything.
+            that was reset, or has loaded a state, knows anything.
         model_context: where the agent keeps its messages; None keeps all of them, as AutoGen does.
         who: session, tenant and principal, as for `Guard.run`.
 
@@ -111,15 +111,19 @@ def message(outcome: Outcome) -> Any:
 
 
 def _watched(context: Any, conversation: Conversation) -> Any:
-    """The context, which is what AutoGen clears when it resets an agent; of that, it tells nobody else."""
+    """The context, which AutoGen clears or loads to begin another conversation; it tells nobody else of that."""
     context = UnboundedChatCompletionContext() if context is None else context
-    clear = context.clear
+    clear, load_state = context.clear, context.load_state
 
     async def cleared() -> None:
         await clear()
         conversation.renew()
 
-    context.clear = cleared
+    async def loaded(state: Mapping[str, Any]) -> None:
+        await load_state(state)
+        conversation.renew()
+
+    context.clear, context.load_state = cleared, loaded
     return context
 
 
