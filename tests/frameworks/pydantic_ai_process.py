@@ -123,8 +123,9 @@ def _model(spec):
     """A model that pays once, a second time if it is told to, and then answers."""
 
     def said(messages, info):
-        shown = info.function_tools[0].parameters_json_schema["properties"]
-        assert ("key" in shown) == (spec["contract"] == "human"), "the model must not see the key"
+        for tool in info.function_tools:  # none after the second no to one call
+            shown = tool.parameters_json_schema["properties"]
+            assert ("key" in shown) == (spec["contract"] == "human"), "the model must not see the key"
         turn = sum(isinstance(one, ModelResponse) for one in messages)
         again = turn == 1 and spec.get("again")
         call = ToolCallPart("pay", json.dumps({"order": "A1"}), f"c{turn}")

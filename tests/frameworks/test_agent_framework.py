@@ -700,13 +700,15 @@ async def test_a_question_of_the_guard_is_the_frameworks_own(tools, done, stream
 
 
 async def test_a_no_is_told_to_the_guard(tools, done):
-    """Nothing runs, the model is told, and the question is answered in the guard's books, too."""
+    """Nothing runs, model and user are told, and the question is answered in the guard's books, too."""
     client = Scripted([("c1", "refund", REFUND)], "Well then.", [("c2", "refund", REFUND)], "Denied.")
     agent, guard = guarded(tools, client, fields=ASKING)
     session = AgentSession(session_id="s1")
     (request,) = (await agent.run("Refund A1.", session=session)).user_input_requests
     (waiting,) = guard.approvals.list()
-    await agent.run(Message("user", [request.to_function_approval_response(approved=False)]), session=session)
+    no = Message("user", [request.to_function_approval_response(approved=False)])
+    answer = await agent.run(no, session=session)
+    assert answer.text.endswith("[Not done: refund (approval_denied).]")
     assert guard.approvals.get(waiting.id).status == "denied"
     again = await agent.run("Once more.", session=session)
     assert again.user_input_requests == []

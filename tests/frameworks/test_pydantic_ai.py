@@ -371,6 +371,16 @@ async def test_a_denial_is_passed_on():
     assert "refund" in script.answers[1]
 
 
+async def test_the_user_reads_of_a_denial_that_it_was_one():
+    """A model that does not try again leaves nothing waiting."""
+    script = Script([REFUND], "Well then.")
+    agent, _ = guarded([Shop().refund], script, reads=(), config=ASKS, output_type=[str, DeferredToolRequests])
+    waiting = await agent.run("go", conversation_id="a")
+    no = DeferredToolResults(approvals={"c1": False})
+    result = await agent.run(message_history=waiting.all_messages(), deferred_tool_results=no)
+    assert result.output == "Well then.\n\n[Not done: refund (approval_denied).]"
+
+
 async def test_an_edited_approval_runs_what_was_edited():
     """The person who changes the arguments has approved the changed call, and no other."""
     shop = Shop()

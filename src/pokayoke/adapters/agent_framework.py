@@ -40,6 +40,7 @@ from pokayoke.adapters.agent_framework_replies import (
 from pokayoke.adapters.agent_framework_tools import Invocation, Placeholder, contracts, result_of
 from pokayoke.adapters.known import Known
 from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.steps import NotBegun
 from pokayoke.errors import StoreError
 
 if TYPE_CHECKING:
@@ -147,6 +148,14 @@ class _Shared:
         with contextlib.suppress(StoreError):
             self.guard.approvals.answer(approval, approved=approved, by=self.approver, reason="asked by the framework")
 
+    def denied(self, approval: str, asked: Any, session: Any) -> None:
+        """Let the run know what was not done, as far as a person has denied it."""
+        with contextlib.suppress(StoreError):
+            if self.guard.approvals.get(approval).status == "denied":
+                call = host.written(asked.call_id, asked.name, given(asked))
+                # Nothing runs, so it takes no turn: to wait for one here would stop the event loop.
+                self.run(session).run.call(call, invoke=_unwanted)
+
     async def answer(self, approval: str, *, approved: bool) -> None:
         """`answer_now` without blocking the event loop."""
         if self.guard.store.durable:
@@ -204,12 +213,18 @@ class _Functions(FunctionMiddleware):
         shown = Content.from_function_call(call.id, context.function.name, arguments=effective, id=ident)
         return Content.from_function_approval_request(ident, shown, additional_properties={_APPROVAL: approval})
 
-    def _on_approval_responses(self, responses: Iterable[Any], *, session: Any) -> None:  # noqa: ARG002 - its protocol
+    def _on_approval_responses(self, responses: Iterable[Any], *, session: Any) -> None:
         """Take refusals: the framework answers them by itself, and tells middleware that has this method."""
         for response in responses:
             asked = response.additional_properties.get(_APPROVAL)
-            if isinstance(asked, str):
-                self._shared.answer_now(asked, approved=False)
+            if not isinstance(asked, str):
+                continue
+            self._shared.answer_now(asked, approved=False)
+            self._shared.denied(asked, response.function_call, session)
+
+
+def _unwanted(_arguments: dict[str, Any]) -> Any:
+    raise NotBegun("a person has denied it")
 
 
 def _approved(context: FunctionInvocationContext, approval: str) -> bool:

@@ -28,6 +28,7 @@ from pokayoke.adapters.pydantic_ai_messages import (
     keeping_a_cut,
     message,
     named_by,
+    own_reply,
     plain_text,
     prompt_at_end,
     prompt_text,
@@ -153,27 +154,23 @@ class _GuardedRun(Guarded):
         response: Any = getattr(node, "model_response", None)
         if response is None or response is self._response:
             return node
-        response = node.model_response = self._own(ctx, response)
+        response = node.model_response = own_reply(ctx.messages, response)
         for part, name in zip(response.tool_calls, self._let_in(ctx, response.tool_calls), strict=True):
             part.tool_name = name
         results: dict[str, Any] = node.tool_call_results or {}
         metadata: dict[str, Any] = node.tool_call_metadata or {}
         for part in response.tool_calls if results else ():
-            denied: Any = results.get(part.tool_call_id)
-            if isinstance(denied, ToolDenied) and self._hosted.run.check(self._written(ctx, part)).decision == "ask":
-                with suppress(CallDeferred):
-                    outcome = await self._hosted.acall(self._written(ctx, part), outside)
-                    await self._decide(outcome, metadata.get(part.tool_call_id), approved=False, reason=denied.message)
+            if isinstance(denied := results.get(part.tool_call_id), ToolDenied):
+                await self._deny(self._written(ctx, part), metadata.get(part.tool_call_id), denied.message)
         return node
 
-    @staticmethod
-    def _own(ctx: RunContext[Any], response: ModelResponse) -> ModelResponse:
-        """Return a reply of the history that may be changed: the one that was handed in is its owner's."""
-        own = replace(
-            response, parts=[replace(one) if isinstance(one, ToolCallPart) else one for one in response.parts]
-        )
-        ctx.messages[:] = [own if one is response else one for one in ctx.messages]
-        return own
+    async def _deny(self, call: ToolCall, answers: Any, reason: str) -> None:
+        """Pass a person's no on, to the question and to the run."""
+        if self._hosted.run.check(call).decision == "ask":
+            with suppress(CallDeferred):
+                outcome = await self._hosted.acall(call, outside)
+                await self._decide(outcome, answers, approved=False, reason=reason)
+                await self._hosted.acall(call, outside)  # so that the run knows what was not done
 
     # -- around a request ---------------------------------------------------------------------------
 

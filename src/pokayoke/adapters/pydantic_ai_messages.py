@@ -246,6 +246,13 @@ def holds(one: ModelMessage, part: ToolCallPart) -> bool:
     )
 
 
+def own_reply(messages: list[ModelMessage], response: ModelResponse) -> ModelResponse:
+    """Put a reply into a history that may be changed, and return it: the one that was handed in is its owner's."""
+    own = replace(response, parts=[replace(one) if isinstance(one, ToolCallPart) else one for one in response.parts])
+    messages[:] = [own if one is response else one for one in messages]
+    return own
+
+
 def is_silent(one: ModelMessage) -> bool:
     """True for a reply without a word and without a call."""
     return isinstance(one, ModelResponse) and all(
