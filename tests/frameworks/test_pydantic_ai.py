@@ -458,6 +458,39 @@ async def test_a_tool_elsewhere_gets_only_what_fits_of_messages_that_are_whole()
     assert result.output == "Shipped."
 
 
+MISWRITTEN = ["{'order': 'A1', 'amount': 5,}", '{"order": "A1", "amount": "5"}']
+
+
+@pytest.mark.parametrize("text", MISWRITTEN)
+async def test_a_tool_elsewhere_gets_a_call_as_it_counts(text):
+    """What the guard could only read or fit with a change leaves the run changed, and stands so in the history."""
+    (tool,) = await definitions(FunctionToolset([Shop().refund]))
+    agent = Agent(
+        Script([ToolCallPart("refund", text, "c1")]).model,
+        toolsets=[ExternalToolset([tool])],
+        capabilities=[Guarded(pokayoke.Guard(contracts([tool])))],
+        output_type=[str, DeferredToolRequests],
+    )
+    result = await agent.run("go")
+    for one in (*result.output.calls, *result.all_messages()[1].tool_calls):
+        assert one.args_as_dict() == {"order": "A1", "amount": 5}
+
+
+@pytest.mark.parametrize("text", MISWRITTEN)
+@pytest.mark.parametrize("own", [False, True])
+async def test_a_person_is_shown_a_call_as_it_counts(text, own):
+    """Whoever is asked, by the guard or by the framework, reads the arguments that a yes will run, once."""
+    shop = Shop()
+    tool, config = Tool(shop.refund, requires_approval=own), None if own else ASKS
+    script = Script([ToolCallPart("refund", text, "c1")], "Done.")
+    agent, _ = guarded([tool], script, reads=(), config=config, output_type=[str, DeferredToolRequests])
+    waiting = await agent.run("go")
+    assert waiting.output.approvals[0].args_as_dict() == {"order": "A1", "amount": 5}
+    yes = DeferredToolResults(approvals={"c1": True})
+    assert (await agent.run(message_history=waiting.all_messages(), deferred_tool_results=yes)).output == "Done."
+    assert shop.done == [("refund", "A1", 5)]
+
+
 # -- the framework's own exceptions -----------------------------------------------------------------
 
 

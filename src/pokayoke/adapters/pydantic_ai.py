@@ -36,6 +36,7 @@ from pokayoke.adapters.pydantic_ai_messages import (
     refused,
     reworded,
     said,
+    show,
     spoken,
     stop_reason,
     written,
@@ -302,16 +303,17 @@ class _GuardedRun(Guarded):
             return await handler(args)
         asks = self._written(ctx, call)
         if tool_def.defer and not ctx.tool_call_approved:
-            return await self._screened(asks, handler, elsewhere=tool_def.kind == "external")
+            return await self._screened(asks, call, handler, elsewhere=tool_def.kind == "external")
         self._held[call.tool_call_id] = Continuation(asks, call, ctx, handler)
         return args if isinstance(args, dict) else {}
 
-    async def _screened(self, call: ToolCall, validate: Handler, *, elsewhere: bool) -> Any:
+    async def _screened(self, call: ToolCall, part: ToolCallPart, validate: Handler, *, elsewhere: bool) -> Any:
         """Judge a call that the framework hands out of the run: to a person, or to a tool elsewhere."""
         verdict = self._hosted.run.check(call)
         if not (verdict.ok or (verdict.decision == "ask" and not elsewhere)):
             with suppress(CallDeferred):
                 raise ToolFailed((await self._hosted.acall(call, outside)).text)
+        show(part, verdict)
         return await validate(verdict.arguments or {})
 
     async def wrap_tool_execute(
@@ -335,6 +337,7 @@ class _GuardedRun(Guarded):
         if going.limit is not None:
             raise going.limit
         if outcome.status == "pending" and (may_defer(ctx) if self._defer is None else self._defer):
+            show(going.part, self._hosted.run.check(going.call))
             raise ApprovalRequired({"approval": outcome.approval, "message": outcome.message})
         return self._answer(outcome, going, known=known)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pokayoke.adapters.hosted import Asked
 from pokayoke.adapters.listening import worst
 from pokayoke.core.blocks import as_blocks
-from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.call import Outcome, ToolCall, Verdict
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.present import present
 from pokayoke.core.preview import preview
@@ -232,6 +232,12 @@ def refused(part: ToolCallPart, text: Any) -> ToolRetryError:
 
 
 # -- a history ----------------------------------------------------------------------------------------
+
+
+def show(part: ToolCallPart, verdict: Verdict) -> None:
+    """Let whoever gets a call outside of the run read it as it counts: nobody judges it behind them."""
+    if verdict.repairs or verdict.corrections:
+        part.args, part.id = verdict.arguments, None
 
 
 def call_ids(messages: list[ModelMessage]) -> frozenset[str]:
