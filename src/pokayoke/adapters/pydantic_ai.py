@@ -161,7 +161,8 @@ class _GuardedRun(Guarded):
         results: dict[str, Any] = node.tool_call_results or {}
         metadata: dict[str, Any] = node.tool_call_metadata or {}
         for part in response.tool_calls if results else ():
-            if isinstance(denied := results.get(part.tool_call_id), ToolDenied):
+            denied: Any = results.get(part.tool_call_id)
+            if isinstance(denied, ToolDenied):
                 await self._deny(self._written(ctx, part), metadata.get(part.tool_call_id), denied.message)
         return node
 

@@ -306,9 +306,8 @@ def _fields(issue: Issue, schema: Schema) -> str:
     own = broken if is_object(broken) and issue.problem.keyword == "additionalProperties" else None
     names = facts.properties if own is None else tuple(own.get("properties", ()))
     shown = _names([name for name in names if may_be(facts, name)])
-    patterns = [
-        f"names that fit {pattern[:80]}" for pattern in ({} if own is None else own.get("patternProperties", {}))
-    ]
+    given: dict[str, Any] = {} if own is None else own.get("patternProperties", {})
+    patterns = [f"names that fit {pattern[:80]}" for pattern in given]
     return ", ".join([*([shown] if shown else []), *patterns]) or "none"
 
 

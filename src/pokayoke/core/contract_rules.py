@@ -69,7 +69,8 @@ def _roots(contract: Contract, argument: str) -> tuple[str, ...]:
     if not roots:
         raise ContractError(f"{contract.name}: paths[{argument!r}] names no root; give at least one directory")
     texts = tuple(root if isinstance(root, str) else root.__fspath__() for root in roots)
-    return given if given == texts else texts  # roots that are resolved already hold what they were resolved to
+    # Roots that are resolved already hold what they were resolved to.
+    return cast("tuple[str, ...]", given) if given == texts else texts
 
 
 def has_code(entry: Any) -> bool:
