@@ -279,6 +279,21 @@ async def test_agents_that_are_handed_over_to_are_guarded_too():
     assert result.last_agent.name == "cashier"
 
 
+@pytest.mark.parametrize("first", ["refund", "handoff"])
+async def test_a_handoff_may_share_its_id_with_a_call(first):
+    """The call runs, the other agent takes over, and each is answered under an id of its own."""
+    log = []
+    tools = made(log)
+    other = agent_of([[assistant_message("Over to me.")]], [], name="cashier")
+    turn = [ask(*REFUND), ask("transfer_to_cashier")]
+    agent = agent_of([turn if first == "refund" else turn[::-1]], tools, handoffs=[other])
+    result = await GuardedRunner(guard_of(tools)).run(agent, "Refund A1.", run_config=QUIET)
+    assert (result.final_output, log) == ("Over to me.", ["A1"])
+    items = result.to_input_list()
+    for kind in ("function_call", "function_call_output"):
+        assert sorted(one["call_id"] for one in items if one.get("type") == kind) == ["call_1", "call_1_2"]
+
+
 async def test_an_agent_that_a_handoff_makes_belongs_to_the_run():
     """Its question is asked in the run that began, and answered there: nothing is left to wait."""
     log = []

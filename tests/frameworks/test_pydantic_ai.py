@@ -688,6 +688,19 @@ async def test_a_structured_answer_is_no_tool_call():
     assert shop.done == [("find", "A1"), ("refund", "A1", 5)]
 
 
+async def test_an_answer_by_a_call_has_an_id_of_its_own():
+    """An output tool that shares its id with a call leaves two calls and two results under two ids."""
+    shop = Shop()
+    agent, _ = guarded(
+        [shop.refund], Script([REFUND, call("final_result", text="Done.")]), reads=(), output_type=Report
+    )
+    result = await agent.run("go")
+    assert (result.output, shop.done) == (Report(text="Done."), [("refund", "A1", 5)])
+    _, said, read = result.all_messages()
+    assert [one.tool_call_id for one in said.tool_calls] == ["c1_2", "c1"]
+    assert sorted(one.tool_call_id for one in read.parts) == ["c1", "c1_2"]
+
+
 @pytest.mark.parametrize("function", [True, False])
 async def test_an_answer_by_a_call_of_a_cut_message_is_none(function):
     """Arguments that parse may lack what was cut off: no output function runs with them, and the model is asked again."""

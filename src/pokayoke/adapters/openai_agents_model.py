@@ -236,15 +236,20 @@ def _judged(turn: _Turn, output: list[Any], stop: Any) -> list[Any]:
     """The items of a reply as the guard lets them stand."""
     hosted, cut = turn.hosted, is_cut(stop)
     items = list(output)
-    asked = {at: _asked(item) for at, item in enumerate(items) if _is_ours(item, turn, cut=cut)}
+    ours = {at for at, item in enumerate(items) if _is_ours(item, turn, cut=cut)}
+    # Handoffs, too, so that none shares its id with a call: the SDK would end the run over that.
+    asked = {at: _asked(item) for at, item in enumerate(items) if at in ours or item.type == "function_call"}
     heard = hosted.heard(asked.values(), stop)
     if hosted.final and len(kept := [item for item in items if item.type in _SAID]) < len(items):
         # Reasoning belongs to what followed it, which is gone.
         items = [item for item in kept if item.type == "message"]
     led = False
     for at, call in zip(asked, heard, strict=False):
-        items[at] = _standing(items[at], call, turn)
-        led = led or items[at].name == SINK
+        if at in ours:
+            items[at] = _standing(items[at], call, turn)
+            led = led or items[at].name == SINK
+        elif items[at].call_id != call.id:
+            items[at].call_id = call.id
     if led:
         turn.listed.append(sink)
         slot_in_use().sank = True

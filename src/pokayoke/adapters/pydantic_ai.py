@@ -221,12 +221,14 @@ class _GuardedRun(Guarded):
         if tokens := response.usage.total_tokens:
             self._hosted.run.usage(tokens)
         parameters = request_context.model_request_parameters
-        parts = [part for part in response.parts if isinstance(part, ToolCallPart)]
+        parts = guarded = [part for part in response.parts if isinstance(part, ToolCallPart)]
         if parameters.output_tools:
             outputs = {tool.name for tool in parameters.output_tools}
-            parts = [part for part in parts if part.tool_name not in outputs]
-        if self._hosted.final or not parts:
-            return self._last_word(ctx, response, parts, parameters)
+            guarded = [part for part in parts if part.tool_name not in outputs]
+            # An answer by a call must share its id with no other, and keeps it: a stream has told it already.
+            parts = sorted(parts, key=lambda part: part.tool_name not in outputs)
+        if self._hosted.final or not guarded:
+            return self._last_word(ctx, response, guarded, parameters)
         self._silent = 0
         heard = self._hosted.heard(map(asked, parts), self._end_of(response))
         changed: dict[int, ToolCallPart] = {}
@@ -289,8 +291,7 @@ class _GuardedRun(Guarded):
                 offered.append(tool if term is None else replace(tool, parameters_json_schema=term))
             changed = changed or term is not None
         if (own := pager(run)) is not None and own.name not in terms:
-            schema = own.model_schema
-            tool = ToolDefinition(name=own.name, description=own.description, parameters_json_schema=schema)
+            tool = ToolDefinition(name=own.name, description=own.description, parameters_json_schema=own.model_schema)
             return [*offered, tool]
         return offered if changed else None
 
