@@ -293,6 +293,20 @@ async def test_runs_beside_each_other_do_not_mix(done):
             assert "get_order" in response.text
 
 
+@pytest.mark.parametrize(("shared", "times"), [(False, 2), (True, 1)])
+async def test_an_agent_made_a_tool_shares_a_run_only_with_the_session(tools, done, shared, times):
+    """The framework gives each of its calls a session of its own, unless the outer one is passed on."""
+    client = Scripted(*[[("c1", "refund", REFUND)], "Done."] * 2)
+    inner = Agent(client, tools=tools, name="cashier")
+    tool = inner.as_tool(propagate_session=shared)
+    guard = pokayoke.Guard(contracts([*tools, tool], reads=["get_order"]))
+    inner.middleware = middleware(guard)
+    tasks = [[(f"c{number}", "cashier", f'{{"task": "Refund, {number}."}}')] for number in (1, 2)]
+    outer = Agent(Scripted(*tasks, "Done."), tools=[tool], middleware=middleware(guard))
+    await outer.run("Refund A1.", session=AgentSession(session_id="s1"))
+    assert done == [("refund", "A1", 5)] * times
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_ids_that_a_provider_repeats_mix_nothing(done, stream):
     """Items of one id, in one reply and in other sessions: each call runs once, and its session reads its result."""
