@@ -382,14 +382,28 @@ async def test_the_user_reads_of_a_denial_that_it_was_one():
 
 
 async def test_an_edited_approval_runs_what_was_edited():
-    """The person who changes the arguments has approved the changed call, and no other."""
+    """The person who changes the arguments has approved the changed call and no other; none waits any more."""
     shop = Shop()
     script = Script([REFUND], "Done.")
-    agent, _ = guarded([shop.refund], script, reads=(), config=ASKS, output_type=[str, DeferredToolRequests])
-    waiting = await agent.run("go")
+    agent, guard = guarded([shop.refund], script, reads=(), config=ASKS, output_type=[str, DeferredToolRequests])
+    waiting = await agent.run("go", conversation_id="a")
     answers = DeferredToolResults(approvals={"c1": ToolApproved(override_args={"order": "A1", "amount": 3})})
+    result = await agent.run(message_history=waiting.all_messages(), deferred_tool_results=answers)
+    assert (result.output, shop.done) == ("Done.", [("refund", "A1", 3)])
+    known = {one.arguments["amount"]: one.status for one in guard.approvals.list(waiting=False)}
+    assert known == {5: "denied", 3: "approved"}
+
+
+async def test_an_edit_that_changes_nothing_is_a_yes():
+    """Arguments that mean the same are the call that was asked about."""
+    shop = Shop()
+    script = Script([REFUND], "Done.")
+    agent, guard = guarded([shop.refund], script, reads=(), config=ASKS, output_type=[str, DeferredToolRequests])
+    waiting = await agent.run("go")
+    answers = DeferredToolResults(approvals={"c1": ToolApproved(override_args={"amount": "5", "order": "A1"})})
     await agent.run(message_history=waiting.all_messages(), deferred_tool_results=answers)
-    assert shop.done == [("refund", "A1", 3)]
+    assert shop.done == [("refund", "A1", 5)]
+    assert [one.status for one in guard.approvals.list(waiting=False)] == ["approved"]
 
 
 async def test_a_person_decides_elsewhere_and_a_refusal_stands():

@@ -7,10 +7,12 @@ agent = Agent("openai:gpt-5", tools=tools, capabilities=[Guarded(guard)])
 from __future__ import annotations
 
 from asyncio import to_thread
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from pokayoke.adapters.hosted import Hosted
 from pokayoke.adapters.pydantic_ai_invoke import THROUGH, Continuation, Handler, absent, outside
@@ -52,6 +54,7 @@ from pokayoke.adapters.pydantic_ai_tools import (
     own_tool,
     schema_for,
 )
+from pokayoke.adapters.pydantic_ai_watched import Watched
 from pokayoke.adapters.shown import pager
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.intake.arguments import read_arguments
@@ -62,9 +65,8 @@ try:
     from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
     from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, UserPromptPart
     from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, StreamedResponse
-    from pydantic_ai.models.wrapper import WrapperModel
     from pydantic_ai.output import OutputContext
-    from pydantic_ai.tools import RunContext, ToolDefinition, ToolDenied
+    from pydantic_ai.tools import RunContext, ToolApproved, ToolDefinition, ToolDenied
 except ImportError as error:
     raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
 
@@ -161,9 +163,11 @@ class _GuardedRun(Guarded):
         results: dict[str, Any] = node.tool_call_results or {}
         metadata: dict[str, Any] = node.tool_call_metadata or {}
         for part in response.tool_calls if results else ():
-            denied: Any = results.get(part.tool_call_id)
-            if isinstance(denied, ToolDenied):
-                await self._deny(self._written(ctx, part), metadata.get(part.tool_call_id), denied.message)
+            answer: Any = results.get(part.tool_call_id)
+            if isinstance(answer, ToolDenied):
+                await self._deny(self._written(ctx, part), metadata.get(part.tool_call_id), answer.message)
+            elif isinstance(answer, ToolApproved) and answer.override_args is not None:
+                await self._edited(self._written(ctx, part), metadata.get(part.tool_call_id), answer.override_args)
         return node
 
     async def _deny(self, call: ToolCall, answers: Any, reason: str) -> None:
@@ -171,8 +175,20 @@ class _GuardedRun(Guarded):
         if self._hosted.run.check(call).decision == "ask":
             with suppress(CallDeferred):
                 outcome = await self._hosted.acall(call, outside)
-                await self._decide(outcome, answers, approved=False, reason=reason)
+                await self._decide(outcome.approval, answers, approved=False, reason=reason)
                 await self._hosted.acall(call, outside)  # so that the run knows what was not done
+
+    async def _edited(self, call: ToolCall, answers: Any, instead: dict[str, Any]) -> None:
+        """Close the question about a call that a person has approved with other arguments."""
+        first, then = map(self._hosted.run.check, (call, structs.replace(call, arguments=instead)))
+        about = (self._hosted.run.id, first.contract, first.arguments)
+        if first.decision != "ask" or first.arguments == then.arguments:
+            return
+        with suppress(StoreError, CallDeferred):
+            for one in await to_thread(self._guard.approvals.list):
+                if (one.run_id, one.contract, one.arguments) == about:
+                    await self._decide(one.id, answers, approved=False, reason="approved with other arguments")
+                    self._hosted.run.progress.matters.forget((await self._hosted.acall(call, outside)).key or "")
 
     # -- around a request ---------------------------------------------------------------------------
 
@@ -206,7 +222,7 @@ class _GuardedRun(Guarded):
 
     def get_wrapper_model(self, model: Model) -> Model | None:
         """Keep a stream at hand: `run_stream` runs tools before anybody else is told why the message ended."""
-        return _Watched(model, self) if self._streaming else None
+        return Watched(model, self.watch) if self._streaming else None
 
     def watch(self, stream: StreamedResponse) -> None:
         """Take the stream whose end tells whether the message is whole."""
@@ -334,7 +350,7 @@ class _GuardedRun(Guarded):
             invoke = None
         outcome = await self._hosted.acall(going.call, invoke)
         if ctx.tool_call_approved and outcome.status == "pending":
-            await self._decide(outcome, ctx.tool_call_metadata, approved=True)
+            await self._decide(outcome.approval, ctx.tool_call_metadata, approved=True)
             outcome = await self._hosted.acall(going.call, going)
         if going.limit is not None:
             raise going.limit
@@ -361,17 +377,14 @@ class _GuardedRun(Guarded):
             raise ModelRetry("This was not used: its message was cut off by its length limit. Send it again, shorter.")
         return output
 
-    async def _decide(self, outcome: Outcome, answers: Any, *, approved: bool, reason: str = "") -> None:
+    async def _decide(self, question: str | None, answers: Any, *, approved: bool, reason: str = "") -> None:
         """Pass a person's decision on, unless it was made elsewhere meanwhile."""
-        if outcome.approval is None:
+        if question is None:
             return
         given: dict[str, Any] = answers if isinstance(answers, dict) else {}
-        answer = self._guard.approvals.answer
         by, why = str(given.get("by", "pydantic-ai")), str(given.get("reason", reason))
-        try:
-            await to_thread(answer, outcome.approval, approved=approved, by=by, reason=why)
-        except StoreError:
-            return
+        with suppress(StoreError):
+            await to_thread(self._guard.approvals.answer, question, approved=approved, by=by, reason=why)
 
     def _written(self, ctx: RunContext[Any], part: ToolCallPart) -> ToolCall:
         """What the model wrote: as it was heard, else from the message that holds it, wherever that is."""
@@ -385,17 +398,3 @@ class _GuardedRun(Guarded):
 
     def _end_of(self, response: ModelResponse) -> str | None:
         return "incomplete" if broke_off(self._stream, response) else stop_reason(response)
-
-
-class _Watched(WrapperModel):
-    """A model whose streams somebody watches."""
-
-    def __init__(self, wrapped: Model, watcher: _GuardedRun) -> None:
-        super().__init__(wrapped)
-        self._watcher = watcher
-
-    @asynccontextmanager
-    async def request_stream(self, *args: Any, **options: Any) -> AsyncGenerator[StreamedResponse]:
-        async with self.wrapped.request_stream(*args, **options) as stream:
-            self._watcher.watch(stream)
-            yield stream
