@@ -65,8 +65,11 @@ _NAMES = (
     "tool[-_]outputs?|tool|tools|tool_call|tool_calls|tool_use|tool_result|tool_results|tool_response|"
     "tool_responses|function|function_call|function_calls|function_result|function_results|function_response|invoke|"
     "system|system[-_]reminder|system[-_]prompt|developer|assistant|user|human|model|"
-    "(?:start|end)_(?:of_turn|function_(?:call|response|declaration))|think|bos|eos|s|im_start|im_end|sys"
+    "(?:start|end)_(?:of_turn|function_(?:call|response|declaration))|think|bos|eos|s|im_start|im_end|sys|"
+    "(?:system|user|assistant)_message|context[-_]note|(?:special|extra_id|reserved)_[0-9]{1,4}"
 )
+# Ling's roles are capitals between plain tags; in small letters it is what XML says of an account.
+_CAPITALS = "role>(?-i:HUMAN|ASSISTANT|SYSTEM|OBSERVATION)</role>"
 # Slashes of any kind and blanks (one of them a letter of Braille), also as JSON or this module writes them. No text
 # fits two of the branches, so that a long run is split in one way only.
 _FILL = (
@@ -75,11 +78,11 @@ _FILL = (
 )
 # `<` (also full-width or small) before a bar, a token that ends in one (`<turn|>`), a second `<`, or the name of a role
 # or tool tag, in any namespace. What only looks like it stands in grammars and formulas too (‹function›): there our own
-# delimiter alone is meant.
+# delimiters alone are meant.
 _TAG = (
     rf"(?i)[<\uff1c\ufe64](?=[|\uff5c]|[a-z_]{{1,40}}+[|\uff5c]>|</?sys>>"
-    rf"|{_FILL}(?:[\w.-]++:)?(?:{_NAMES})(?![a-z0-9_-]))"
-    rf"|[\u1438\u2039\u2329\u276e\u27e8\u3008](?={_FILL}tool[-_]outputs?(?![a-z0-9_-]))"
+    rf"|{_CAPITALS}|{_FILL}(?:[\w.-]++:)?(?:{_NAMES})(?![a-z0-9_-]))"
+    rf"|[\u1438\u2039\u2329\u276e\u27e8\u3008](?={_FILL}(?:tool[-_]outputs?|context[-_]note)(?![a-z0-9_-]))"
 )
 _BRACKETS = (
     rf"\[(?= ?/? ?(?:{'|'.join(_MARKS)}) ?\]|\|(?:{'|'.join(_BARRED)})\|\]|e~\[)"
@@ -90,8 +93,9 @@ _BRACKETS = (
 # `user:` and `system:` begin paragraphs of settings and of classes; the others do not.
 _BLANKS = r"[ \t\r\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]*"
 _ROLES = "(?:[Hh]uman|HUMAN|[Aa]ssistant|ASSISTANT|System|SYSTEM|User|USER)"
-_ROLE = _BLANKS + _ROLES + r" ?(?P<mark>[:\uff1a])"
-_TITLE = _BLANKS + r"(?P<mark>#)#{1,5} ?(?:Instruction|Response|System|User|Assistant|Human)s?:"
+_ROLE = _BLANKS + _ROLES + _BLANKS + r"(?P<mark>[:\uff1a])"
+_TITLED = "System|SYSTEM|User|USER|Assistant|ASSISTANT|Human|HUMAN"
+_TITLE = _BLANKS + r"(?P<mark>#)#{1,5}" + _BLANKS + rf"(?:Instruction|INSTRUCTION|Response|RESPONSE|{_TITLED})[sS]?:"
 _TURN = r"\n" + _BLANKS + r"\n" + _ROLE
 # A text is shown behind a line break: its first line begins a paragraph, and so does the one behind an empty first.
 _FIRST_TURN = rf"(?:{_BLANKS}\n)?{_ROLE}"
@@ -143,7 +147,7 @@ def _heads() -> list[str]:
 def _may_act() -> Callable[[str], bool]:
     """Whether free text in ASCII may need a change; most does not, and this look is enough."""
     marks = rf"\[ ?/? ?(?:{'|'.join(_heads())})|\[\||\]~|\[e~"
-    return matcher(rf"[^\t\n -;=-~]|##|(?:^|\n)[ \t]*{_ROLES} ?:|{marks}")
+    return matcher(rf"[^\t\n -;=-~]|##|(?:^|\n)[ \t]*{_ROLES}[ \t]*:|{marks}")
 
 
 def _neutralised(text: str, data: bytes, *, json: bool) -> str:
