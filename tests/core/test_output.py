@@ -371,18 +371,45 @@ def test_a_page_nobody_declared_is_found(schema, value):
         "<head><title>",
         "<body/>",
         "<!doctype\nhtml>",
+        "\u200b<!doctype html>",
+        "\0\0 <!doctype html>",
+        " \u2060<!-- a -->\u200d\x85<?XML version='1.0'?>\0<body>",
+        "<!--><html>",
+        " " * 5_000 + "<!doctype html>",
+        f"<!-- {'x' * 5_000} --><!doctype html>",
+        "<!-- - -- -->" * 500 + "<html>",
     ],
 )
 def test_a_page_is_known_by_its_first_tag(page):
-    """Comments, a byte order mark, an XML declaration, any case, and a cut end do not hide a page."""
+    """However many comments, blanks and invisible signs, a declaration of XML, any case and a cut end hide no page."""
     assert code(judge(page)) == "html_instead_of_data"
     assert code(judge({"user_id": page})) == "html_instead_of_data"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<!-- <html>",
+        "<!-- a --> b <html>",
+        "\u200bx",
+        "\0x<html>",
+        "<?xml <html>",
+        "<p><html>",
+        "<htmlx>",
+        "<!doctype x>",
+    ],
+)
+def test_a_page_within_a_text_is_no_page(text):
+    """Where a text begins with words, another tag or a comment without an end, no page stands for data."""
+    assert code(judge({"user_id": text + "<html>"})) is None
 
 
 def test_a_row_of_comments_is_looked_at_once():
     """Thousands of comments before nothing take no more than a moment."""
     began = time.monotonic()
-    assert code(judge({"user_id": "<!-- x -->" * 15_000 + "<body"})) is None
+    for row in ("<!-- x -->" * 15_000, " \u200b" * 90_000, "<!--" + "-" * 150_000, "<?xml ?>" * 20_000):
+        assert code(judge({"user_id": row + "x<body"})) is None
+    assert code(judge({"user_id": "<!-- x -->" * 15_000 + "<body"})) == "html_instead_of_data"
     assert code(judge({"user_id": "<!--" * 40_000 + "<html"})) is None
     assert time.monotonic() - began < 20
 

@@ -9,23 +9,44 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pokayoke.core.neutral import UNSEEN
 from pokayoke.core.places import Path, facts_at, join
 from pokayoke.core.schema import Schema
 from pokayoke.core.shapes import is_array, is_object
 
 # No IGNORECASE: a literal first byte lets the engine skip with memchr (2 us instead of 60 per 10 KB).
 _HINT = re.compile(rb"<(?:![dD][oO][cC]|[hH][tT][mM][lL]|[hH][eE][aA][dD]|[bB][oO][dD][yY])")
-# What may stand before the first tag can be read in one way only: a row of comments is not tried in every partition.
-_PAGE = re.compile(
-    r"(?:\ufeff|\s++|<!--[^-]*+(?:-(?!->)[^-]*+)*-->|<\?xml[^>]*+(?<=\?)>)*<(?:!doctype\s+html|(?:html|head|body)(?=[\s>/]|$))",
-    re.IGNORECASE,
-)
-_LONGEST_PREFIX = 4_096  # characters in which a page has to begin: keeps the search linear
+# What may stand before the first tag: blanks, what nobody sees, and (see below) comments and a declaration of XML.
+_BLANK = re.compile(rf"[\s{UNSEEN}]*+")
+_DECLARATION = re.compile(r"<\?xml[^>]*+(?<=\?)>", re.IGNORECASE)
+_TAG = re.compile(r"<(?:!doctype\s+html|(?:html|head|body)(?=[\s>/]|$))", re.IGNORECASE)
 
 
 def is_page(text: str) -> bool:
-    """Return whether a text is an HTML page from its first tag on (it may be cut at the end)."""
-    return _PAGE.match(text, 0, _LONGEST_PREFIX) is not None
+    """Return whether a text is an HTML page from its first tag on (it may be cut at the end).
+
+    However much stands before that tag, it is walked over once: no place is looked at in two ways.
+    """
+    at = _after_blanks(text, 0)
+    while text.startswith("<", at):
+        if text.startswith("<!--", at):
+            # HTML ends a comment at once if it begins with its own end: `<!-->`.
+            closed = text.find("-->", at + 2)
+            if closed < 0:
+                return False
+            end = closed + 3
+        elif declared := _DECLARATION.match(text, at):
+            end = declared.end()
+        else:
+            return _TAG.match(text, at) is not None
+        at = _after_blanks(text, end)
+    return False
+
+
+def _after_blanks(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    assert found is not None, "matches nothing, too"
+    return found.end()
 
 
 def may_hold_page(data: bytes) -> bool:
