@@ -117,6 +117,13 @@ BODY = TEXT.encode()
         (SimpleNamespace(content=[SimpleNamespace(type="text", text=TEXT)], isError=False), False),
         (SimpleNamespace(content=[], structured_content=GOOD, is_error=False), False),
         ({"content": [{"type": "resource", "resource": {"uri": "x", "text": TEXT}}], "_meta": {}}, False),
+        ("\ufeff" + TEXT, False),
+        (b"\xef\xbb\xbf" + BODY, False),
+        (Raw(b"\xef\xbb\xbf" + BODY, "application/json", 200), True),
+        ({"content": [{"type": "text", "text": "\ufeff" + TEXT}]}, False),
+        (Raw(TEXT.encode("utf-16"), "application/json; charset=utf-16", 200), True),
+        (Raw(b"\xff\xfe" + TEXT.encode("utf-16-le"), "application/json; charset=UTF-16LE"), True),
+        (Raw(TEXT.encode("utf-16-be"), 'application/json; charset="utf-16be"'), True),
     ],
 )
 def test_every_way_a_good_answer_arrives_gives_the_same_value(raw, wire):
@@ -128,6 +135,28 @@ def test_every_way_a_good_answer_arrives_gives_the_same_value(raw, wire):
     assert checked.wire is wire
     assert checked.chars > 0
     assert not checked.unchecked
+
+
+@pytest.mark.parametrize(
+    ("body", "charset"),
+    [
+        ("Zoë".encode("latin-1"), "iso-8859-1"),
+        ("Zoë".encode(), "iso-8859-1"),
+        ("Zoë".encode(), "utf-16"),
+        ("Zoë".encode(), "no-such-set"),
+    ],
+)
+def test_a_declared_character_set_counts_for_what_is_no_utf8(body, charset):
+    """JSON in another set is read as its type declares, and JSON in UTF-8 as UTF-8, whatever is declared."""
+    raw = Raw(b'{"user_id": "' + body + b'"}', f"application/json; charset={charset}")
+    assert judge(raw).value == {"user_id": "Zoë"}
+
+
+def test_json_in_another_character_set_is_held_to_the_same_caps():
+    """The limit in characters is that of the text that the bytes mean, and the limit in bytes comes first."""
+    for count, found in ((200_000 - 15, None), (200_000 - 14, "output_too_large"), (500_000, "output_too_large")):
+        text = json.dumps({"user_id": "x" * count})
+        assert code(judge(Raw(text.encode("utf-16"), "application/json; charset=utf-16"))) == found
 
 
 @pytest.mark.parametrize(
@@ -196,6 +225,13 @@ BAD_TRANSPORT = [
     (" \n", "invalid_json", "invalid_json:empty"),
     (Raw(b"", "application/json", 200), "invalid_json", "invalid_json:empty"),
     ("{'user_id': 'u'}", "invalid_json", "invalid_json:invalid_json"),
+    ("\ufeff\ufeff" + TEXT, "invalid_json", "invalid_json:byte_order_mark"),
+    ("\ufeff", "invalid_json", "invalid_json:empty"),
+    ("\ufeff" + TEXT[:-1], "invalid_json", "invalid_json:cut"),
+    (" \ufeff" + TEXT, "invalid_json", None),
+    (Raw(b'{"user_id": "\xff"}', "application/json; charset=utf-7"), "invalid_json", "invalid_json:invalid_utf8"),
+    (Raw(b'{"user_id": "\xff"}', "application/json; charset=utf-8"), "invalid_json", "invalid_json:invalid_utf8"),
+    (Raw(b'{"user_id": "\0"}', "application/json; charset=latin-1"), "invalid_json", "invalid_json:control_character"),
     ("Error: no such user", "invalid_json", "invalid_json:invalid_json"),
     ('{"user_id": "a", "user_id": "b"}', "invalid_json", "invalid_json:duplicate_key"),
     ('{"user_id": "a", "user_id": "a"}', "invalid_json", "invalid_json:equal_duplicate"),

@@ -28,6 +28,7 @@ from pokayoke.core.wire import (
     as_wire,
     check_content_type,
     check_status,
+    in_utf8,
     is_textual,
     measure,
     media_type,
@@ -142,14 +143,19 @@ def _verbatim(text: str, content: tuple[Any, ...] = ()) -> Received:
 
 
 def _parsed(body: str | bytes, limit: int, content: tuple[Any, ...] = ()) -> Received:
-    """JSON text, read strictly; what does not parse is named, never mended."""
+    """JSON text, read strictly; what does not parse is named, never mended.
+
+    One byte order mark before it is no part of it: a parser may ignore it (RFC 8259, section 8.1).
+    """
+    chars = len(body)
+    body = body.removeprefix("\ufeff") if isinstance(body, str) else body.removeprefix(b"\xef\xbb\xbf")
     try:
         value, data = parse(
             body, max_bytes=limit * BYTES_PER_CHAR, max_depth=DEEPEST, equal_duplicates=False, exact=False
         )
     except StrictError as exc:
         return _no(_unparsed(body, exc))
-    return Received(value, data, len(body), content)
+    return Received(value, data, chars, content)
 
 
 def _unparsed(body: str | bytes, error: StrictError) -> Finding:
@@ -232,6 +238,8 @@ def _wire(wire: Wire, raw: Any, contract: Contract, limit: int, policy: ToolOutp
     data = contract.output is not None and contract.extract is None
     if data and not body and wire.status in _NO_CONTENT:
         return Received()
+    if data and isinstance(body, bytes) and over_bytes(body, limit) is None:
+        body = in_utf8(body, wire.content_type)
     # What is decoded first is measured as text, and what is no text has no characters.
     too_long = measure(body, limit) if data or isinstance(body, str) else over_bytes(body, limit)
     finding = too_long or _wrong_type(wire, contract, policy)

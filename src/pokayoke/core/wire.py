@@ -222,17 +222,45 @@ def as_text(body: str | bytes, content_type: str | None = None) -> str | Finding
     """Return a body as text, decoded as its content type says (UTF-8 if it does not), or the finding."""
     if isinstance(body, str):
         return body
-    charset = "utf-8"
-    for parameter in (content_type or "").split(";")[1:]:
-        name, _, value = parameter.partition("=")
-        if name.strip().lower() == "charset":
-            charset = value.strip().strip("\"'").lower() or charset
+    charset = _charset(content_type)
     try:
         if rare(_CHARSETS).fullmatch(charset):
             return body.decode(charset, "strict")
     except (LookupError, UnicodeError):
         pass
     return _bad_encoding(charset)
+
+
+def in_utf8(body: bytes, content_type: str | None) -> str | bytes:
+    """Return the bytes of JSON as they are, or as text where only the declared character set can read them.
+
+    JSON is UTF-8, whatever is declared (RFC 8259, sections 8.1 and 11), so a declaration counts for nothing but
+    what is no UTF-8, or holds the NUL that no JSON has and every UTF-16 of it. What nothing reads stays as it is.
+    """
+    if _charset(content_type) in _UTF8:
+        return body
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        pass
+    else:
+        if 0 not in body:
+            return body
+    text = as_text(body, content_type)
+    return text if isinstance(text, str) else body
+
+
+_UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")
+
+
+def _charset(content_type: str | None) -> str:
+    """Return the character set a content type declares, in lower case; UTF-8 if it declares none."""
+    charset = "utf-8"
+    for parameter in (content_type or "").split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            charset = value.strip().strip("\"'").lower() or charset
+    return charset
 
 
 # Python also knows encodings that are programs in disguise (unicode_escape, utf-7, punycode).
