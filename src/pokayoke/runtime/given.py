@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -83,6 +84,24 @@ def store_of(store: str | Store | None) -> Store:
     if not callable(getattr(cast(object, store), "admit", None)):
         raise ConfigurationError(f"store is a URL such as sqlite:///ledger.db, a store or None; not {store!r}")
     return store
+
+
+_users: weakref.WeakKeyDictionary[Store, weakref.WeakSet[Any]] = weakref.WeakKeyDictionary()
+
+
+def hold(store: Store, user: object) -> Callable[[], None]:
+    """Say that a guard uses a store. What is returned lets go of it: the last one that does closes it."""
+    users = _users.setdefault(store, weakref.WeakSet())
+    users.add(user)
+    mine = weakref.ref(user)  # or the guard would live as long as what it is let go with
+
+    def let_go() -> None:
+        if (user := mine()) is not None:
+            users.discard(user)
+        if not users:
+            store.close()
+
+    return let_go
 
 
 def clock_of(clock: Clock | None) -> Clock:

@@ -29,7 +29,7 @@ from pokayoke.runtime.approvals import Approvals
 from pokayoke.runtime.clock import Clock
 from pokayoke.runtime.config import PolicyFile, load_policy
 from pokayoke.runtime.forks import renew
-from pokayoke.runtime.given import check_hooks, clock_of, kinds_of, listed, store_of
+from pokayoke.runtime.given import check_hooks, clock_of, hold, kinds_of, listed, store_of
 from pokayoke.runtime.onlookers import announced_by, looked_on
 from pokayoke.runtime.progress import Progress
 from pokayoke.runtime.run import Run
@@ -56,7 +56,7 @@ class Guard:
         contracts: path of a `contracts.lock`, which says what version of each tool a run uses. It is followed
             while the program runs. None: the tools are what they say of themselves.
         config: None for the safe default, a path to a YAML file, a mapping, or a `Policy`.
-        store: None for memory, a URL for `open_store`, or a store, which stays open when the guard is closed.
+        store: None for memory, a URL for `open_store`, or a store, which is closed with the last guard that uses it.
         on_ask: asked at once when a call needs approval; returns True, False, or None for "later".
         on_step: told how far a call has come (`after_claim`, `before_invoke`, `after_invoke`,
             `after_settle`); for tests that stop a process between two steps.
@@ -97,7 +97,7 @@ class Guard:
         self._file = PolicyFile(config) if isinstance(config, (str, os.PathLike)) else None
         policy = self._file.current() if self._file else load_policy(config)
         self.store = store_of(store)
-        self._let_go = self.store.close if self.store is not store else lambda: None
+        self._let_go = hold(self.store, self)
         self.closed = False
         self.approvals = Approvals(self.store, self.clock, self._reviewed)
         self.workers = Workers(policy.execution.max_lost_workers)
@@ -328,7 +328,7 @@ class Guard:
         self.close()
 
     def close(self) -> None:
-        """Write everything out, end idle worker threads, and let go of a store that was given as a URL.
+        """Write everything out, end idle worker threads, and let go of the store, which its last guard closes.
 
         A closed guard takes no call more: `run`, and every call of its runs, raises `UsageError`.
         """
