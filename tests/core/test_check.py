@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.check import CODES, check, clarification
-from pokayoke.core.places import facts_at
+from pokayoke.core.places import facts_at, facts_of
 from pokayoke.core.schema import compile_schema
 from pokayoke.core.wanted import wanted
 
@@ -257,6 +257,12 @@ PAIR = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}
 def test_a_hint_is_about_the_branch_that_failed(node, value, said):
     """What is said is what the one schema wants that refused the place; what others say of it is left out."""
     assert said in check(value, compile_schema(node))[0].hint
+
+
+def test_a_subschema_that_is_not_of_the_place_chooses_nothing():
+    """Then all that is said of the place counts."""
+    schema = compile_schema({"properties": {"n": OPERATION}})
+    assert facts_of(schema, ("n",), {}) == facts_at(schema, ("n",))
 
 
 def test_clarification_stays_short():

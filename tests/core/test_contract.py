@@ -585,3 +585,12 @@ def test_the_declarative_terms_are_plain_values():
     for term in (Range("/a", min=1), Format("/a", "date"), Equal("/a", "/b"), Compare("/a", "<=", "/b")):
         data = msgspec.json.encode(term)
         assert msgspec.json.decode(data, type=Range | Format | Equal | Compare) == term
+
+
+def test_a_schema_that_no_call_can_fit_is_refused():
+    """A closed object that requires what it does not name would be an exchange without end; an open one would not."""
+    schema = {"type": "object", "properties": {"a": {}}, "required": ["b"]}
+    with pytest.raises(ContractError, match="requires 'b' and allows no such property"):
+        Contract.from_schema("t", {**schema, "additionalProperties": False})
+    for loose in ({}, {"additionalProperties": False, "patternProperties": {"^b": {}}}):
+        assert Contract.from_schema("t", {**schema, **loose})

@@ -6,7 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.call import Finding, Outcome
-from pokayoke.core.loop import KINDS, Ending, Kind, Rounds, counted, exhausted, failure_of, instruction, kinds_for
+from pokayoke.core.loop import (
+    KINDS,
+    Ending,
+    Kind,
+    Rounds,
+    counted,
+    exhausted,
+    failure_of,
+    instruction,
+    kinds_for,
+    without_own_kinds,
+)
 from pokayoke.core.policy import LoopPolicy
 from pokayoke.core.state import LoopCount, RunState, begin_turn
 from pokayoke.errors import PolicyError
@@ -362,3 +373,11 @@ def test_a_call_that_is_only_held_back_has_not_failed():
     assert rounds.repeats.count("t", "s") == 0
     noted(rounds, outcome("failed", "tool_failed", "tool"), effect="write")
     assert rounds.repeats.count("t", "s") == 1
+
+
+def test_a_policy_without_own_kinds_names_what_every_guard_knows():
+    """Names of a guard's own kinds are left out of both options, and the instruction for all kinds stays."""
+    policy = LoopPolicy(off=("tired", "refusal"), instructions={"*": "Stop.", "tired": "Rest.", "unknown_tool": "No."})
+    plain = without_own_kinds(policy)
+    assert plain.off == ("refusal",)
+    assert plain.instructions == {"*": "Stop.", "unknown_tool": "No."}

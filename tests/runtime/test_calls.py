@@ -1191,3 +1191,14 @@ def test_parsed_arguments_that_explode_are_refused():
     )
     outcome = pokayoke.Guard([contract]).run().call(pokayoke.ToolCall("c", "get", {"more": bomb}))
     assert (outcome.status, outcome.findings[0].code) == ("refused", "too_long")
+
+
+def test_a_dict_without_end_is_not_written_down():
+    """What an unknown tool was called with is recorded as it came, if it can be written at a bounded length."""
+    wide = ["x"] * 10
+    for _ in range(12):
+        wide = [wide] * 10
+    run = Guard([]).run("r")
+    for given, raw in (({"a": 1}, '{"a":1}'), ({"a": wide}, None), ({"a": object()}, None)):
+        assert run.call(ToolCall("1", "nothing", given)).status == "refused"
+        assert next(event["raw"] for event in reversed(run.trace) if "raw" in event) == raw
