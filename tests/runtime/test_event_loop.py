@@ -118,18 +118,20 @@ def test_the_answer_of_a_callback_is_kept(store, said, status, kept):
     assert [(one.status, one.by) for one in store.approvals()] == [(kept, "on_ask")]
 
 
+async def stubborn():
+    """A tool that answers when it is cancelled, as if it had just come to its end."""
+    try:
+        await asyncio.sleep(20)
+    except asyncio.CancelledError:
+        return {}
+
+
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_a_write_that_ends_late_in_the_event_loop_is_settled(store, cancelled):
     """It goes on after its deadline, or after its caller was cancelled, and its doubt is settled all the same."""
 
-    async def handler():
-        try:
-            await asyncio.sleep(20)
-        except asyncio.CancelledError:
-            return {}
-
     async def main():
-        guard = Guard([contract(handler=handler, timeout=20 if cancelled else 0.02)], store=store)
+        guard = Guard([contract(handler=stubborn, timeout=20 if cancelled else 0.02)], store=store)
         run = guard.run("r")
         task = asyncio.ensure_future(run.acall(call()))
         await asyncio.wait({task}, timeout=0.05)
@@ -145,14 +147,8 @@ def test_a_write_that_ends_late_is_settled_although_every_thread_hangs(store):
     """Where no thread is left to tell the store, the event loop waits for it: better than a doubt that stays."""
     may = threading.Event()
 
-    async def handler():
-        try:
-            await asyncio.sleep(20)
-        except asyncio.CancelledError:
-            return {}
-
     async def main():
-        tools = [contract(handler=handler, timeout=0.1), contract("hang", "read", handler=may.wait, timeout=0.02)]
+        tools = [contract(handler=stubborn, timeout=0.1), contract("hang", "read", handler=may.wait, timeout=0.02)]
         guard = Guard(tools, store=store, config={"execution": {"max_lost_workers": 1}})
         run = guard.run("r")
         await run.acall(call("hang"))
