@@ -29,6 +29,13 @@ def test_an_interrupt_while_an_error_tells_its_text_is_no_text():
         explain(Raised(WordlessError(KeyboardInterrupt())), "pay", "write", doubtful=False, exhausted=False)
 
 
+@pytest.mark.parametrize("exhausted", [True, False])
+def test_the_model_hears_that_a_tool_was_tried_more_than_once_only_where_it_was(exhausted):
+    """Who is told of several tries need not ask for another; of one that was not repeated nobody says so."""
+    found = explain(Raised(OSError("down")), "look", "read", doubtful=False, exhausted=exhausted)
+    assert ("several tries" in found.hint) is exhausted
+
+
 def test_a_store_says_what_to_do_and_a_driver_only_what_it_was():
     """The store's own text is written for operators; that of a driver may hold values."""
     assert trouble(StoreError("the disk is full; free some space")) == "the disk is full; free some space"

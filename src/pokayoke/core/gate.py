@@ -82,7 +82,7 @@ def rules_for(contract: Contract, policy: Policy, *, certain: bool = False) -> t
         certain: leave those out that never object to a call whose confidence is 1, and what `Locate` asks next.
     """
     rules: list[Rule] = []
-    if not certain or policy.confidence.threshold > 1:
+    if not certain:
         rules.append(_confidence_rule(policy.confidence.threshold))
     # `Locate` refuses what is wrong with a path. Only monitor mode asks first as well: its objections leave a note.
     if contract.paths and not (certain and policy.mode == "enforce"):
