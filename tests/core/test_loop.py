@@ -1,5 +1,7 @@
 """The loop guard: what a bad round is, what ends a streak, and what the model is told when its tools go."""
 
+from dataclasses import dataclass
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -334,6 +336,45 @@ def test_the_id_of_a_call_does_not_make_a_result_another_one():
         one = msgspec.structs.replace(outcome(text=f"<out call=id{number}>7</out>"), call_id=f"id{number}")
         found = noted(rounds, one)
     assert found[0].kind == "repeated_call"
+
+
+@dataclass
+class Shown:
+    data: object
+    type: str = "image"
+
+
+@dataclass(slots=True)
+class Bare:
+    data: object
+
+
+def nested(levels, value):
+    return value if not levels else [nested(levels - 1, value)]
+
+
+@pytest.mark.parametrize(
+    ("picture", "compared"),
+    [
+        (lambda data: {"type": "image", "data": data}, True),
+        (lambda data: {"type": "image", "source": {"type": "base64", "data": data}}, True),
+        (lambda data: {"type": "resource", "resource": {"blob": data, "annotations": {"audience": ["user"]}}}, True),
+        (lambda data: Shown(data.encode()), True),
+        (lambda data: Shown(Shown(data)), True),
+        (Bare, False),
+        (lambda data: nested(50, data), False),
+    ],
+)
+@pytest.mark.parametrize("text", ["", "One screenshot."])
+def test_another_picture_is_another_result(picture, compared, text):
+    """Pictures and files that differ are progress, however often a call returns one; equal ones are a repetition."""
+    rounds, kept = Rounds(), []
+    for number in range(9):
+        kept.append(picture(f"iVBOR{number}"))
+        assert noted(rounds, outcome(text=text, content=(kept[-1],)))[0].progress
+    kept += [picture("iVBOR"), picture("iVBOR"), picture("iVBOR"), picture("iVBOR")]
+    found = noted(rounds, *[outcome(text=text, content=(one,)) for one in kept[-4:]])
+    assert (found[-1].kind == "repeated_call") is compared
 
 
 def test_what_is_remembered_is_bounded():

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Final, get_args
+from typing import Any, Final, cast, get_args
 
 import msgspec
 
 from pokayoke.core.call import SUCCESSFUL, Effect, Finding, Outcome, Status, StopReason
 from pokayoke.core.policy import LoopPolicy
+from pokayoke.core.shapes import is_object
 from pokayoke.core.state import LoopCount, Repeats
 from pokayoke.errors import PolicyError, UsageError
 
@@ -213,6 +214,8 @@ class Rounds:
         # What the model reads, but for the id of the call, which is another one each time. Only its hash is kept:
         # with what was there before it, since a write may have changed what a read shows, and the same is then news.
         mark = hash(outcome.text.replace(outcome.call_id, "") if result is None else result)
+        if outcome.content:  # of pictures and files the text only says how many there are
+            mark = hash((mark, _look_of(outcome.content)))
         seen = (mark, self._writes if effect == "read" else 0)
         before, times = known.pop(key, _NEVER)
         times = times + 1 if before == seen else 1
@@ -254,6 +257,18 @@ _Seen = tuple[int, int]
 """A hash of what a call brought, and how many writes there were before it."""
 
 _NEVER: Final[tuple[_Seen | None, int]] = (None, 0)
+
+
+def _look_of(block: Any, depth: int = 5) -> int:
+    """A hash of what is no text, as it came: dicts, lists and a framework's objects, without a copy of any bytes."""
+    if depth and is_object(block):
+        return hash(tuple((name, _look_of(one, depth - 1)) for name, one in block.items()))
+    if depth and isinstance(block, (list, tuple)):
+        return hash(tuple(_look_of(one, depth - 1) for one in cast("Iterable[Any]", block)))
+    try:
+        return hash(block)
+    except Exception:  # noqa: BLE001 - a tool's own object; what can be told by its fields is, all else is new each time
+        return _look_of(vars(block), depth - 1) if depth and hasattr(block, "__dict__") else id(block)
 
 
 def _is_own(outcome: Outcome, first: Finding) -> bool:
