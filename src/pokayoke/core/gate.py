@@ -50,7 +50,7 @@ def principal_of(who: str | dict[str, Any] | Principal | None) -> Principal | No
     if isinstance(who, dict):
         if strange := sorted(map(str, who.keys() - {"id", "roles"})):
             raise UsageError(f"a principal is {{'id': ..., 'roles': [...]}}, and has no {', '.join(strange)}")
-        who = Principal(str(who.get("id", "")), who.get("roles", ()))
+        who = Principal(who.get("id", ""), who.get("roles", ()))
     elif not isinstance(who, Principal):
         who = Principal(who)
     roles = cast("object", who.roles)
