@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from pokayoke import ConfinedPath, Contract, Guard, ToolCall, tool
+from pokayoke.core.lock import Note, added
 from pokayoke.errors import ContractError
+from pokayoke.runtime.lockfile import changing
+
+NOTE = Note("2026-11-21T08:00:00Z", "mo", "test")
 
 PATHS = st.sampled_from(
     ["notes.txt", "new/notes.txt", "/etc/passwd", "../notes.txt", "", "~", "C:\\x", "link", "a\x00b", "\ud800"]
@@ -284,3 +288,55 @@ def test_a_root_that_a_link_has_taken_the_place_of_stays_refused(tmp_path):
     assert [found.code for found in run.call(ToolCall("1", "show", {"p": "secret"})).findings] == ["root_moved"]
     root.unlink()
     assert [found.code for found in run.call(ToolCall("2", "show", {"p": "secret"})).findings] == ["root_moved"]
+
+
+@pytest.mark.parametrize("locked", [False, True])
+@pytest.mark.parametrize("meanwhile", ["swapped", "elsewhere", "gone"])
+def test_another_configuration_leaves_a_root_what_it_was(tmp_path, monkeypatch, locked, meanwhile):
+    """A policy that is taken over finds no other folder under a root's name, and misses none that is gone."""
+    monkeypatch.setattr("pokayoke.runtime.config._QUIET", 0.0)
+    for place, said in (("here", "right"), ("there", "wrong")):
+        (tmp_path / place / "ws").mkdir(parents=True)
+        (tmp_path / place / "ws" / "file").write_text(said)
+    monkeypatch.chdir(tmp_path / "here")
+
+    @tool(effect="read", output="text", paths={"p": ["ws"]})
+    def show(p: ConfinedPath) -> str:
+        """Show a file."""
+        with p.open() as file:
+            return file.read()
+
+    lock, config = tmp_path / "contracts.lock", tmp_path / "pokayoke.yaml"
+    if locked:
+        with changing(lock) as change:
+            change(lambda empty: added(empty, show, "code:show", NOTE, stable=True))
+    config.write_text("retry: {retries: 1}\n")
+    guard = Guard([show], config=config, contracts=lock if locked else None)
+    if meanwhile == "swapped":
+        Path("ws").rename("old")
+        Path("ws").symlink_to(tmp_path / "there" / "ws")
+    monkeypatch.chdir(tmp_path / "there" if meanwhile == "elsewhere" else tmp_path)
+    config.write_text("retry: {retries: 2}\n")
+    outcome = guard.run().call(ToolCall("1", "show", {"p": "file"}))
+    assert guard.policy.retry.retries == 2
+    assert (outcome.value, [found.code for found in outcome.findings]) == (
+        (None, ["root_moved"]) if meanwhile == "swapped" else ("right", [])
+    )
+
+
+@pytest.mark.parametrize("named", [(), ("ws",)])
+def test_a_tool_that_a_guard_has_prepared_is_locked_as_it_was_written(tmp_path, monkeypatch, named):
+    """A lock of a guard's tools is one of the tools it was given, also where a root is relative or leads over a link."""
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "link").symlink_to("ws")
+    monkeypatch.chdir(tmp_path)
+    schema = {"type": "object", "properties": {"p": {"type": "string"}}}
+    fields = {"effect": "read", "output_schema": "text", "handler": str, "defined_in_code": True}
+    given = Contract.from_schema("show", schema, paths={"p": (Path("link"), *named)}, **fields)
+    [prepared] = Guard([given]).tools
+    assert prepared.to_mapping() == given.to_mapping()
+    assert prepared.to_mapping()["paths"] == {"p": ["link", *named]}
+    with changing(tmp_path / "contracts.lock") as change:
+        change(lambda empty: added(empty, prepared, "code:guard", NOTE, stable=True))
+    for one in (given, prepared):
+        assert [found.id for found in Guard([one], contracts=tmp_path / "contracts.lock").tools] == ["show@1"]

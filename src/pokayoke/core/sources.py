@@ -164,6 +164,8 @@ def to_mapping(contract: Contract) -> dict[str, Any]:
             value = tuple(rule for rule in value if isinstance(rule, msgspec.Struct))
         if key == "correctors":
             value = {name: entry for name, entry in value.items() if not has_code(entry)}
+        if key == "paths":  # what was written: what it means is another folder on each machine
+            value = {name: getattr(roots, "declared", roots) for name, roots in value.items()}
         default: Any = {} if key in _EMPTY_BY_DEFAULT else described[key].default
         if value is not None and value != default:
             found[key] = value if key in _AS_THEY_ARE else msgspec.json.decode(msgspec.json.encode(value))

@@ -343,11 +343,13 @@ class Guard:
             ending.callback(self.switchboard.flush)
 
     def _install(self, given: Iterable[Contract | Callable[..., Any]], policy: Policy) -> None:
-        tools, rollout = listed(given), self.rollout
-        if rollout is None:
-            contracts = tuple(map(rooted, tools))
+        # Roots are resolved once: under the next policy, one must not be what lies at its path by then.
+        tools: tuple[Contract | Callable[..., Any], ...]
+        if (rollout := self.rollout) is None:
+            tools = contracts = tuple(map(rooted, listed(given)))
             use = self.view.prepared(contracts, policy)
         else:
+            tools = tuple(rooted(one) if isinstance(one, Contract) else one for one in listed(given))
             contracts, use = rollout.prepared(tools, policy, self.view)
         require_output_contract(contracts, policy.validation.tool_output)
         use()

@@ -57,9 +57,11 @@ class Roots(tuple[str, ...]):  # noqa: SLOT001 - a tuple can have no slots of it
 
     Attributes:
         workspace: what that was.
+        declared: the roots as they were written.
     """
 
     workspace: Workspace
+    declared: tuple[str, ...]
 
 
 _workspaces: dict[tuple[str, ...], Workspace] = {}
@@ -103,7 +105,7 @@ def prepare_roots(roots: str | Path | Iterable[str | Path]) -> Roots:
         raise ConfigurationError("a path argument needs at least one workspace root")
     space = Workspace(tuple(dict.fromkeys(_prepared(root)[0] for root in several)))
     prepared = Roots(space.spellings)
-    prepared.workspace = space
+    prepared.workspace, prepared.declared = space, tuple(map(str, several))
     return prepared
 
 

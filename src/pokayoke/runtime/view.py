@@ -13,7 +13,7 @@ from pokayoke.core.plan import Snapshot, snapshot
 from pokayoke.core.policy import Policy
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.config import dotted
-from pokayoke.runtime.roots import prepare_roots
+from pokayoke.runtime.roots import Roots, prepare_roots
 
 if TYPE_CHECKING:
     from pokayoke.runtime.selection import Searching
@@ -139,16 +139,16 @@ def pager() -> Contract:
 
 
 def rooted(tool: Contract | Callable[..., Any]) -> Contract:
-    """Return the contract with its roots resolved once; a missing root is the programmer's mistake.
+    """Return the contract with its roots resolved; those that are already stay what they were resolved to.
 
     Raises:
-        ConfigurationError: it is no contract.
+        ConfigurationError: it is no contract, or a root is missing.
     """
     if not isinstance(tool, Contract):
         raise ConfigurationError(
             f"{tool!r} is not a contract: decorate the function with @pokayoke.tool(effect=...), or build one from a "
             "definition with Contract.from_openai, from_anthropic or from_mcp"
         )
-    if not tool.paths:
+    if all(isinstance(roots, Roots) for roots in tool.paths.values()):
         return tool
     return replace(tool, paths={name: prepare_roots(roots) for name, roots in tool.paths.items()})
