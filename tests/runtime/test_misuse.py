@@ -171,7 +171,10 @@ def test_hooks_of_every_kind_are_taken():
         (lambda: Guard([READ]).approvals.approve(5), UsageError),
         (lambda: Guard([READ]).replace(None), ConfigurationError),
         (lambda: Guard([READ]).run(principal={"id": "ann", "role": ["admin"]}), UsageError),
-        *((lambda given=given: Guard([READ]).run(principal={"id": given}), UsageError) for given in (None, 5, ["ann"])),
+        *(
+            (lambda given=given: Guard([READ]).run(principal={"id": given}), UsageError)
+            for given in (None, True, ["ann"])
+        ),
         *(
             (lambda given=given: ToolCall("1", "find", {}, confidence=given), UsageError)
             for given in (95, -0.1, inf, "1")

@@ -50,7 +50,8 @@ def principal_of(who: str | dict[str, Any] | Principal | None) -> Principal | No
     if isinstance(who, dict):
         if strange := sorted(map(str, who.keys() - {"id", "roles"})):
             raise UsageError(f"a principal is {{'id': ..., 'roles': [...]}}, and has no {', '.join(strange)}")
-        who = Principal(who.get("id", ""), who.get("roles", ()))
+        ident: Any = who.get("id", "")  # often the whole number of a row
+        who = Principal(str(ident) if type(ident) is int else ident, who.get("roles", ()))
     elif not isinstance(who, Principal):
         who = Principal(who)
     roles = cast("object", who.roles)
