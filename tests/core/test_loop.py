@@ -190,6 +190,16 @@ def test_the_count_is_bounded():
     assert len(count.seen) == 12
 
 
+@pytest.mark.parametrize("code", ["unknown_tool", "cut_in_key"])
+def test_the_count_keeps_no_more_of_a_name_than_any_tool_can_have(code):
+    """However long a name a model writes, what the store keeps of it is short; that of a tool is kept whole."""
+    rounds, count = Rounds(), LoopCount()
+    for length in (128, 1_000_000):
+        count = counted(count, noted(rounds, outcome("refused", code, tool="n" * length)), BY_NAME)
+    assert [name for _, name, _ in count.seen] == ["n" * 128] * 2
+    assert all(len(bucket) <= 128 for bucket, _ in count.failing)
+
+
 def test_a_new_turn_starts_the_count_anew():
     """The user's next text ends streak, totals and final answer."""
     state = RunState("r", mode="final_answer", stop_reason="loop_detected", loop=LoopCount(2, 5, why="w"))

@@ -250,7 +250,8 @@ class Rounds:
             self.repeats.failed(outcome.tool, signature)
         kind = failure_of(outcome, kinds, policy.off)
         if kind is not None:
-            self._endings.append(Ending(outcome.tool, kind.name, detail=outcome.findings[0].code))
+            tool = outcome.tool[:_LONGEST_KEPT]  # a model may write any name, and the count is kept in the store
+            self._endings.append(Ending(tool, kind.name, detail=outcome.findings[0].code))
 
 
 _Seen = tuple[int, int]
@@ -319,6 +320,7 @@ def counted(count: LoopCount, endings: tuple[Ending, ...], kinds: Mapping[str, K
 
 _MOST_SEEN: Final = 12
 _MOST_FAILING: Final = 64
+_LONGEST_KEPT: Final = 128  # characters; no tool can be registered under a longer name
 
 
 def _bucket(ending: Ending, kinds: Mapping[str, Kind]) -> str:
