@@ -338,6 +338,18 @@ def strange(a: Iterator["Desk"]) -> str:  # noqa: F821 - that is the point
     """Strange."""
 
 
+def half(a: "list[") -> str:  # noqa: F722 - that is the point
+    """Half an annotation."""
+
+
+def elsewhere(a: "enum.Nowhere") -> str:
+    """What a module does not have."""
+
+
+def mixed(a: "int | 'Desk'") -> str:  # noqa: F821 - that is the point
+    """A type or a text."""
+
+
 class Unknown:
     """A type pydantic knows nothing about."""
 
@@ -402,6 +414,10 @@ def takes_a_handle(a: Handle) -> str:
         (items, "generator"),
         (async_items, "generator"),
         (strange, "cannot be resolved"),
+        (half, "cannot be resolved: SyntaxError"),
+        (elsewhere, "cannot be resolved: AttributeError"),
+        (mixed, "cannot be resolved: TypeError"),
+        (max, "Wrap it in a function"),
         (foreign, "JSON Schema instead"),
         (calls_back, "JSON Schema instead"),
         (returns_foreign, "JSON Schema instead"),

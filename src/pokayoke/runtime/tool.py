@@ -137,7 +137,10 @@ def _written(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _signature(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, dict[str, Any]]:
     """Return the signature and the resolved annotations of a function that can be a tool."""
-    signature = inspect.signature(function)
+    try:
+        signature = inspect.signature(function)
+    except ValueError as exc:  # a built-in function, for one
+        raise ContractError(f"{name}: {exc}. Wrap it in a function with annotated parameters") from None
     written = _written(function)
     if written is not function:  # what is bound is no argument, and its value nothing for a model to read
         bound: Any = function
@@ -150,6 +153,8 @@ def _signature(function: Callable[..., Any], name: str) -> tuple[inspect.Signatu
         raise ContractError(
             f"{name}: the annotation {exc.name!r} cannot be resolved. Import it at module level"
         ) from None
+    except Exception as exc:  # noqa: BLE001 - an annotation that is a text is code of the programmer's
+        raise ContractError(f"{name}: an annotation cannot be resolved: {type(exc).__name__}: {exc}") from None
     for parameter in signature.parameters.values():
         what = f"{name}: parameter {parameter.name!r}"
         if parameter.kind is parameter.POSITIONAL_ONLY:
