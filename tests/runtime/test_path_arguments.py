@@ -1,6 +1,7 @@
 """Path arguments of any shape: each is refused, or reaches the tool confined."""
 
 import datetime as dt
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -290,28 +291,30 @@ def test_a_root_that_a_link_has_taken_the_place_of_stays_refused(tmp_path):
     assert [found.code for found in run.call(ToolCall("2", "show", {"p": "secret"})).findings] == ["root_moved"]
 
 
-@pytest.mark.parametrize("locked", [False, True])
+def show(p: ConfinedPath) -> str:
+    """Show a file."""
+    with p.open() as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("written", ["in code", "in code and locked", "in a file"])
 @pytest.mark.parametrize("meanwhile", ["swapped", "elsewhere", "gone"])
-def test_another_configuration_leaves_a_root_what_it_was(tmp_path, monkeypatch, locked, meanwhile):
+def test_another_configuration_leaves_a_root_what_it_was(tmp_path, monkeypatch, written, meanwhile):
     """A policy that is taken over finds no other folder under a root's name, and misses none that is gone."""
     monkeypatch.setattr("pokayoke.runtime.config._QUIET", 0.0)
     for place, said in (("here", "right"), ("there", "wrong")):
         (tmp_path / place / "ws").mkdir(parents=True)
         (tmp_path / place / "ws" / "file").write_text(said)
     monkeypatch.chdir(tmp_path / "here")
-
-    @tool(effect="read", output="text", paths={"p": ["ws"]})
-    def show(p: ConfinedPath) -> str:
-        """Show a file."""
-        with p.open() as file:
-            return file.read()
-
-    lock, config = tmp_path / "contracts.lock", tmp_path / "pokayoke.yaml"
-    if locked:
-        with changing(lock) as change:
-            change(lambda empty: added(empty, show, "code:show", NOTE, stable=True))
+    made = tool(effect="read", output="text", paths={"p": ["ws"]})(show)
+    source, lock, config = (tmp_path / name for name in ("contracts.json", "contracts.lock", "pokayoke.yaml"))
+    source.write_text(json.dumps([made.to_mapping()]))
+    with changing(lock) as change:
+        change(lambda empty: added(empty, made, source.name, NOTE, stable=True))
     config.write_text("retry: {retries: 1}\n")
-    guard = Guard([show], config=config, contracts=lock if locked else None)
+    guard = Guard(
+        [show if written == "in a file" else made], config=config, contracts=None if written == "in code" else lock
+    )
     if meanwhile == "swapped":
         Path("ws").rename("old")
         Path("ws").symlink_to(tmp_path / "there" / "ws")

@@ -59,7 +59,7 @@ class Edition(msgspec.Struct, frozen=True):
         return (*locked, *self.free.values())
 
 
-def edition(lock: Lock, path: Path, given: Iterable[Given]) -> Edition:
+def edition(lock: Lock, path: Path, given: Iterable[Given], before: Mapping[str, Contract]) -> Edition:
     """Find the versions of a guard's tools.
 
     Args:
@@ -67,6 +67,7 @@ def edition(lock: Lock, path: Path, given: Iterable[Given]) -> Edition:
         path: of its file; sources are relative to its folder.
         given: the guard's tools: contracts, in one or several versions, or plain functions that the lock
             knows by their names.
+        before: the contracts of the edition before this one, by id.
 
     Raises:
         ContractError: a version in force is not there, is not what was locked, or does not fit its handler.
@@ -87,7 +88,8 @@ def edition(lock: Lock, path: Path, given: Iterable[Given]) -> Edition:
             if len(own) > 1:
                 raise ContractError(f"{name!r} has several versions and is not locked. Lock it: {_HOW}")
             free[name] = rooted(own[0])
-    return Edition(lock, {ident: rooted(one) for ident, one in contracts.items()}, tuple(tools), free)
+    ready = {ident: rooted(one, before.get(ident)) for ident, one in contracts.items()}
+    return Edition(lock, ready, tuple(tools), free)
 
 
 class _Shelf:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from pokayoke.core.contract import Contract
+from pokayoke.core.lock import Lock
 from pokayoke.core.loop import Kind
 from pokayoke.core.policy import Policy
 from pokayoke.core.rollout import NOT_OFFERED, Pins, versions_for
@@ -50,7 +51,7 @@ class Rollout:
         self._views: weakref.WeakValueDictionary[Pins, View] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[Pins, View] = OrderedDict()
         self._unusable: Signatures | None = None
-        self.edition: Edition
+        self.edition = Edition(Lock(), {}, (), {})
         self._policy: Policy
 
     def forked(self) -> None:
@@ -83,7 +84,7 @@ class Rollout:
         sources = {str(folder / one.source) for tool in lock.tools.values() for one in tool.versions.values()}
         signatures = _signatures(sources)  # before they are read: a change meanwhile is seen as one
         try:
-            found = edition(lock, self._file.path, given)
+            found = edition(lock, self._file.path, given, self.edition.contracts)
         except ConfigurationError:
             self._unusable = signatures
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -138,8 +138,12 @@ def pager() -> Contract:
     )
 
 
-def rooted(tool: Contract | Callable[..., Any]) -> Contract:
+def rooted(tool: Contract | Callable[..., Any], before: Contract | None = None) -> Contract:
     """Return the contract with its roots resolved; those that are already stay what they were resolved to.
+
+    Args:
+        tool: the contract.
+        before: the same version as it was read earlier: roots that were written in the same way are what they were.
 
     Raises:
         ConfigurationError: it is no contract, or a root is missing.
@@ -151,4 +155,11 @@ def rooted(tool: Contract | Callable[..., Any]) -> Contract:
         )
     if all(isinstance(roots, Roots) for roots in tool.paths.values()):
         return tool
-    return replace(tool, paths={name: prepare_roots(roots) for name, roots in tool.paths.items()})
+    known: Mapping[str, tuple[str, ...]] = {} if before is None else before.paths
+    return replace(tool, paths={name: _resolved(roots, known.get(name)) for name, roots in tool.paths.items()})
+
+
+def _resolved(roots: tuple[str, ...], before: tuple[str, ...] | None) -> Roots:
+    if isinstance(roots, Roots):
+        return roots
+    return before if isinstance(before, Roots) and before.declared == roots else prepare_roots(roots)
