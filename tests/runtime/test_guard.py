@@ -14,7 +14,15 @@ import pytest
 import pokayoke
 from pokayoke import ConfinedPath, Contract, Envelope, Guard, Policy, ToolCall, ToolError
 from pokayoke.core.policy import TracePolicy
-from pokayoke.errors import CallRefused, ConfigurationError, StoreError, ToolFailed, ToolOutputInvalid, UsageError
+from pokayoke.errors import (
+    CallRefused,
+    ConfigurationError,
+    ContractError,
+    StoreError,
+    ToolFailed,
+    ToolOutputInvalid,
+    UsageError,
+)
 from pokayoke.testing import FrozenClock
 
 ANY = {"type": "object"}
@@ -429,9 +437,11 @@ class TestClosing:
         assert ran == []
 
     def test_the_last_guard_closes_the_store(self, tmp_path, driver):
-        """Of guards that share one store object, closing one leaves the others its ledger; a lost one is not waited for."""
+        """Of guards that share one store object, closing one leaves the others its ledger; no lost one is waited for."""
         store = pokayoke.open_store(f"sqlite:///{tmp_path / 'ledger.db'}", create=True)
         first, second, lost = (Guard([write()], store=store) for _ in range(3))
+        with pytest.raises(ContractError) as unbuilt:  # its traceback keeps what there was of it
+            Guard([write(), write()], store=store)
         first.close()
         first.close()
         assert driver.call(second.run("r"), call()).status == "ok"
@@ -440,6 +450,35 @@ class TestClosing:
         second.close()
         with pytest.raises(StoreError):
             store.load_run("r")
+        assert unbuilt.traceback
+
+    @pytest.mark.parametrize("hashed", [None, lambda _: 1])
+    def test_a_store_of_the_hosts_own_is_told_from_one_that_is_equal(self, driver, hashed):
+        """A store that has no hash, or is equal to another, is used and closed with its own guards."""
+
+        class Counting:
+            __slots__ = ("closed", "inner")
+            __hash__ = hashed
+
+            def __init__(self):
+                self.inner, self.closed = pokayoke.open_store(None), 0
+
+            def __eq__(self, other):
+                return isinstance(other, Counting)
+
+            def __getattr__(self, name):
+                return getattr(self.inner, name)
+
+            def close(self):
+                self.closed += 1
+
+        stores = [Counting(), Counting()]
+        guards = [Guard([write()], store=store) for store in stores]
+        assert [driver.call(guard.run("r"), call()).status for guard in guards] == ["ok", "ok"]
+        guards[0].close()
+        assert [store.closed for store in stores] == [1, 0]
+        guards[1].close()
+        assert [store.closed for store in stores] == [1, 1]
 
     def test_closing_goes_on_after_what_raises(self, tmp_path, monkeypatch):
         """Whatever one part raises goes through, and the trace is written and the guard's own store closed all the same."""

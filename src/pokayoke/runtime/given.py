@@ -86,12 +86,13 @@ def store_of(store: str | Store | None) -> Store:
     return store
 
 
-_users: weakref.WeakKeyDictionary[Store, weakref.WeakSet[Any]] = weakref.WeakKeyDictionary()
+_users: dict[int, weakref.WeakSet[Any]] = {}
+"""The guards of a store, which keep it alive, by its `id`: a host's own may equal another, or have no hash."""
 
 
 def hold(store: Store, user: object) -> Callable[[], None]:
     """Say that a guard uses a store. What is returned lets go of it: the last one that does closes it."""
-    users = _users.setdefault(store, weakref.WeakSet())
+    users = _users.setdefault(id(store), weakref.WeakSet())
     users.add(user)
     mine = weakref.ref(user)  # or the guard would live as long as what it is let go with
 
@@ -99,6 +100,7 @@ def hold(store: Store, user: object) -> Callable[[], None]:
         if (user := mine()) is not None:
             users.discard(user)
         if not users:
+            _users.pop(id(store), None)
             store.close()
 
     return let_go

@@ -97,7 +97,6 @@ class Guard:
         self._file = PolicyFile(config) if isinstance(config, (str, os.PathLike)) else None
         policy = self._file.current() if self._file else load_policy(config)
         self.store = store_of(store)
-        self._let_go = hold(self.store, self)
         self.closed = False
         self.approvals = Approvals(self.store, self.clock, self._reviewed)
         self.workers = Workers(policy.execution.max_lost_workers)
@@ -126,6 +125,7 @@ class Guard:
         self.announcer: Announcer | None = None
         announced_by(self, policy)()
         looked_on(self, policy)()
+        self._let_go = hold(self.store, self)  # last: a guard that could not be built keeps no store open
 
     def run(
         self,
