@@ -5,16 +5,18 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from types import SimpleNamespace
+from typing import Annotated, NewType, TypeVar
 
 import pydantic
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from typing_extensions import TypedDict
+from typing_extensions import TypeAliasType, TypedDict
 
 from pokayoke import ConfinedPath, Contract, Guard, ToolCall, tool
 from pokayoke.core.lock import Note, added
+from pokayoke.core.typed import mentions
 from pokayoke.errors import ContractError
 from pokayoke.runtime.lockfile import changing
 
@@ -228,7 +230,15 @@ def test_a_default_that_is_no_path_in_the_roots_is_the_tools_own(workspace, defa
     assert outcome_of(cat, workspace, {}).value == {"same": True}
 
 
-@pytest.mark.parametrize("kind", [Path, PurePosixPath, Path | None, list[Path], Annotated[Path, "where"]])
+Named = NewType("Named", Path)
+Alias = TypeAliasType("Alias", Path | None)
+Bounded = TypeVar("Bounded", bound=Path)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [Path, PurePosixPath, Path | None, list[Path], Annotated[Path, "where"], Named, list[Named], Alias, Bounded],
+)
 def test_a_pathlib_path_is_refused_while_building(workspace, kind):
     """Its own open would follow a link that was swapped after the check, so the contract says what to declare."""
 
@@ -243,6 +253,13 @@ def test_a_pathlib_path_is_refused_while_building(workspace, kind):
     with pytest.raises(ContractError, match=r"pokayoke\.ConfinedPath"):
         Contract.from_model("cat", Arguments, paths={"path": [str(workspace)]})
     assert tool(output={})(cat).paths == {}
+
+
+def test_an_alias_may_be_a_part_of_itself():
+    """As `type Tree = dict[str, Tree]` is: looking into it comes to an end."""
+    tree = SimpleNamespace()
+    tree.__value__ = tree
+    assert not mentions(tree, Path)
 
 
 def test_a_confined_path_needs_a_root():

@@ -183,11 +183,20 @@ def refuse_unconfined(where: str, hints: Mapping[str, Any], paths: Mapping[str, 
             )
 
 
-def mentions(kind: Any, wanted: type) -> bool:
-    """Return whether a type is a class, or a union or list that has it."""
+def mentions(kind: Any, wanted: type, around: tuple[Any, ...] = ()) -> bool:
+    """Return whether a type is a class, a union or list that has it, or a name for one of these.
+
+    Args:
+        kind: the type.
+        wanted: the class.
+        around: the types that this one is a part of, since an alias may be a part of itself.
+    """
     if isinstance(kind, type) and issubclass(kind, wanted):
         return True
-    return any(mentions(one, wanted) for one in get_args(kind))
+    if any(kind is one for one in around):
+        return False
+    named = (getattr(kind, name, None) for name in ("__supertype__", "__value__", "__bound__"))
+    return any(mentions(one, wanted, (*around, kind)) for one in (*get_args(kind), *named) if one is not None)
 
 
 def validator(
