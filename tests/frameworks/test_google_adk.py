@@ -3,11 +3,13 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,12 +20,16 @@ from framework_shop import Shop
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps import App, ResumabilityConfig
+from google.adk.models import FallbackModel
 from google.adk.models.base_llm import BaseLlm
+from google.adk.models.google_llm import Gemini
 from google.adk.models.lite_llm import LiteLlm
 from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
@@ -157,12 +163,20 @@ async def test_a_tool_that_is_named_unguarded_runs_as_it_is(shop):
     assert model.told == [{"shipped": "A1"}]
 
 
-@pytest.mark.parametrize("model", ["openai/m", LiteLlm(model="openai/m")], ids=["named", "made"])
+REFUSED = {
+    "named": lambda: "openai/m",
+    "made": lambda: LiteLlm(model="openai/m"),
+    "named to fall back on": lambda: FallbackModel(models=["gemini-2.5-flash", "openai/m"]),
+    "made to fall back on": lambda: FallbackModel(models=[FallbackModel(models=[LiteLlm(model="openai/m")])]),
+}
+
+
+@pytest.mark.parametrize("model", REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("inside", ["sequence", "workflow"])
 async def test_a_model_whose_calls_would_be_dropped_is_refused(shop, model, inside):
     """LiteLlm without the guard's client loses calls, so it is never asked, whoever runs its agent."""
     tools, guard = picked(shop, "ping")
-    agent = LlmAgent(name="clerk", model=model, tools=tools)
+    agent = LlmAgent(name="clerk", model=model(), tools=tools)
     if inside == "sequence":
         root = SequentialAgent(name="all", sub_agents=[agent])
     else:
@@ -212,6 +226,23 @@ def test_contracts_come_from_what_the_model_is_offered():
     assert made[0].input_schema["required"] == ["order"]
     assert made[1].input_schema["additionalProperties"] is False
     assert contracts([helper], reads=["helper"])[0].name == "helper"
+
+
+async def test_a_toolset_with_a_prefix_is_guarded_as_the_error_says(shop):
+    """ADK puts the prefix before the names that the model sees, so contracts must have it, too."""
+
+    class Toolset(BaseToolset):
+        async def get_tools(self, readonly_context=None):
+            return [FunctionTool(one) for one in shop.functions(["refund"])]
+
+    toolset = Toolset(tool_name_prefix="shop")
+    with pytest.raises(UsageError) as refused:
+        contracts([toolset])
+    (method,) = re.findall(r"await toolset\.(\w+)\(\)", str(refused.value))
+    guard = pokayoke.Guard(contracts(await getattr(toolset, method)()))
+    model = Script(turns=[[("shop_refund", {"order_id": "A1", "amount": 5})], "Done."])
+    await say(runner(LlmAgent(name="clerk", model=model, tools=[toolset]), guard))
+    assert len(shop.happened()) == 1
 
 
 def test_what_is_no_tool_is_refused():
@@ -397,6 +428,27 @@ async def test_callbacks_of_the_agent_see_and_change_what_runs(shop):
     assert [(one["order_id"], one["qty"]) for one in shop.happened()] == [("A1", 7)]
     assert model.told[1] == {"mine": True}
     assert "qty" in model.told[2]["error"]
+
+
+@pytest.mark.parametrize("amount", [50, "50"])
+async def test_what_a_plugin_before_the_guard_makes_of_arguments_counts(shop, amount):
+    """The tool gets what it changed, checked like anything else; of a call that cannot be read there is nothing."""
+    tools, guard = picked(shop, "refund")
+
+    class Capped(BasePlugin):
+        async def before_tool_callback(self, *, tool, tool_args, tool_context):
+            tool_args["amount"] = "7" if tool_args.get("order_id") == "A1" else "much"
+
+    first = [("refund", {"order_id": "A1", "amount": amount}), ("refund", {"order_id": "B2", "amount": amount})]
+    model = Script(turns=[first, "Done."])
+    app = App(
+        name="shop",
+        root_agent=LlmAgent(name="clerk", model=model, tools=tools),
+        plugins=[Capped(name="capped"), GuardPlugin(guard)],
+    )
+    await say(Runner(app=app, session_service=InMemorySessionService()))
+    assert [(one["order_id"], one["amount"]) for one in shop.happened()] == [("A1", 7)]
+    assert "amount" in model.told[1]["error"]
 
 
 async def test_a_synchronous_tool_leaves_the_loop_free():
@@ -592,6 +644,45 @@ async def test_sessions_at_once_do_not_mix(shop):
     assert len(shop.happened()) == 40
 
 
+def graph(tool, guard, *, then):
+    """A runner over a workflow in which the program itself calls a tool with A1, and hands on what that brings."""
+
+    def first(node_input):
+        return {"order_id": "A1", "amount": 5}
+
+    flow = Workflow(name="flow", edges=[("START", first, tool, then)])
+    return runner(flow, guard)
+
+
+async def test_a_tool_of_a_workflow_hands_its_value_on(shop):
+    """No model reads what a node brings, so the next node gets the value itself, also where the call is replayed."""
+    (refund,), guard = picked(shop, "refund")
+    got = []
+
+    def then(node_input):
+        got.append(node_input)
+
+    run = graph(FunctionTool(refund), guard, then=then)
+    await say(run)
+    await say(run, "again")
+    assert got == [{"refunded": "A1", "amount": 5}] * 2
+    assert len(shop.happened()) == 1
+
+
+@pytest.mark.parametrize("fields", [{"approval": True}, {"roles": ("boss",)}], ids=["pending", "refused"])
+async def test_a_workflow_does_not_go_on_without_the_value_of_a_tool(shop, fields):
+    """A call that did not end ok fails its node with the reason; nothing else is handed on for its value."""
+    (refund,), guard = picked(shop, "refund", fields={"refund": fields})
+    got = []
+
+    def then(node_input):
+        got.append(node_input)
+
+    with pytest.raises(Exception, match="refund"):
+        await say(graph(FunctionTool(refund), guard, then=then))
+    assert got == shop.happened() == []
+
+
 # -- ends --------------------------------------------------------------------------------------------
 
 
@@ -651,6 +742,77 @@ def test_a_model_of_googles_own_needs_no_litellm():
     assert told.stdout.startswith("Done.\n")
     assert "pokayoke[litellm]" in told.stdout
     assert "pokayoke[google-adk]" not in told.stdout
+
+
+class Chunks(Gemini):
+    """Google's own class over a scripted client: each turn is the chunks of a stream, as (parts, finish reason)."""
+
+    turns: list
+    asked: list = Field(default_factory=list)
+
+    @property
+    def api_client(self):
+        async def generate(**asked):
+            self.asked.append(asked)
+            return self._chunks(self.turns[len(self.asked) - 1])
+
+        models = SimpleNamespace(generate_content_stream=generate)
+        return SimpleNamespace(aio=SimpleNamespace(models=models), vertexai=False)
+
+    @staticmethod
+    async def _chunks(turn):
+        for parts, finish in turn:
+            content = types.Content(role="model", parts=parts)
+            yield types.GenerateContentResponse(candidates=[types.Candidate(content=content, finish_reason=finish)])
+
+
+def pieces():
+    """A part of a call whose arguments have only begun to come."""
+    begun = types.PartialArg(json_path="$.order_id", string_value="A1", will_continue=True)
+    amount = types.PartialArg(json_path="$.amount", number_value=5)
+    call = types.FunctionCall(name="refund", id="c1", partial_args=[amount, begun], will_continue=True)
+    return types.Part(function_call=call)
+
+
+def whole():
+    """A part with a whole call."""
+    return types.Part(function_call=types.FunctionCall(name="refund", args={"order_id": "A1", "amount": 5}))
+
+
+SAID = [([types.Part(text="Pai")], None), ([types.Part(text="d.")], None), ([types.Part(text="")], "STOP")]
+
+
+@pytest.mark.parametrize(
+    ("turn", "runs"),
+    [
+        ([([whole()], "STOP")], 1),
+        ([([whole()], None)], 0),
+        ([([pieces()], None)], 0),
+        ([([pieces()], "MAX_TOKENS")], 0),
+    ],
+    ids=["whole", "broke off after it", "broke off in it", "cut in it"],
+)
+async def test_a_stream_of_gemini_that_broke_off_runs_nothing(shop, turn, runs):
+    """ADK makes a whole call of what had come by then; without a reason for the end nobody knows what was missing."""
+    tools, guard = picked(shop, "refund")
+    model = Chunks(model="gemini-m", turns=[turn, SAID])
+    run = runner(LlmAgent(name="clerk", model=model, tools=tools), guard)
+    events = await say(run, run_config=RunConfig(streaming_mode=StreamingMode.SSE))
+    assert len(shop.happened()) == runs
+    assert text(events).startswith("Paid.")
+    assert sum(len(event.get_function_responses()) for event in events) == 1
+
+
+async def test_a_stream_that_ends_with_nothing_more_is_no_empty_answer(shop, monkeypatch):
+    """As ADK streams without its progressive mode: it says what came, and then once more that it ended."""
+    monkeypatch.setenv("ADK_DISABLE_PROGRESSIVE_SSE_STREAMING", "1")
+    tools, guard = picked(shop, "refund")
+    model = Chunks(model="gemini-m", turns=[[([types.Part(text="Let me")], None), ([whole()], "STOP")], SAID])
+    run = runner(LlmAgent(name="clerk", model=model, tools=tools), guard)
+    events = await say(run, run_config=RunConfig(streaming_mode=StreamingMode.SSE))
+    said = [text([event]) for event in events if event.content and not event.partial]
+    assert [one for one in said if one] == ["Let me", "Paid."]
+    assert len(shop.happened()) == 1
 
 
 @pytest.mark.parametrize("by_client", [True, False])

@@ -15,14 +15,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
-from pokayoke.adapters.hosted import Asked, Described, Hosted, Runs, stand_in, written
+from pokayoke.adapters.hosted import Asked, Described, Hosted, Runs, stand_in, stands_in, written
 from pokayoke.adapters.hosted import contracts as hosted_contracts
 from pokayoke.adapters.known import Known
-from pokayoke.adapters.shown import hides, pager
+from pokayoke.adapters.shown import pager
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract import Contract
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.names import history_name
+from pokayoke.core.streams import CUT
 from pokayoke.errors import MissingExtraError, UsageError
 
 try:
@@ -36,16 +37,19 @@ try:
 except ImportError as error:
     raise MissingExtraError("google-adk", "google-adk") from error
 
-from pokayoke.adapters.google_adk_aside import aside, client, require_client, taken_up
+from pokayoke.adapters.google_adk_aside import aside, broke_off, client, require_client, taken_up
 from pokayoke.adapters.google_adk_tools import (
     Pager,
     Waiting,
     absent,
     changed,
+    hide,
     intercept,
     own,
     response,
+    told,
     waiting,
+    with_arguments,
 )
 
 if TYPE_CHECKING:
@@ -151,10 +155,11 @@ class GuardPlugin(BasePlugin):
             llm_request.config.tools, llm_request.config.tool_config = [], None
             llm_request.tools_dict.clear()
         else:
-            _hide(llm_request.config, hosted.run)
+            hide(llm_request.config, hosted.run)
             if (more := pager(hosted.run)) is not None:
                 llm_request.append_tools([Pager(more)])
         aside.set({})
+        hosted.notes["said"] = None
         return None
 
     async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> Any:
@@ -162,14 +167,21 @@ class GuardPlugin(BasePlugin):
         if llm_response.partial:
             return None
         hosted = self._run_of(callback_context)
+        asked = list(_asked(llm_response))
+        if not asked and _adds_nothing(llm_response, hosted.notes.get("said")):
+            return None
         usage = llm_response.usage_metadata
         if usage is not None and usage.total_token_count:
             hosted.run.usage(usage.total_token_count)
-        asked = list(_asked(llm_response))
         if hosted.final or not asked:
-            return _ended(hosted, callback_context, llm_response, called=bool(asked))
+            ended = _ended(hosted, callback_context, llm_response, called=bool(asked))
+            hosted.notes["said"] = "text" if ended is not None or _says(llm_response) else None
+            return ended
+        hosted.notes["said"] = "call"
         said = [taken_up(one) for one in asked]
         cut = next((one.stop_reason for one in said if is_cut(one.stop_reason)), llm_response.finish_reason)
+        if broke_off(callback_context._invocation_context.agent, llm_response):  # noqa: SLF001 - as above
+            cut = CUT
         # ADK numbers calls without an id across all branches, and knows such ids by how they begin.
         heard = hosted.heard([
             Asked(one.id or f"adk-{uuid.uuid4()}", one.name, cast("Any", one.arguments)) for one in said
@@ -190,24 +202,28 @@ class GuardPlugin(BasePlugin):
         """Answer what must not run; send the rest on to the tool, where the guard waits for it."""
         hosted = self._run_of(tool_context)
         ident = tool_context.function_call_id or ""
-        call = _kept(hosted).pop(ident) or written(ident, tool.name, tool_args)
+        call = _kept(hosted).pop(ident)
+        if call is None:
+            call = written(ident, tool.name, tool_args)
+        elif not stands_in(meant := stand_in(call)) and tool_args != meant:  # a plugin before this one wants others
+            call = with_arguments(call, dict(tool_args))
         plan = hosted.run.snapshot.find(call.name)
         nested = (tool_context.session.id, f"{hosted.run.id}/{tool.name}") if isinstance(tool, AgentTool) else None
         _outer.set(nested)
         if type(tool) in (BaseTool, Pager):  # the first is what ADK calls a tool the agent does not have
             pages = not isinstance(plan, Finding) and plan.contract is self.guard.pager
-            return response(await hosted.acall(call, None if pages else absent))
+            return told(await hosted.acall(call, None if pages else absent), tool_context)
         if isinstance(plan, Finding):
             self._require_contracts(hosted, {tool.name: tool})
             return await own(tool, tool_args, hosted, call)
         if plan.contract.name != tool.name:  # only a history that somebody has changed says two things
-            return response(await hosted.acall(call, absent))
+            return told(await hosted.acall(call, absent), tool_context)
         expected = tool_args
         if _watched(tool, tool_context):
             # Callbacks of the agent and ADK's own confirmation see the arguments that the tool will get.
             verdict = hosted.run.check(call)
             if verdict.arguments is None or not (verdict.ok or verdict.decision == "ask"):
-                return response(await hosted.acall(call, changed))
+                return told(await hosted.acall(call, changed), tool_context)
             tool_args.clear()
             tool_args.update(copy.deepcopy(verdict.arguments))
             expected = verdict.arguments
@@ -254,7 +270,7 @@ def contracts(
     Tools by which ADK steers itself (such as agents as tools) get one only if they are named here.
 
     Args:
-        tools: what stands in `LlmAgent(tools=...)`; of a toolset, what its `get_tools()` returns.
+        tools: what stands in `LlmAgent(tools=...)`; of a toolset, what its `get_tools_with_prefix()` returns.
         reads: names of those that change nothing.
         destructive: names of those whose effect cannot be undone.
         fields: further fields of the contracts, by tool name, such as `{"refund": {"identity": ("order",)}}`.
@@ -293,6 +309,16 @@ def _asked(reply: Any) -> Iterator[Any]:
     for part in (reply.content and reply.content.parts) or ():
         if part.function_call is not None:
             yield part.function_call
+
+
+def _says(reply: Any) -> bool:
+    return any(part.text is None or part.text.strip() for part in (reply.content and reply.content.parts) or ())
+
+
+def _adds_nothing(reply: Any, said: str | None) -> bool:
+    """True if a reply without calls holds nothing after what was said to the same request: so ADK may end a stream."""
+    no_event = not (reply.content and reply.content.parts)  # then it does not end the loop, which an empty text would
+    return not _says(reply) and (said == "text" or (said == "call" and no_event))
 
 
 def _kept(hosted: Hosted) -> Known[str, ToolCall]:
@@ -336,33 +362,14 @@ def _watched(tool: Any, context: Any) -> bool:
     return bool(getattr(tool, "_require_confirmation", True))
 
 
-def _hide(config: Any, run: Run) -> None:
-    """Leave out of a request the declarations of tools that its user may not use."""
-    shown: list[Any] = []
-    for tool in config.tools or ():
-        declared = getattr(tool, "function_declarations", None)
-        kept = [one for one in declared or () if not hides(run, one.name or "")]
-        if not declared or len(kept) == len(declared):
-            shown.append(tool)
-        elif kept:
-            shown.append(tool.model_copy(update={"function_declarations": kept}))
-    if shown != config.tools and (shown or config.tools):
-        config.tools, config.tool_config = shown, config.tool_config if shown else None
-    wish: Any = config.tool_config
-    demand = getattr(wish, "function_calling_config", None)
-    named: list[str] = getattr(demand, "allowed_function_names", None) or []
-    allowed = [name for name in named if not hides(run, name)]
-    if demand is not None and len(allowed) < len(named):  # an empty list would allow all of them
-        less = {"allowed_function_names": allowed} if allowed else {"allowed_function_names": None, "mode": "NONE"}
-        config.tool_config = wish.model_copy(update={"function_calling_config": demand.model_copy(update=less)})
-
-
 def _tool(one: Any) -> Any:
     if isinstance(one, BaseTool):
         return one
     if callable(one):
         return FunctionTool(one)
-    raise UsageError(f"{one!r} is no tool: hand over functions and tools; of a toolset, `await toolset.get_tools()`")
+    raise UsageError(
+        f"{one!r} is no tool: hand over functions and tools; of a toolset, `await toolset.get_tools_with_prefix()`"
+    )
 
 
 def _origin(tool: Any) -> str:

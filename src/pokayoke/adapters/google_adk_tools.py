@@ -11,21 +11,25 @@ import base64
 import contextlib
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pokayoke.adapters.hosted import Hosted
+from pokayoke.adapters.shown import hides
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.contract import Contract
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.steps import NotBegun
-from pokayoke.errors import MissingExtraError, StoreError
+from pokayoke.errors import MissingExtraError, StoreError, ToolError
 
 try:
     from google.adk.tools.base_tool import BaseTool
     from google.genai import types
 except ImportError as error:
     raise MissingExtraError("google-adk", "google-adk") from error
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run import Run
 
 _TRANSFER = "transfer_to_agent"
 _CONFIRMATION = "adk_request_confirmation"
@@ -66,7 +70,7 @@ class Door:
         waiting.set(None)
         call = announced.call
         if args != announced.arguments:  # a callback of the agent wants others
-            call = ToolCall(call.id, call.name, args, call.stop_reason, call.confidence, call.occurrence)
+            call = with_arguments(call, args)
         return await self._guarded(call, announced.hosted, tool_context)
 
     async def _guarded(self, call: ToolCall, hosted: Hosted, context: Any) -> Any:
@@ -75,7 +79,7 @@ class Door:
         if said is not None:
             context.tool_confirmation = None  # the tool has asked nothing yet
         outcome = await hosted.acall(call, tool.run)
-        if outcome.status == "pending" and outcome.approval is not None:
+        if outcome.status == "pending" and outcome.approval is not None and not _is_node(context):
             if said is None:
                 return _ask(outcome, context)
             _decide(hosted, outcome.approval, said, by=context.user_id)
@@ -87,10 +91,12 @@ class Door:
         _steer(outcome, hosted, context.actions)
         if outcome.status == "ok" and self._tool.is_long_running and not tool.result:
             return tool.result  # its answer comes later, from the application
-        told = response(outcome)
+        answer = told(outcome, context)
+        if _is_node(context):
+            return tool.returned if outcome.status == "ok" else answer
         for place, part in enumerate(tool.media, 1):
-            told[f"media_{place}"] = part
-        return told
+            answer[f"media_{place}"] = part
+        return answer
 
 
 class _Begun:
@@ -101,17 +107,19 @@ class _Begun:
         context: ADK's, of this call.
 
     Attributes:
-        result: what it returned, without its media.
+        returned: what it returned.
+        result: that without its media.
         media: those.
         paused: True if it did nothing yet: it asked a person. ADK calls it again later.
         interrupt: what ADK interrupted it with; no `Exception`, so that nobody takes it for a failure.
     """
 
-    __slots__ = ("_context", "_run", "interrupt", "media", "paused", "result")
+    __slots__ = ("_context", "_run", "interrupt", "media", "paused", "result", "returned")
 
     def __init__(self, run: Callable[..., Awaitable[Any]], context: Any) -> None:
         """Begin with a tool that did nothing."""
         self._run, self._context = run, context
+        self.returned: Any = None
         self.result: Any = None
         self.media: list[Any] = []
         self.paused = False
@@ -129,6 +137,7 @@ class _Begun:
         if _asks_a_person(self._context):
             self.result, self.paused = result, True
             raise NotBegun(_PAUSED)
+        self.returned = result
         self.result, self.media = _without_media(result)
         return self.result
 
@@ -137,6 +146,28 @@ def intercept(tool: Any) -> None:
     """Put a door before a tool, once."""
     if not isinstance(tool.run_async, Door):
         tool.run_async = Door(tool)
+
+
+def with_arguments(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
+    """Return a call with what a callback or another plugin wants in place of what the model wrote."""
+    return ToolCall(call.id, call.name, arguments, call.stop_reason, call.confidence, call.occurrence)
+
+
+def told(outcome: Outcome, context: Any) -> Any:
+    """Return what ADK is told of a call: `response`, or, if a node of a workflow made it, the value: no model reads it.
+
+    Raises:
+        ToolError: that node gets no value; its workflow is not to go on with anything else.
+    """
+    if not _is_node(context):
+        return response(outcome)
+    if not outcome.ok:
+        raise ToolError(outcome.text)
+    return outcome.value
+
+
+def _is_node(context: Any) -> bool:
+    return type(getattr(context, "node", None)).__name__ == "_ToolNode"  # it has no public name
 
 
 def response(outcome: Outcome) -> dict[str, Any]:
@@ -164,6 +195,27 @@ class Pager(BaseTool):
         return types.FunctionDeclaration(
             name=self.name, description=self.description, parameters_json_schema=self._schema
         )
+
+
+def hide(config: Any, run: Run) -> None:
+    """Leave out of a request the declarations of tools that its user may not use."""
+    shown: list[Any] = []
+    for tool in config.tools or ():
+        declared = getattr(tool, "function_declarations", None)
+        kept = [one for one in declared or () if not hides(run, one.name or "")]
+        if not declared or len(kept) == len(declared):
+            shown.append(tool)
+        elif kept:
+            shown.append(tool.model_copy(update={"function_declarations": kept}))
+    if shown != config.tools and (shown or config.tools):
+        config.tools, config.tool_config = shown, config.tool_config if shown else None
+    wish: Any = config.tool_config
+    demand = getattr(wish, "function_calling_config", None)
+    named: list[str] = getattr(demand, "allowed_function_names", None) or []
+    allowed = [name for name in named if not hides(run, name)]
+    if demand is not None and len(allowed) < len(named):  # an empty list would allow all of them
+        less = {"allowed_function_names": allowed} if allowed else {"allowed_function_names": None, "mode": "NONE"}
+        config.tool_config = wish.model_copy(update={"function_calling_config": demand.model_copy(update=less)})
 
 
 async def absent(_: dict[str, Any]) -> Any:
