@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pokayoke.adapters.turnstile import Turnstile
+from pokayoke.adapters.turnstile import Passage, Turnstile
 from pokayoke.errors import UsageError
 
 LONG = 20
@@ -147,6 +147,48 @@ async def test_those_who_await_keep_the_same_order():
     async with asyncio.timeout(LONG):
         await asyncio.gather(*(visit(name, name.startswith("read")) for name in names))
     assert (order, most) == (names, 2)
+
+
+async def test_what_many_calls_wait_for_does_not_multiply(monkeypatch):
+    """Each of two hundred writes at once waits for the one before it, and no more; they still go one by one."""
+    turnstile, waited, order = Turnstile(), [], []
+    wait = Passage.wait
+    monkeypatch.setattr(Passage, "wait", lambda passage: waited.append(passage) or wait(passage))
+
+    async def visit(name):
+        async with turnstile.passing(reads=False):
+            assert len(order) == name
+            await asyncio.sleep(0)
+            order.append(name)
+
+    async with asyncio.timeout(LONG):
+        await asyncio.gather(*map(visit, range(200)))
+    assert (len(waited), turnstile._passing) == (199, [])
+
+
+async def test_a_write_that_gave_up_opens_no_way_past_those_it_waited_for():
+    """Who stood behind it waits for the calls before it, although it was to wait for them itself."""
+    turnstile, ran, leave = Turnstile(), [], asyncio.Event()
+
+    async def visit(name, *, reads, stays=False):
+        async with turnstile.passing(reads):
+            ran.append(name)
+            if stays:
+                await leave.wait()
+
+    async with asyncio.timeout(LONG):
+        first = asyncio.create_task(visit("first", reads=False, stays=True))
+        gone, read, write = [
+            asyncio.create_task(visit(name, reads=name == "read")) for name in ("gone", "read", "write")
+        ]
+        await asyncio.sleep(0)
+        gone.cancel()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert ran == ["first"]
+        leave.set()
+        await asyncio.gather(first, read, write)
+    assert ran == ["first", "read", "write"]
 
 
 async def test_a_task_that_is_cancelled_while_it_waits_holds_nobody_up():

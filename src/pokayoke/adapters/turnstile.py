@@ -36,28 +36,39 @@ class Turnstile:
         """Return the passage of one call: a context manager, synchronous and asynchronous."""
         return Passage(self, reads)
 
-    def enter(self, passage: Passage) -> list[tuple[Passage, Future[None]]]:
-        """Let a call begin; returns the calls it has to wait for, with what ends with them."""
+    def enter(self, passage: Passage) -> list[Passage]:
+        """Let a call begin; returns the calls it has to wait for."""
         with self._lock:
             passing = self._passing
-            ahead = [(one, one.wait()) for one in passing if not (one.reads and passage.reads)] if passing else []
+            ahead = [one for one in passing if not (one.reads and passage.reads)] if passing else []
             passing.append(passage)
             return ahead
+
+    def ends(self, ahead: list[Passage]) -> Future[None] | None:
+        """Return what ends with the latest of some calls, without those that are over; None if all are.
+
+        One at a time: a write among them waits for those before it by itself, so most are over with it.
+        """
+        with self._lock:
+            while ahead and ahead[-1].over:
+                ahead.pop()
+            return ahead[-1].wait() if ahead else None
 
     def leave(self, passage: Passage) -> None:
         """Let a call end; from then on, none that begins waits for it."""
         with self._lock:
+            passage.over = True
             self._passing.remove(passage)
 
 
 class Passage:
     """One call on its way. A call made inside another one of the same run never waits: it would wait for ever."""
 
-    __slots__ = ("_owner", "_token", "_waiting", "loop", "reads")
+    __slots__ = ("_owner", "_token", "_waiting", "loop", "over", "reads")
 
     def __init__(self, owner: Turnstile, reads: bool) -> None:
         """Begin outside."""
-        self._owner, self.reads = owner, reads
+        self._owner, self.reads, self.over = owner, reads, False
         self._waiting: list[Future[None]] = []
         self._token: Token[tuple[Turnstile, ...]] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -84,8 +95,9 @@ class Passage:
         """
         ahead = self._begun()
         try:
-            for one, future in ahead:
+            for one in ahead:
                 one.must_not_block()
+            while (future := self._owner.ends(ahead)) is not None:
                 future.result()
         except BaseException:
             self._ended()
@@ -101,7 +113,7 @@ class Passage:
         self.loop = asyncio.get_running_loop()
         ahead = self._begun()
         try:
-            for _, future in ahead:
+            while (future := self._owner.ends(ahead)) is not None:
                 await asyncio.wrap_future(future)
         except BaseException:
             self._ended()
@@ -114,7 +126,7 @@ class Passage:
         """Let the next go."""
         self._ended()
 
-    def _begun(self) -> list[tuple[Passage, Future[None]]]:
+    def _begun(self) -> list[Passage]:
         outer = _inside.get()
         if self._owner in outer:
             return []
