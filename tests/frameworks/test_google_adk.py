@@ -683,6 +683,16 @@ async def test_a_workflow_does_not_go_on_without_the_value_of_a_tool(shop, field
     assert got == shop.happened() == []
 
 
+@pytest.mark.parametrize(("user", "session"), [("ada", "x/s"), ("ada%2Fx", "s"), ("ada", "x%2Fs")])
+async def test_no_name_reads_as_that_of_another_user(shop, user, session):
+    """Whatever slashes stand in ids of users and sessions, no write of one is the answer to another."""
+    tools, guard = picked(shop, "refund")
+    for who, where in (("ada/x", "s"), (user, session)):
+        model = Script(turns=[[("refund", {"order_id": "A1", "amount": 5})], "Done."])
+        await say(runner(LlmAgent(name="clerk", model=model, tools=tools), guard), user=who, session=where)
+    assert len(shop.happened()) == 2
+
+
 # -- ends --------------------------------------------------------------------------------------------
 
 

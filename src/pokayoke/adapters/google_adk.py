@@ -100,8 +100,8 @@ class GuardPlugin(BasePlugin):
         principal: makes of a user's id whom `Guard.run` takes: an id, or `{"id": ..., "roles": [...]}`.
         name: the plugin's name.
 
-    The run id is `app/user/session`. A tool without a contract is a `UsageError` when the model is first asked; so is
-    a model through LiteLLM without a `GuardClient`.
+    The run id is `app/user/session`; a slash in one of them is `%2F`, and a percent sign `%25`. A tool without a
+    contract is a `UsageError` when the model is first asked; so is a model through LiteLLM without a `GuardClient`.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class GuardPlugin(BasePlugin):
         if outer is not None and outer[0] != session.id:
             ident = outer[1]
         else:
-            ident = f"{session.app_name}/{session.user_id}/{session.id}"
+            ident = "/".join(map(_part, (session.app_name, session.user_id, session.id)))
         taken = (call.id for event in session.events for call in event.get_function_calls() if call.id)
         return self._runs.of(ident, part=context.branch or "", taken=taken, principal=self._principal(session.user_id))
 
@@ -388,6 +388,11 @@ def _schema(tool: Any) -> Mapping[str, Any]:
     if declared is not None and declared.parameters is not None:
         return cast("Mapping[str, Any]", declared.parameters.json_schema.model_dump(mode="json", exclude_none=True))
     return {"type": "object", "properties": {}}
+
+
+def _part(name: str) -> str:
+    """Return a name as a part of a run's id: with a slash in it, it must not read as another user's or session's."""
+    return name.replace("%", "%25").replace("/", "%2F")
 
 
 def _text(text: str) -> Any:
