@@ -457,6 +457,21 @@ def test_tenant_and_principal_come_from_task_and_agent(tools, done):
 # -- tools of every kind -----------------------------------------------------------------------------------
 
 
+def test_each_kickoff_of_a_name_acts_for_whoever_starts_it(tools, done):
+    """The same task under the same name is the same run, with the rights of the one who asks this time."""
+    guard = guard_of(tools, config={"access": {"roles": {"refund": ["clerk"]}}})
+    asking = {"id": "ada", "roles": ["clerk"]}
+    model = Scripted(
+        [("c1", "refund", REFUND)], "Done.", [("c2", "refund", '{"order_id": "B2", "amount": 5}')], "Done."
+    )
+    llm, wrapped = guarded(guard, model, tools, run_id="ticket-7", who=lambda task, agent: {"principal": asking})
+    crew_of(llm, wrapped).kickoff()
+    asking = {"id": "bob", "roles": []}
+    crew_of(llm, wrapped).kickoff()
+    assert done == [("refund", "A1", 5)]
+    assert model.seen[-1]["tools"] == ["get_order"]
+
+
 def test_tools_of_classes_and_coroutines(done):
     """A class with a formatter, a coroutine, a limit of uses and a failure of the tool's own work as ever."""
 

@@ -131,10 +131,12 @@ class _Shared:
         else:
             ident, durable = f"{named}/{_about(task, agent)}", True
             who.setdefault("session", kept_id(named))
+        hosted = self._runs.of(ident, durable=durable, **who)
         record = self._records.get(ident)
         if record is None:
-            record = Record(self._runs.of(ident, durable=durable, **who))
+            record = Record(hosted)
             self._records.put(ident, record)
+        record.hosted = hosted  # on behalf of whoever asks now
         self._latest.put(own or get_execution_uuid() or "", record)
         return record
 
