@@ -260,6 +260,14 @@ async def test_a_session_is_one_run_and_each_text_a_turn(tools, done):
     assert "already" in client.read()[-1]
 
 
+async def test_however_many_calls_wait_each_belongs_to_its_run(tools, done):
+    """Of two thousand calls of one message each equal pair is one effect, although all of them wait at once."""
+    refunds = [(f"c{n}", "refund", f'{{"order_id": "A{n % 1000}", "amount": 5}}') for n in range(2000)]
+    agent, _ = guarded(tools, Scripted(refunds, "Done."))
+    assert (await agent.run("go")).text == "Done."
+    assert len(done) == len(set(done)) == 1000
+
+
 async def test_runs_beside_each_other_do_not_mix(done):
     """Twenty conversations over one agent: each is told its own results, and one that is stuck stops alone."""
 

@@ -51,6 +51,8 @@ __all__ = ["calls", "contracts", "message", "middleware"]
 
 _APPROVAL = "pokayoke_approval"
 _TAKEN = "pokayoke_taken"
+# Whatever waits at the same time must fit in: a call that was forgotten would belong to a run of its own.
+_AT_ONCE = 10_000
 
 CallNext = Callable[[], Awaitable[None]]
 Who = Callable[[Any], Mapping[str, Any]]
@@ -91,8 +93,8 @@ class _Shared:
         self.guard, self.approver = guard, approver
         self._who = who
         self._runs = host.Runs(guard)
-        self._loops: Known[int, Loop] = Known()
-        self._heard: Known[str, Heard] = Known()
+        self._loops: Known[int, Loop] = Known(_AT_ONCE)
+        self._heard: Known[str, Heard] = Known(_AT_ONCE)
         self.keep = self._heard.put
         """Remember what the model wrote until the framework runs it: it validates and drops before any hook."""
 
