@@ -349,6 +349,20 @@ async def test_an_agent_that_loads_another_conversation_begins_a_new_run(run_id,
     assert len(log) == times
 
 
+async def test_a_context_may_go_from_agent_to_agent():
+    """Each request of an application makes its agent anew over the same context; only the latest one listens to it."""
+    log, context = [], BufferedChatCompletionContext(buffer_size=10)
+    tools = made(log)
+    guard = guard_of(tools)
+    for _ in range(1_500):
+        guarded(guard, None, (), model_context=context)
+    agent = agent_of(guard, Client(*[asks(REFUND), "Done."] * 2), tools, model_context=context)
+    await said(agent)
+    await agent.on_reset(CancellationToken())
+    await said(agent)
+    assert log == ["A1", "A1"]
+
+
 async def test_conversations_side_by_side_do_not_mix():
     """Ten agents over one guard, with equal ids and arguments: each refunds once, and no stuck one stops another."""
     log = []

@@ -6,6 +6,7 @@ agent = AssistantAgent("shop", **guarded(guard, client, tools), max_tool_iterati
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -113,12 +114,15 @@ def message(outcome: Outcome) -> Any:
 def _watched(context: Any, conversation: Conversation) -> Any:
     """The context, which AutoGen clears or loads to begin another conversation; it tells nobody else of that."""
     context = UnboundedChatCompletionContext() if context is None else context
-    clear, load_state = context.clear, context.load_state
+    # Another agent may have had this context before; its conversation is over.
+    clear, load_state = (getattr(one, "__wrapped__", one) for one in (context.clear, context.load_state))
 
+    @functools.wraps(clear)
     async def cleared() -> None:
         await clear()
         conversation.renew()
 
+    @functools.wraps(load_state)
     async def loaded(state: Mapping[str, Any]) -> None:
         await load_state(state)
         conversation.renew()
