@@ -605,6 +605,24 @@ async def test_an_agent_as_a_tool_is_guarded_within_its_callers_run(shop):
     assert len(shop.happened()) == 1
 
 
+async def test_an_agent_that_a_tool_asks_does_not_doubt_that_tool(shop):
+    """It answers while the tool still runs, in the same run: its words reach the tool as it said them."""
+    inner = shop.functions(["refund"])
+    turns = [[("refund", {"order_id": "A1", "amount": "5"})], "Paid."]
+    cashier = LlmAgent(name="cashier", model=Script(turns=turns), tools=inner)
+
+    async def pay(order: str, tool_context: ToolContext) -> str:
+        """Pay an order."""
+        return str(await tool_context.run_node(cashier, node_input=order))
+
+    guard = pokayoke.Guard(contracts([*inner, pay]))
+    model = Script(turns=[[("pay", {"order": "A1"})], "Done."])
+    await say(runner(LlmAgent(name="clerk", model=model, tools=[pay]), guard))
+    assert "\nPaid.\n" in model.told[0]["result"]
+    assert "Not done" not in model.told[0]["result"]
+    assert len(shop.happened()) == 1
+
+
 async def test_agents_side_by_side_do_not_mix(shop):
     """They share a turn, so it is over for both when one gets nowhere; both end with a text, no call shares an id."""
     tools, guard = picked(shop, "get_order")

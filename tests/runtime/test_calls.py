@@ -1202,3 +1202,32 @@ def test_a_dict_without_end_is_not_written_down():
     for given, raw in (({"a": 1}, '{"a":1}'), ({"a": wide}, None), ({"a": object()}, None)):
         assert run.call(ToolCall("1", "nothing", given)).status == "refused"
         assert next(event["raw"] for event in reversed(run.trace) if "raw" in event) == raw
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_agent_asked_by_a_tool_does_not_doubt_the_call_it_is_asked_in(asynchronous):
+    """What it answers in the same run speaks of writes that are over; those around it are still under way."""
+    said = []
+
+    def book(order: str) -> str:
+        said.append(run.answer("Booking.").text)
+        return "booked"
+
+    def pay(order: str) -> str:
+        run.call(ToolCall("2", "book", {"order": order}))
+        said.extend([run.answer("Booked.").text, run.answer(None).text])
+        raise TimeoutError
+
+    async def apay(order: str) -> str:
+        return pay(order)
+
+    schema = {"type": "object", "properties": {"order": {"type": "string"}}}
+    tools = [
+        Contract.from_schema("book", schema, output_schema="text", handler=book),
+        Contract.from_schema("pay", schema, output_schema="text", handler=apay if asynchronous else pay),
+    ]
+    with Guard(tools).run() as run:
+        call = ToolCall("1", "pay", {"order": "A1"})
+        asyncio.run(run.acall(call)) if asynchronous else run.call(call)
+        assert said == ["Booking.", "Booked.", "I could not finish this safely. Done: book."]
+        assert run.answer("Paid.").text == "Paid.\n\n[Not done: pay (in_doubt).]"

@@ -46,7 +46,7 @@ from pokayoke.core.steps import (
 from pokayoke.errors import UsageError
 from pokayoke.runtime.asking import ask, asked_now
 from pokayoke.runtime.clock import spread
-from pokayoke.runtime.effect import Checks, Effect, is_outside, within
+from pokayoke.runtime.effect import Checks, Effect, current, within
 from pokayoke.runtime.handover import handed_over
 from pokayoke.runtime.late import came_late, forget, is_unfinished
 from pokayoke.runtime.locate import locate
@@ -209,7 +209,7 @@ class World:
             function = partial(self._invoke, arguments)
         else:
             function = partial(contract.handler or self._run.handler(contract), **arguments)
-        if claim is None and is_outside():
+        if claim is None and current() is None:
             return function
         checks: Checks = []
         effect = None if claim is None else self._effect(step, claim, checks)
@@ -218,7 +218,8 @@ class World:
     def _effect(self, step: Invoke, claim: Claim, checks: Checks) -> Effect:
         deadline = None if step.timeout is None else time.monotonic() + step.timeout
         guard = self._guard
-        return Effect(claim.key, step.attempt, deadline, claim.claim_id, guard.store, guard.clock.now, checks)
+        now = guard.clock.now
+        return Effect(claim.key, step.attempt, deadline, claim.claim_id, guard.store, now, checks, current())
 
     def _stamped(self, request: Request) -> Request:
         """The request with the time at which it is asked, which may be long after the call began, and by whom."""

@@ -41,6 +41,7 @@ class Effect(msgspec.Struct, frozen=True, eq=False):
     _store: Store
     _now: Callable[[], float]
     _checks: Checks
+    _outer: Effect | None = None
 
     def __repr__(self) -> str:
         """Without what is only for the guard."""
@@ -118,9 +119,19 @@ def this_effect() -> Effect:
     return effect
 
 
-def is_outside() -> bool:
-    """Whether no write is running here, inside of which a read might take its key for its own."""
-    return _current.get() is None
+def under_way() -> frozenset[str]:
+    """Return the keys of the writes inside of which this code runs: not over yet, they are not in doubt either."""
+    keys: list[str] = []
+    effect = current()
+    while effect is not None:
+        keys.append(effect.key)
+        effect = effect._outer  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - its own module
+    return frozenset(keys)
+
+
+def current() -> Effect | None:
+    """Return the write inside of which this code runs, if there is one: a read might take its key for its own."""
+    return _current.get()
 
 
 def within(effect: Effect | None, function: Callable[[], Any], checks: Checks) -> Any:

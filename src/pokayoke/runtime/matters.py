@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from pokayoke.core.answer import Answer, final_answer, remember
@@ -81,7 +82,11 @@ class Matters:
     @property
     def doubts(self) -> dict[str, None]:
         """Names of the tools of which a write is in doubt, each once."""
-        return {matter.tool: None for matter in tuple(self.open.values()) if matter.reason == "in_doubt"}
+        return self._doubts()
+
+    def _doubts(self, under_way: Collection[str] = ()) -> dict[str, None]:
+        found = [one for key, one in tuple(self.open.items()) if key not in under_way]
+        return {matter.tool: None for matter in found if matter.reason == "in_doubt"}
 
     @property
     def unsettled(self) -> StopReason | None:
@@ -170,10 +175,20 @@ class Matters:
         certain = self.recall()
         return self.unsettled or ("success" if certain and well else None)
 
-    def answer(self, text: str | None, reason: StopReason | None, fallback: str | None) -> Answer:
-        """Check the model's last answer against what is known; `fallback` stands in for one that says nothing."""
+    def answer(
+        self, text: str | None, reason: StopReason | None, fallback: str | None, under_way: Collection[str] = ()
+    ) -> Answer:
+        """Check the model's last answer against what is known.
+
+        Args:
+            text: what the model wrote.
+            reason: why the run ended, if it has.
+            fallback: stands in for an answer that says nothing.
+            under_way: keys of the writes inside of which a model answers, as that of an agent that a tool asks.
+        """
         certain = self.recall()
-        done, unmet, doubts = self.done, dict(self.unmet.values()), self.doubts
+        unmet = dict(one for key, one in tuple(self.unmet.items()) if key not in under_way)
+        done, doubts = self.done, self._doubts(under_way)
         return final_answer(
             text, done, self.not_done, reason, unmet=unmet, fallback=fallback, certain=certain, doubts=doubts
         )

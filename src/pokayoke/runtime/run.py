@@ -27,6 +27,7 @@ from pokayoke.core.steps import Reaction, Step
 from pokayoke.errors import UsageError
 from pokayoke.runtime.batch import BatchInvoke, abatch, batch
 from pokayoke.runtime.driver import Continuation, World, drive
+from pokayoke.runtime.effect import under_way
 from pokayoke.runtime.ending import aend_round, end_round, over, step_down
 from pokayoke.runtime.forks import process_token
 from pokayoke.runtime.progress import Progress
@@ -289,7 +290,8 @@ class Run:
     def answer(self, text: str | None) -> Answer:
         """Check the model's last answer: its own text if it says something, else an honest fallback."""
         end_round(self)
-        return self.progress.matters.answer(text, self.stop_reason, self.snapshot.policy.loop.fallback)
+        fallback = self.snapshot.policy.loop.fallback
+        return self.progress.matters.answer(text, self.stop_reason, fallback, under_way())
 
     # -- opening and closing -----------------------------------------------------------------------
 
