@@ -15,7 +15,17 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NaiveDatetime,
+    field_validator,
+    model_validator,
+)
 from typing_extensions import TypedDict
 
 from pokayoke import Guard, ToolCall
@@ -155,7 +165,9 @@ def test_bare_decoration_is_a_write():
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
         (str | None, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
         (Row, {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"], "description": "A row."}),
-        (dt.datetime, {"type": "string", "format": "date-time"}),
+        (AwareDatetime, {"type": "string", "format": "date-time"}),
+        (dt.datetime, {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d"}),
+        (dt.time, {"type": "string", "pattern": r"^\d\d:\d\d"}),
         (Any, None),
         (object, None),
         (dict, None),
@@ -175,6 +187,32 @@ def test_the_return_annotation_is_the_output_contract(annotation, expected):
     contract = tool(effect="read")(work)
     assert contract.output_schema == expected
     assert contract.unchecked is (expected is None)
+
+
+WITHOUT_ZONE, WITH_ZONE = "2026-05-01T09:30:00", "2026-05-01T09:30:00+01:00"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "accepted", "refused"),
+    [
+        (dt.datetime, (WITHOUT_ZONE, WITH_ZONE), ("2026-05-01T99:30", "2026-05-01", "soon")),
+        (dt.time, ("09:30", "09:30:00+01:00"), ("99:30", "9.30", "soon")),
+        (NaiveDatetime, (WITHOUT_ZONE,), (WITH_ZONE,)),
+        (AwareDatetime, (WITH_ZONE,), (WITHOUT_ZONE,)),
+    ],
+)
+def test_a_time_needs_the_zone_that_its_type_needs(annotation, accepted, refused):
+    """Nobody has to guess a zone for a tool whose type takes none or leaves it open, and its answer needs none."""
+
+    def echo(at):
+        """Say it again."""
+        return at
+
+    echo.__annotations__.update({"at": annotation, "return": annotation})
+    run = Guard([tool(effect="read")(echo)]).run()
+    for number, text in enumerate((*accepted, *refused)):
+        outcome = run.call(ToolCall(f"c{number}", "echo", json.dumps({"at": text})))
+        assert outcome.status == ("ok" if text in accepted else "refused"), (text, outcome.text)
 
 
 def test_output_wins_over_the_annotation():

@@ -33,6 +33,8 @@ CODES: dict[str, str] = {
 
 _MAX_FINDINGS = 20
 _SCALARS = (str, int, float, bool, type(None))
+_ON_A_CLOCK = {"date-time": r"^\d{4}-\d\d-\d\dT\d\d:\d\d", "time": r"^\d\d:\d\d"}
+"""How a time begins whose zone may be left out, by the format that wants it (RFC 3339). The type judges the rest."""
 
 
 def input_schema_of(kind: Any, where: str) -> dict[str, Any]:
@@ -342,6 +344,12 @@ def _json_schema(adapter: TypeAdapter[Any], mode: Literal["validation", "seriali
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the name pydantic calls
             return False
 
+        def datetime_schema(self, schema: Any) -> dict[str, Any]:
+            return _with_its_zone(super().datetime_schema(schema), schema)
+
+        def time_schema(self, schema: Any) -> dict[str, Any]:
+            return _with_its_zone(super().time_schema(schema), schema)
+
         def encode_default(self, dft: Any) -> Any:
             encoded = super().encode_default(dft)
             if isinstance(encoded, float) and not math.isfinite(encoded):
@@ -357,6 +365,13 @@ def _json_schema(adapter: TypeAdapter[Any], mode: Literal["validation", "seriali
         raise ContractError(f"{where}: {_first_line(exc)}. Give a JSON Schema instead") from None
     schema.pop("title", None)
     return schema
+
+
+def _with_its_zone(node: dict[str, Any], kind: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask for a time zone only where the type does: Python's times need none, and a model would have to guess it."""
+    beginning = _ON_A_CLOCK.get(node.get("format", ""))
+    free = kind.get("tz_constraint") in (None, "naive")
+    return {"type": "string", "pattern": beginning} if beginning and free else node
 
 
 def _first_line(exc: BaseException) -> str:
