@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -232,6 +233,12 @@ def test_the_table_names_every_scenario(results, capsys):
     assert [name for name in NAMES if name not in flat] == []
     assert len(report.summary(everything, 1.0)) == 5
     assert report.summary(everything, 1.0)[-1] in out
+
+
+def test_one_script_is_not_several(results):
+    """The summary of a single script counts nothing in the plural."""
+    told = " ".join(report.summary([results["crm-incident"]], 1.0))
+    assert re.findall(r"\b1 (?!of )\w+s\b", told.replace("1.0 s", "")) == []
 
 
 def test_verbose_shows_what_the_model_read(capsys):

@@ -88,13 +88,13 @@ def summary(results: Sequence[Result], seconds: float) -> list[str]:
     verdict = f"Not as it should be behind the guard: {', '.join(unclean)}."
     return [
         (
-            f"{count['scenarios']} scripts, each played twice on databases of its own in {seconds:.1f} s: "
-            f"{count['failure_kinds']} kinds of failure, {len(good)} kinds of good calls."
+            f"Scripts: {count['scenarios']}, each played twice on databases of its own in {seconds:.1f} s. "
+            f"Kinds of failure: {count['failure_kinds']}, of good calls: {len(good)}."
         ),
         *(
             (
-                f"{side.capitalize() + ':':10} {count[f'{side}_wrong']} wrong things happened, "
-                f"and {count[f'{side}_kept']} of {count['wanted']} effects that were wanted."
+                f"{side.capitalize() + ':':10} wrong things {count[f'{side}_wrong']}, "
+                f"wanted effects {count[f'{side}_kept']} of {count['wanted']}."
             )
             for side in ("unguarded", "guarded")
         ),
