@@ -567,6 +567,15 @@ def test_a_line_without_end_is_not_kept(tmp_path):
         )
     found = reads(str(path))
     assert [(one.line, type(one).__name__) for one in found] == [(1, "Recording"), (2, "Unread"), (3, "Recording")]
+    assert found[1].why == "the line is longer than 16 MB"
+
+
+def test_a_document_on_one_line_that_is_too_long(tmp_path):
+    """A file whose first line is too long to be read is told as that, and not as one that holds no JSON."""
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps([{**PLAIN[0], "output": "a" * LONGEST_LINE}]))
+    with pytest.raises(ConfigurationError, match="its first line is longer than 16 MB"):
+        reads(str(path))
 
 
 @given(

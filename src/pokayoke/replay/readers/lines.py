@@ -21,7 +21,7 @@ from pokayoke.errors import ConfigurationError
 LONGEST_LINE: Final = 16_000_000
 LARGEST_DOCUMENT: Final = 64_000_000
 _BLOCK_BYTES: Final = 1_000_000
-_PLACE_TAKER: Final = b"(longer than 16 MB)\n"
+TOO_LONG: Final = b"(a line of more than 16 MB)"
 _GZIP: Final = b"\x1f\x8b"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
@@ -99,7 +99,7 @@ class Input:
         """Pass over the rest of a line that is too long."""
         while (rest := self._file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
             pass
-        return _PLACE_TAKER
+        return TOO_LONG + b"\n"
 
 
 def _opened(name: str) -> Any:

@@ -15,7 +15,7 @@ from pokayoke.core.shapes import is_array, is_object
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.readers.anthropic import Anthropic
 from pokayoke.replay.readers.langchain import LangChain
-from pokayoke.replay.readers.lines import LARGEST_DOCUMENT, Block, Input
+from pokayoke.replay.readers.lines import LARGEST_DOCUMENT, TOO_LONG, Block, Input
 from pokayoke.replay.readers.openai_chat import OpenAIChat
 from pokayoke.replay.readers.openai_responses import OpenAIResponses
 from pokayoke.replay.readers.otel import OpenTelemetry
@@ -35,7 +35,8 @@ READERS: Final[dict[FormatName, MakeReader]] = {
 FORMATS: Final = tuple(READERS)
 _SAMPLE: Final = 200
 _PROOF: Final = 2
-_CUT = "not JSON: the line is cut, or damaged"
+_CUT: Final = "not JSON: the line is cut, or damaged"
+_LONG: Final = "the line is longer than 16 MB"
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -143,7 +144,9 @@ class Source:
     def _recognised(self, claimed: FormatName | None, fields: Mapping[str, str]) -> FormatName:
         sample = [value for value in map(_decoded, self._first[0].data.split(b"\n")[:_SAMPLE]) if value is not None]
         if not sample:
-            raise ConfigurationError(f"{self.name}: is no JSON Lines: none of its first lines is JSON")
+            long = self._first[0].data.startswith(TOO_LONG)
+            why = "its first line is longer than 16 MB" if long else "none of its first lines is JSON"
+            raise ConfigurationError(f"{self.name}: is no JSON Lines, one record per line: {why}")
         readers: dict[FormatName, Reader] = {**{name: make() for name, make in READERS.items()}, "plain": Plain(fields)}
         looks: dict[FormatName, int] = {
             name: max(_looks(reader, value) for value in sample) for name, reader in readers.items()
@@ -185,7 +188,7 @@ def read_block(block: Block, reader: Reader) -> Iterator[Read]:
             continue
         value = _decoded(line)
         if value is None:
-            yield Unread(number, _CUT)
+            yield Unread(number, _LONG if line == TOO_LONG else _CUT)
         else:
             yield from read_value(value, reader, number)
 
