@@ -4,6 +4,7 @@ import http.client
 import itertools
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -172,6 +173,20 @@ def test_the_server_does_not_start_without_a_secret(shell, ledger, monkeypatch):
     done = shell("approvals", "serve", "--listen", "127.0.0.1:0")
     assert done.returncode == 2
     assert SECRET in done.stderr
+
+
+def test_the_server_says_where_it_is_while_it_runs(shell, ledger):
+    """Who starts the server on any free port, and reads its output from a pipe, learns which one that is."""
+    del ledger
+    command = [sys.executable, "-m", "pokayoke.cli", "approvals", "serve", "--listen", "127.0.0.1:0"]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(command, cwd=shell.folder, env=buffered, stdout=subprocess.PIPE) as server:
+        try:
+            readable, _, _ = select.select([server.stdout], [], [], 30)
+            assert readable
+            assert server.stdout.readline().startswith(b"http://127.0.0.1:")
+        finally:
+            server.kill()
 
 
 # -- the server --------------------------------------------------------------------------------------

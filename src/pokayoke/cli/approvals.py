@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -169,6 +170,7 @@ def serve(
     with opened(store) as ledger, serving(ledger, listen, config) as server:
         host, port = server.address
         out(f"http://{show(host)}:{port}/approvals")
+        sys.stdout.flush()  # who reads it from a pipe or a log would wait for as long as the server lives
         if not server.local:
             say(f"warning: {host} is not this machine alone; what waits is readable on the way without TLS")
         server.run()
