@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -498,6 +499,14 @@ def test_a_damaged_file_ends_the_work(tmp_path):
         Source(str(tmp_path / "r.gz")) as source,
     ):
         work.add(source)
+
+
+def test_an_error_leaves_no_thread_behind():
+    """After an error nothing of the pool is at work that the end of the interpreter could meet half-way."""
+    before = set(threading.enumerate())
+    with pytest.raises(LookupError), Replay([Judge(contracts())], jobs=2):
+        raise LookupError
+    assert set(threading.enumerate()) == before
 
 
 def test_a_process_that_is_ended_is_an_error(tmp_path):

@@ -69,10 +69,11 @@ class Replay:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         global _scorer  # noqa: PLW0603 - as above
         if self._pool is not None:
-            if kind is not None:  # nobody wants what is under way, and to wait for it would be one more place to hang
+            if kind is not None:  # nobody wants what is under way
                 for process in list((self._pool._processes or {}).values()):  # noqa: SLF001 - before Python 3.14 there is no other way
                     process.terminate()
-            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+            # Waited for also then: at its exit the interpreter would meet the pool's thread in the middle of its end.
+            self._pool.shutdown(cancel_futures=True)
             _scorer = None
 
     def add(self, source: Source, told: Told | None = None) -> None:
