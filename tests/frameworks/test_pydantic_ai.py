@@ -186,6 +186,18 @@ async def test_a_tool_that_the_agent_does_not_have_now_is_answered():
     assert len(script.answers) == 2
 
 
+@pytest.mark.parametrize("tools", [[], [Tool(Shop().refund, prepare=lambda ctx, tool_def: None)]])
+async def test_an_agent_that_has_no_tool_now_answers_calls_all_the_same(tools):
+    """Calls of tools that are not there end no run and cost nothing of the budget of retries: the guard answers."""
+    script = Script(
+        [call("nothing", "c1")], [call("nothing", "c2"), call("refund", "c3", order="A1", amount=1)], "Done."
+    )
+    agent, _ = guarded(tools, script, reads=())
+    assert (await agent.run("go")).output
+    assert [text.partition("`")[0] for text in script.answers[:2]] == ["There is no tool "] * 2
+    assert len(script.answers) == 3
+
+
 async def test_a_history_with_open_calls_is_gone_on_from():
     """Nobody heard these calls: unknown names are answered, a cut message runs nothing, and the budget stays whole."""
     shop = Shop()

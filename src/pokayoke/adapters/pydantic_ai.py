@@ -50,8 +50,8 @@ from pokayoke.adapters.pydantic_ai_tools import (
     demanding,
     is_framework_tool,
     is_stranger,
+    let_in,
     may_defer,
-    own_tool,
     schema_for,
 )
 from pokayoke.adapters.pydantic_ai_watched import Watched
@@ -158,7 +158,7 @@ class _GuardedRun(Guarded):
         if response is None or response is self._response:
             return node
         response = node.model_response = own_reply(ctx.messages, response)
-        for part, name in zip(response.tool_calls, self._let_in(ctx, response.tool_calls), strict=True):
+        for part, name in zip(response.tool_calls, let_in(self._hosted.run, ctx, response.tool_calls), strict=True):
             part.tool_name = name
         results: dict[str, Any] = node.tool_call_results or {}
         metadata: dict[str, Any] = node.tool_call_metadata or {}
@@ -248,7 +248,7 @@ class _GuardedRun(Guarded):
         self._silent = 0
         heard = self._hosted.heard(map(asked, parts), self._end_of(response))
         changed: dict[int, ToolCallPart] = {}
-        for part, call, name in zip(parts, heard, self._let_in(ctx, parts), strict=True):
+        for part, call, name in zip(parts, heard, let_in(self._hosted.run, ctx, parts), strict=True):
             self._heard[call.id] = call
             if (call.id, name) != (part.tool_call_id, part.tool_name):
                 changed[id(part)] = replace(part, tool_call_id=call.id, tool_name=name)
@@ -274,23 +274,6 @@ class _GuardedRun(Guarded):
             if (word := self._hosted.last_word(text or None)) != text:
                 return replace(response, parts=reworded(kept, word))
         return replace(response, parts=kept) if parts else response
-
-    def _let_in(self, ctx: RunContext[Any], parts: list[ToolCallPart]) -> list[str]:
-        """Return the names by which the framework shall know the calls.
-
-        A name that means one of its tools becomes that tool's. Any other is made known for this step: the calls have
-        to come to the hooks, or the framework would answer by itself, and charge for it.
-        """
-        tools: dict[str, Any] = (ctx.tool_manager.tools if ctx.tool_manager is not None else None) or {}
-        names = [part.tool_name for part in parts]
-        return [name if name in tools else self._made_known(name, tools) for name in names]
-
-    def _made_known(self, name: str, tools: dict[str, Any]) -> str:
-        plan = self._hosted.run.snapshot.find(name)
-        if not isinstance(plan, Finding) and plan.contract.name in tools:
-            return plan.contract.name
-        tools[name] = own_tool(name)
-        return name
 
     def _offered(self, tools: list[ToolDefinition]) -> list[ToolDefinition] | None:
         """Return the tools as the model may see them in this run; None if nothing about them is to be changed."""

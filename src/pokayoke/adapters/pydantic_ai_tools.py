@@ -15,6 +15,7 @@ from pokayoke.errors import MissingExtraError, UsageError
 try:
     from pydantic import TypeAdapter
     from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.messages import ToolCallPart
     from pydantic_ai.models.test import TestModel
     from pydantic_ai.settings import ModelSettings, ToolOrOutput
     from pydantic_ai.tools import DeferredToolRequests, RunContext, Tool, ToolDefinition
@@ -110,14 +111,28 @@ def _described(tool: ToolDefinition) -> Described:
     return Described(tool.name, tool.description or "", tool.parameters_json_schema)
 
 
-def own_tool(name: str) -> ToolsetTool[Any]:
-    """Return a stand-in by which the framework hands the calls of a name it does not know to the hooks."""
+def let_in(run: Run, ctx: RunContext[Any], parts: Iterable[ToolCallPart]) -> list[str]:
+    """Return the names by which the framework shall know the calls of a reply.
+
+    A name that means one of its tools becomes that tool's. Any other is made known for this step, also where there is
+    no tool at all: the calls have to come to the hooks, or the framework would answer by itself, and charge for it.
+    """
+    tools = ctx.tool_manager.tools if ctx.tool_manager is not None else None
+    names = [part.tool_name for part in parts]
+    return names if tools is None else [name if name in tools else _made_known(run, name, tools) for name in names]
+
+
+def _made_known(run: Run, name: str, tools: dict[str, ToolsetTool[Any]]) -> str:
+    plan = run.snapshot.find(name)
+    if not isinstance(plan, Finding) and plan.contract.name in tools:
+        return plan.contract.name
     stranger = ToolDefinition(name=name, metadata=_STRANGER)
-    return ToolsetTool(toolset=_NO_TOOLS, tool_def=stranger, max_retries=0, args_validator=_ANYTHING)
+    tools[name] = ToolsetTool(toolset=_NO_TOOLS, tool_def=stranger, max_retries=0, args_validator=_ANYTHING)
+    return name
 
 
 def is_stranger(tool_def: ToolDefinition) -> bool:
-    """True for such a stand-in: the agent has no tool of that name."""
+    """True for what stands in for a tool that the agent does not have."""
     return tool_def.metadata is _STRANGER
 
 
