@@ -17,7 +17,7 @@ from model_server import STREAMS, ModelServer, Turn
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext, Tool
 from pydantic_ai.capabilities import AbstractCapability, HandleDeferredToolCalls
-from pydantic_ai.exceptions import CallDeferred, SkipToolExecution, ToolFailed, UsageLimitExceeded
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, SkipToolExecution, ToolFailed, UsageLimitExceeded
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import (
     BinaryContent,
@@ -485,6 +485,21 @@ async def test_a_tool_elsewhere_gets_only_what_fits_of_messages_that_are_whole()
 
 
 MISWRITTEN = ["{'order': 'A1', 'amount': 5,}", '{"order": "A1", "amount": "5"}']
+
+
+@pytest.mark.parametrize("text", MISWRITTEN)
+@pytest.mark.parametrize("raised", [CallDeferred, ApprovalRequired])
+async def test_a_tool_that_is_answered_elsewhere_hands_its_call_on_as_it_counts(text, raised):
+    """A tool that raises the framework's own deferral has its call leave the run as the guard has read it."""
+
+    def refund(order: str, amount: int) -> str:
+        raise raised
+
+    script = Script([ToolCallPart("refund", text, "c1")])
+    agent, _ = guarded([refund], script, reads=(), output_type=[str, DeferredToolRequests])
+    waiting = await agent.run("go")
+    for one in (*waiting.output.calls, *waiting.output.approvals, *waiting.all_messages()[1].tool_calls):
+        assert one.args_as_dict() == {"order": "A1", "amount": 5}
 
 
 @pytest.mark.parametrize("text", MISWRITTEN)

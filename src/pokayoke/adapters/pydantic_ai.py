@@ -331,15 +331,18 @@ class _GuardedRun(Guarded):
         invoke: Handler | None = going if known else absent
         if not known and (isinstance(plan, Finding) or plan.contract is self._guard.pager):
             invoke = None
-        outcome = await self._hosted.acall(going.call, invoke)
-        if ctx.tool_call_approved and outcome.status == "pending":
-            await self._decide(outcome.approval, ctx.tool_call_metadata, approved=True)
-            outcome = await self._hosted.acall(going.call, going)
+        try:
+            outcome = await self._hosted.acall(going.call, invoke)
+            if ctx.tool_call_approved and outcome.status == "pending":
+                await self._decide(outcome.approval, ctx.tool_call_metadata, approved=True)
+                outcome = await self._hosted.acall(going.call, going)
+            if outcome.status == "pending" and (may_defer(ctx) if self._defer is None else self._defer):
+                raise ApprovalRequired({"approval": outcome.approval, "message": outcome.message})
+        except THROUGH:
+            show(going.part, self._hosted.run.check(going.call))
+            raise
         if going.limit is not None:
             raise going.limit
-        if outcome.status == "pending" and (may_defer(ctx) if self._defer is None else self._defer):
-            show(going.part, self._hosted.run.check(going.call))
-            raise ApprovalRequired({"approval": outcome.approval, "message": outcome.message})
         return self._answer(outcome, going, known=known)
 
     def _answer(self, outcome: Outcome, going: Continuation, *, known: bool) -> Any:
