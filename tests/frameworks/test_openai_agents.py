@@ -216,6 +216,52 @@ async def test_a_state_of_an_agent_that_is_not_guarded_is_refused():
         await runner.run(agent, stranger, run_config=QUIET)
 
 
+@tool_input_guardrail
+def small(data):
+    """Lets small refunds pass."""
+    if json.loads(data.context.tool_arguments)["cents"] > 100:
+        return ToolGuardrailFunctionOutput.reject_content("Too much.")
+    return ToolGuardrailFunctionOutput.allow()
+
+
+async def large(context, arguments, call_id):
+    """Has a person asked about large refunds."""
+    return arguments["cents"] > 100
+
+
+@pytest.mark.parametrize("options", [{"needs_approval": large}, {"tool_input_guardrails": [small]}])
+@pytest.mark.parametrize(
+    ("arguments", "paid"),
+    [
+        ('{"order": "A1", "cents": 500}', None),
+        ('{"order": "A1", "cents": "500"}', None),
+        ('{"arguments": {"order": "A1", "cents": 500}}', None),
+        ("{'order': 'A1', 'cents': 500,}", None),
+        ('{"arguments": {"order": "A1", "cents": "50"}}', 50),
+        ('{"order": "A1", "cents": "five"}', None),
+        ('{"order": "A1"', None),
+    ],
+)
+async def test_the_rules_of_a_tool_itself_judge_the_arguments_that_run(options, arguments, paid):
+    """A callable `needs_approval` or a guardrail is not passed by in a spelling that the guard puts right later.
+
+    Neither is shown arguments that cannot run: it would end the run over them.
+    """
+    log = []
+
+    @function_tool(**options)
+    async def refund(order: str, cents: int) -> str:
+        """Refund an order."""
+        log.append(cents)
+        return "refunded"
+
+    agent = agent_of([[ask("refund", arguments)], [assistant_message("Done.")]], [refund])
+    result = await GuardedRunner(guard_of([refund])).run(agent, "Refund A1.", run_config=QUIET)
+    assert log == ([] if paid is None else [paid])
+    asked = "needs_approval" in options and paid is None and "500" in arguments
+    assert len(result.interruptions) == asked
+
+
 async def test_a_tools_own_wish_for_approval_stays():
     """`needs_approval` of a tool interrupts although the guard asks nobody."""
     log = []

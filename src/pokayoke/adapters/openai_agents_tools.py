@@ -14,7 +14,7 @@ from pokayoke.adapters.hosted import Hosted, plain, written
 from pokayoke.adapters.listening import Around
 from pokayoke.adapters.openai_agents_run import Slot, as_heard, current, slot_in_use
 from pokayoke.core.admission import Approval
-from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.call import Outcome, ToolCall, Verdict
 from pokayoke.core.media import carried
 from pokayoke.core.steps import NotBegun
 from pokayoke.errors import MissingExtraError
@@ -24,6 +24,7 @@ try:
         InputGuardrailTripwireTriggered,
         ItemHelpers,
         OutputGuardrailTripwireTriggered,
+        ToolGuardrailFunctionOutput,
         ToolInputGuardrailTripwireTriggered,
         ToolOutputGuardrailTripwireTriggered,
         ToolsToFinalOutputResult,
@@ -85,7 +86,7 @@ def guarded_tool(tool: Any, *, asks: bool, typed: bool) -> Any:
     guarded.timeout_seconds = None  # the contract's counts, and a call that is over time is recorded
     guarded.tool_input_guardrails = [_told(one, name) for one in tool.tool_input_guardrails or ()]
     guarded.tool_output_guardrails = [_of_values(one) for one in tool.tool_output_guardrails or ()]
-    if asks:
+    if asks or tool.needs_approval:
         guarded.needs_approval = _asking(name, tool.needs_approval)
     return guarded
 
@@ -202,13 +203,28 @@ def finals(behaviour: Any) -> Any:
     return final
 
 
+def _is_unfit(verdict: Verdict) -> bool:
+    """Whether a call will be answered with what is wrong with its arguments, so that nobody has to judge them."""
+    return verdict.decision == "refuse" and verdict.stop_reason == "invalid_arguments"
+
+
 def _told(guardrail: Any, name: str) -> Any:
-    """The guardrail, whose no to a call the run gets to know; nobody else is asked about that call any more."""
+    """The guardrail, which judges the arguments that will run.
+
+    The run gets to know its no to a call; nobody else is asked about that call any more.
+    """
 
     async def run(data: Any) -> Any:
+        context = data.context
+        hosted, call = slot_in_use().hosted, as_heard(context.tool_call_id, name, context.tool_arguments)
+        verdict = hosted.run.check(call)
+        if _is_unfit(verdict):
+            return ToolGuardrailFunctionOutput.allow()
+        if verdict.repairs or verdict.corrections:
+            data = replace(data, context=copy.copy(context))
+            data.context.tool_arguments = json.dumps(verdict.arguments)
         output = await guardrail.run(data)
         if output.behavior["type"] == "reject_content":
-            hosted, call = slot_in_use().hosted, as_heard(data.context.tool_call_id, name, data.context.tool_arguments)
             outcome = await hosted.acall(call, _rejected)
             if outcome.status == "pending":
                 hosted.run.guard.approvals.deny(str(outcome.approval), by=guardrail.get_name())
@@ -282,10 +298,13 @@ def _asking(name: str, own: Any) -> Callable[[Any, dict[str, Any], str], Any]:
     """What decides whether the SDK interrupts the run before a call."""
 
     async def asks(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
-        if await _wanted(own, context, arguments, call_id):
-            return True
         hosted, call = slot_in_use().hosted, written(call_id, name, arguments)
-        if hosted.run.check(call).decision != "ask":
+        verdict = hosted.run.check(call)
+        if _is_unfit(verdict):
+            return False
+        if await _wanted(own, context, arguments if verdict.arguments is None else verdict.arguments, call_id):
+            return True
+        if verdict.decision != "ask":
             return False
         if (question := waits.question(hosted, call)) is not None and question.status not in {"waiting", "used"}:
             return False
