@@ -14,7 +14,12 @@ import pytest
 pytest.importorskip("langchain", reason="run by make frameworks")
 
 from langchain.agents import AgentState, create_agent
-from langchain.agents.middleware import AgentMiddleware, TodoListMiddleware, wrap_model_call
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    TodoListMiddleware,
+    wrap_model_call,
+)
 from langchain.agents.structured_output import ToolStrategy
 from langchain.tools import InjectedState, InjectedToolCallId, ToolRuntime
 from langchain_anthropic import ChatAnthropic
@@ -1327,6 +1332,59 @@ def test_a_structured_response_of_a_cut_message_is_none(shop):
     ended = agent.invoke(GO)
     assert ended["structured_response"] == Answer(order="A1", cents=5)
     assert "cut" in answers(ended)[0]
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("refund", {"order": "A1", "amount": 500}),
+        ("refund", {"order": "A1", "amount": "500"}),
+        ("refund", {"arguments": {"order": "A1", "amount": 500}}),
+        ("Refund", {"order": "A1", "amount": 500}),
+        ("functions.refund", {"order": "A1", "amount": "500"}),
+    ],
+)
+def test_a_middleware_that_asks_a_person_judges_what_will_run(shop, name, given, mode, monkeypatch):
+    """No spelling that the guard puts right passes it by: the person reads what a yes runs. The trace has both."""
+    traced = []
+    people = HumanInTheLoopMiddleware(
+        {
+            "refund": {
+                "allowed_decisions": ["approve", "reject"],
+                "when": lambda one: one.tool_call["args"]["amount"] > 9,
+            }
+        },
+        interrupt_mode=mode,
+    )
+    guard = pokayoke.Guard(contracts(shop.tools))
+    monkeypatch.setattr(guard.trace, "record", lambda event: traced.append(event) or event)
+    model = Script(turns=[asks(name, **given), "Done."])
+    middleware = [people, GuardMiddleware(guard)]
+    agent = create_agent(model, shop.tools, middleware=middleware, checkpointer=InMemorySaver())
+    (asked,) = agent.invoke(GO, THREAD)["__interrupt__"]
+    shown = asked.value if mode == "per_call" else asked.value["action_requests"][0]
+    assert (shown["name"], shown["args"]) == ("refund", {"order": "A1", "amount": 500})
+    assert shop.done == []
+    yes = {"type": "approve"}
+    agent.invoke(Command(resume=yes if mode == "per_call" else {"decisions": [yes]}), THREAD)
+    assert shop.done == [("refund", "A1", 500)]
+    (call,) = [event for event in traced if event["event"] == "tool_call"]
+    assert bool(call.get("corrections")) == (given != {"order": "A1", "amount": 500})
+
+
+def test_what_a_middleware_makes_of_a_corrected_call_counts(shop):
+    """Behind the model it changes arguments in their place: neither the model's own nor the guard's come back."""
+
+    class Smaller(AgentMiddleware):
+        def after_model(self, state, runtime):
+            for one in state["messages"][-1].tool_calls:
+                one["args"]["amount"] = 1
+
+    guard = pokayoke.Guard(contracts(shop.tools))
+    model = Script(turns=[asks("refund", order="A1", amount="5"), "Done."])
+    create_agent(model, shop.tools, middleware=[Smaller(), GuardMiddleware(guard)]).invoke(GO)
+    assert shop.done == [("refund", "A1", 1)]
 
 
 def test_another_middleware_may_exchange_the_calls(shop):

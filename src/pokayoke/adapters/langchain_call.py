@@ -14,6 +14,7 @@ from langgraph.config import get_config
 from langgraph.types import interrupt
 
 from pokayoke.adapters.hosted import Hosted, written
+from pokayoke.adapters.langchain_heard import as_heard
 from pokayoke.adapters.langchain_questions import places_of, question, take
 from pokayoke.adapters.langchain_tool import Crowded, Passed, Passing, leads, message_of
 from pokayoke.core.call import Finding, Outcome
@@ -48,7 +49,9 @@ class Arrival:
         """Find out what was asked, and what there is to run."""
         self._hosted, self._request = hosted, request
         shown = request.tool_call
-        self._call = written(shown["id"], shown["name"], shown["args"])
+        name, args, call = as_heard(hosted).get(shown["id"] or "") or ("", None, None)
+        same = call is not None and (name, args) == (shown["name"], shown["args"])
+        self._call = call if call is not None and same else written(shown["id"], shown["name"], shown["args"])
         self._passing: Passing | None = None
         self._asks, self._asked = False, 0
         found = hosted.run.snapshot.find(self._call.name)

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Self, cast
 
-from pokayoke.adapters.hosted import Asked, stand_in, written
+from pokayoke.adapters.hosted import Asked, Hosted, stand_in, written
+from pokayoke.adapters.known import Known
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.messages import field, items
 from pokayoke.core.strict import dump_compact
 
-__all__ = ["CALL_BLOCKS", "Heard", "asked_in", "hearing", "shield", "stop_of"]
+__all__ = ["CALL_BLOCKS", "Heard", "as_heard", "asked_in", "hearing", "shield", "stop_of"]
 
 CALL_BLOCKS = frozenset({
     "tool_use", "function_call", "custom_tool_call", "tool_call", "tool_call_chunk", "invalid_tool_call",
@@ -190,3 +191,13 @@ def _in_order(found: list[Asked], content: list[Any]) -> list[Asked]:
         raw = isinstance(text, str) and not _edited(text, one.arguments)
         ordered.append(one._replace(arguments=text) if raw else one)
     return ordered
+
+
+def as_heard(hosted: Hosted) -> Known[str, tuple[str, dict[str, Any], ToolCall]]:
+    """Return the calls that stand in the history of a run as they count: how each is shown, and what the model wrote.
+
+    Args:
+        hosted: the run.
+    """
+    known: Known[str, tuple[str, dict[str, Any], ToolCall]] = hosted.notes.setdefault("heard", Known())
+    return known

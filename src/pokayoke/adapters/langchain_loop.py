@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool
 
-from pokayoke.adapters.hosted import Asked, Hosted, stand_in
-from pokayoke.adapters.langchain_heard import CALL_BLOCKS, Heard, asked_in, stop_of
+from pokayoke.adapters.hosted import Asked, Hosted, stand_in, stands_in
+from pokayoke.adapters.langchain_heard import CALL_BLOCKS, Heard, as_heard, asked_in, stop_of
 from pokayoke.adapters.langchain_model import through
 from pokayoke.adapters.shown import wanted
 from pokayoke.core.call import Finding, ToolCall
@@ -175,9 +176,9 @@ class Loop:
         if answered:
             after = self._structured(response, answered, stop)
             kept = {n: one.id for n, one in enumerate(every) if one.id in answered}
-            return _exchanged(after, place, _calling(message, calls, kept))
+            return _exchanged(after, place, _calling(message, [self._written(call) for call in calls], kept))
         if calls:
-            changed = _calling(message, calls)
+            changed = _calling(message, [self._written(call) for call in calls])
         elif response.structured_response is not None:
             return response
         else:
@@ -185,6 +186,25 @@ class Loop:
             if changed is None:
                 return None
         return response if changed is message else _exchanged(response, place, changed)
+
+    def _written(self, call: ToolCall) -> dict[str, Any]:
+        """A call as LangGraph and the provider can carry it, and as it counts.
+
+        Others look at it before it comes to its tool, such as a middleware that asks a person: what the guard put
+        right behind them, they would never have judged.
+        """
+        name, run = history_name(call.name), self.hosted.run
+        args = stand_in(call, name=name != call.name)
+        plan = run.snapshot.simple.get(call.name)
+        if plan is None or not plan.contract.input.accepts(args):
+            verdict = run.check(call)
+            unfit = verdict.decision == "refuse" and verdict.stop_reason in ("invalid_arguments", "low_confidence")
+            meant = None if unfit or verdict.contract is None else verdict.arguments
+            if meant is not None and not stands_in(meant):
+                name, args = verdict.tool, meant
+                # A copy, because others may change what they are shown, and then that counts.
+                as_heard(self.hosted).put(call.id, (name, copy.deepcopy(args), call))
+        return {"name": name, "args": args, "id": call.id, "type": "tool_call"}
 
     def _count(self, message: Any) -> None:
         usage = message.usage_metadata
@@ -250,9 +270,8 @@ def ids_in(state: Any) -> Iterator[str]:
                 yield ident
 
 
-def _calling(message: Any, calls: Iterable[ToolCall], answered: Mapping[int, str | None] | None = None) -> Any:
+def _calling(message: Any, made: list[dict[str, Any]], answered: Mapping[int, str | None] | None = None) -> Any:
     """The message with these calls; itself if that changes nothing. Calls `answered` already keep their places."""
-    made = [_written(call) for call in calls]
     for place, ident in (answered or {}).items():
         made[place:place] = [call for call in message.tool_calls if call["id"] == ident][:1]
     if made == message.tool_calls and not message.invalid_tool_calls:
@@ -261,12 +280,6 @@ def _calling(message: Any, calls: Iterable[ToolCall], answered: Mapping[int, str
     if isinstance(message.content, list):
         update["content"] = _without_calls(message.content)
     return message.model_copy(update=update)
-
-
-def _written(call: ToolCall) -> dict[str, Any]:
-    """A call as LangGraph and the provider can carry it."""
-    name = history_name(call.name)
-    return {"name": name, "args": stand_in(call, name=name != call.name), "id": call.id, "type": "tool_call"}
 
 
 def _kept(message: Any) -> dict[str, Any]:
