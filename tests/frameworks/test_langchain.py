@@ -1324,6 +1324,20 @@ def test_calls_beside_a_structured_response_keep_their_places(shop):
     assert (ended["structured_response"], shop.done) == (Answer(order="A1", cents=5), [("find", "A1")])
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_structured_response_that_shares_its_id_with_a_call_hides_it_from_nobody(shop, first):
+    """The call runs and is answered under an id of its own; the history holds each call once."""
+    both = [*asks("refund", order="A1", amount=5).tool_calls, *asks("Answer", order="A1", cents=5).tool_calls]
+    script = Script(turns=[AIMessage("", tool_calls=[both[first], both[1 - first]])])
+    agent, _ = agent_of(script, shop.tools, response_format=ToolStrategy(Answer))
+    ended = agent.invoke(GO)
+    calls_of = ended["messages"][1].tool_calls
+    assert [call["name"] for call in calls_of] == [both[first]["name"], both[1 - first]["name"]]
+    answered = [one.tool_call_id for one in ended["messages"] if one.type == "tool"]
+    assert sorted(answered) == sorted(call["id"] for call in calls_of) == ["c1", "c1_2"]
+    assert (ended["structured_response"], shop.done) == (Answer(order="A1", cents=5), [("refund", "A1", 5)])
+
+
 def test_a_structured_response_of_a_cut_message_is_none(shop):
     """A cut message whose fields happen to validate is no answer: the model is asked again."""
     cut = asks("Answer", "c2", order="A1").model_copy(update={"response_metadata": {"finish_reason": "length"}})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
@@ -166,17 +166,11 @@ class Loop:
             known.add(message.id)
         stop = heard.stop or stop_of(message.response_metadata)
         self._count(message)
-        # What LangChain has answered by itself: calls by which the model gives a structured response.
         rest, asked = response.result[place + 1 :], asked_in(message, heard)
-        answered = {one.tool_call_id for one in rest if one.type == "tool"} if rest else None
-        every = asked
-        if answered:
-            asked = [one for one in every if one.id not in answered]
+        if answered := {(one.tool_call_id, one.name) for one in rest if one.type == "tool"}:
+            changed = self._beside(message, asked, answered, stop)
+            return _exchanged(self._structured(response, stop), place, changed)
         calls = self.hosted.heard(asked, stop)
-        if answered:
-            after = self._structured(response, answered, stop)
-            kept = {n: one.id for n, one in enumerate(every) if one.id in answered}
-            return _exchanged(after, place, _calling(message, [self._written(call) for call in calls], kept))
         if calls:
             changed = _calling(message, [self._written(call) for call in calls])
         elif response.structured_response is not None:
@@ -186,6 +180,20 @@ class Loop:
             if changed is None:
                 return None
         return response if changed is message else _exchanged(response, place, changed)
+
+    def _beside(self, message: Any, every: list[Asked], answered: set[tuple[str, str | None]], stop: str | None) -> Any:
+        """The message where LangChain has answered some of its calls: those that give a structured response.
+
+        They keep their places and their ids, so that no other call may have one of these.
+        """
+        self.hosted.take_ids(ident for ident, _ in answered)
+        calls = self.hosted.heard([one for one in every if not _is_among(one, answered)], stop)
+        made = [self._written(call) for call in calls]
+        places = [at for at, one in enumerate(every) if _is_among(one, answered)]
+        own = [call for call in message.tool_calls if _is_among(Asked(call["id"], call["name"], ""), answered)]
+        for at, shown in zip(places, own, strict=False):
+            made.insert(at, shown)
+        return _calling(message, made)
 
     def _written(self, call: ToolCall) -> dict[str, Any]:
         """A call as LangGraph and the provider can carry it, and as it counts.
@@ -213,14 +221,12 @@ class Loop:
             if self._fitting is not None:
                 self._fitting.report(usage.get("input_tokens") or 0)
 
-    def _structured(self, response: Any, answered: set[str], stop: str | None) -> Any:
+    def _structured(self, response: Any, stop: str | None) -> Any:
         """A structured response out of a message that was cut is none."""
         if not is_cut(stop):
             return response
         result = [
-            one.model_copy(update={"content": _CUT, "status": "error"})
-            if one.type == "tool" and one.tool_call_id in answered
-            else one
+            one.model_copy(update={"content": _CUT, "status": "error"}) if one.type == "tool" else one
             for one in response.result
         ]
         return ModelResponse(result=result, structured_response=None)
@@ -270,10 +276,13 @@ def ids_in(state: Any) -> Iterator[str]:
                 yield ident
 
 
-def _calling(message: Any, made: list[dict[str, Any]], answered: Mapping[int, str | None] | None = None) -> Any:
-    """The message with these calls; itself if that changes nothing. Calls `answered` already keep their places."""
-    for place, ident in (answered or {}).items():
-        made[place:place] = [call for call in message.tool_calls if call["id"] == ident][:1]
+def _is_among(one: Asked, answered: set[tuple[str, str | None]]) -> bool:
+    """Whether a call is answered already. A tool's call with the same id is another one."""
+    return (one.id, one.name) in answered or (one.id, None) in answered
+
+
+def _calling(message: Any, made: list[dict[str, Any]]) -> Any:
+    """The message with these calls; itself if that changes nothing."""
     if made == message.tool_calls and not message.invalid_tool_calls:
         return message
     update: dict[str, Any] = {"tool_calls": made, "invalid_tool_calls": [], **_kept(message)}
