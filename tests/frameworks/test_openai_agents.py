@@ -765,14 +765,33 @@ async def test_tools_of_namespaces_are_told_apart():
     assert "crm.lookup" in answers["c4"]
 
 
-def test_a_parameter_with_a_default_may_be_left_out():
-    """Strict mode requires it of the provider; the function does not."""
+async def test_a_parameter_with_a_default_may_be_left_out():
+    """Strict mode requires it of the provider, and drops a default of None; the function does neither."""
+    log = []
 
     @function_tool
-    def find(order: str, page: int = 1) -> str:
-        """Find an order."""
+    def send(order: str, note: str | None, page: int = 1, tags: list[str] | None = None) -> str:
+        """Send an order."""
+        log.append((order, note, page, tags))
+        return "sent"
 
-    assert contracts([find])[0].input_schema["required"] == ["order"]
+    assert contracts([send])[0].input_schema["required"] == ["order", "note"]
+    short = {"order": "A1", "note": None}
+    asked = [ask("send", json.dumps(short)), ask("send", json.dumps({**short, "tags": None, "page": 1}), "call_2")]
+    agent = agent_of([asked, [assistant_message("Done.")]], [send])
+    await GuardedRunner(guard_of([send])).run(agent, "Send A1.", run_config=QUIET)
+    assert log == [("A1", None, 1, None)], "spelt out or not, it is one write"
+
+
+def test_a_tool_of_a_schema_alone_requires_what_its_schema_says():
+    """Nothing is known of the function behind it, so what may be null may not be left out."""
+
+    async def invoke(context, text):
+        """Runs it."""
+
+    shown = {"type": "object", "properties": {"note": {"type": ["string", "null"]}}, "required": ["note"]}
+    tool = FunctionTool("send", "Send.", {**shown, "additionalProperties": False}, invoke)
+    assert contracts([tool])[0].input_schema["required"] == ["note"]
 
 
 # -- MCP ------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ result = await runner.run(agent, "Refund my order.")
 from __future__ import annotations
 
 import copy
+import inspect
 import uuid
 import weakref
 from collections.abc import Collection, Generator, Iterable, Mapping
@@ -67,7 +68,7 @@ def contracts(
     for tool in tools:
         if isinstance(tool, FunctionTool):
             name = tool.qualified_name
-            found = Described(name, tool.description, loosened(tool.params_json_schema)), tool.timeout_seconds
+            found = Described(name, tool.description, loosened(_schema_of(tool))), tool.timeout_seconds
             if known.setdefault(name, found) != found:
                 raise UsageError(f"two tools are called {name}, and they differ: give one another name_override")
     more: dict[str, Mapping[str, Any]] = dict(fields or {})
@@ -76,6 +77,18 @@ def contracts(
             more[name] = {"timeout": timeout, **more.get(name, {})}
     described = (one for one, _ in known.values())
     return engine.contracts(described, reads=reads, destructive=destructive, fields=more)
+
+
+def _schema_of(tool: Any) -> dict[str, Any]:
+    """The schema of a tool's arguments, with the defaults of None that strict mode drops if its function is known."""
+    schema: dict[str, Any] = tool.params_json_schema
+    try:
+        known = inspect.signature(tool.__wrapped__).parameters
+    except (AttributeError, TypeError, ValueError):
+        return schema
+    shown: dict[str, Any] = schema.get("properties", {})
+    dropped = [name for name in shown if name in known and known[name].default is None]
+    return {**schema, "properties": {**shown, **{name: {**shown[name], "default": None} for name in dropped}}}
 
 
 def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
