@@ -325,6 +325,8 @@ def test_no_text_makes_the_finder_fail(text, tools):
         "> " * 300_000,
         "[f(" * 100_000,
         "```" * 200_000,
+        'f(a="x")' + '<tool_call>{"b": 1}' * 50_000 + "</think>",
+        "…" + "[/," * 300_000,
     ],
 )
 @pytest.mark.timeout(30)

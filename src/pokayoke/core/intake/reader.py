@@ -268,7 +268,7 @@ class Reader(Scanner):
         found = p.WORD(text, position)
         if found is None:
             sign = text[position]
-            if text[position:] in ("-", "+"):
+            if text[position : position + 2] in ("-", "+"):  # nothing behind it
                 raise Refusal("cut_in_number", position)
             if sign in ",:}])":
                 raise Refusal("lost_value", position)

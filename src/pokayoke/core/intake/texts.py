@@ -73,6 +73,7 @@ class _Finder:
         self.leading = True
         self.quoted = False
         self.frame: tuple[int, int, int] | None = None
+        self.passed: ReadCall | None = None
 
     def run(self) -> None:
         """Walk from one possible beginning to the next."""
@@ -237,8 +238,9 @@ class _Finder:
     def _rival(self, value: Any, start: int) -> None:
         """Refuse the call right before an object of arguments for its tool and nothing else: which are meant?"""
         last = self.calls[-1] if self.calls else None
-        if last is None or last.reading.value is None or not isinstance(value, dict):
+        if last is None or last is self.passed or last.reading.value is None or not isinstance(value, dict):
             return
+        self.passed = last  # no other object stands right behind it
         declared = declared_by(self.schemas.get(last.name))["properties"]
         members = cast(dict[str, Any], value)
         beside = strip_markup(self.text[last.span[1] : start])[0].strip(_BETWEEN)
