@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pokayoke.core.intake.patterns import NAME
-from pokayoke.core.intake.wrapping import ASIDE
+from pokayoke.core.intake.wrapping import ASIDE_CLOSES, ASIDE_OPENS
 
 # A name that stands before an object of arguments.
 HEADER = re.compile(
@@ -18,7 +18,12 @@ HEADER = re.compile(
     rf"|to=(?:functions\.)?({NAME})[^{{\n]{{0,80}}<\|message\|>"
     rf"|(?:^|\n)[ \t*]*Action(?: ?\d)?:[ \t*]*`?({NAME})`?[ \t]*\n[ \t*]*Action Input(?: ?\d)?:\**"
 )
-ASIDE_ENDS = {"<!--": "-->", "<|channel|>analysis<|message|>": "<|end|>"}
+ASIDE_ENDS = {
+    "<!--": "-->",
+    "<|channel|>analysis<|message|>": "<|end|>",
+    "<|begin_of_thought|>": "<|end_of_thought|>",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+}
 """Where an aside ends that is no tag."""
 _TURN = (
     r"<\|im_start\|>\s*(?:user|system|tool)\b|<\|start_header_id\|>\s*(?:user|system|ipython|tool)\b"
@@ -35,10 +40,9 @@ HEADER_END = re.compile(
 LINE_END = re.compile(r"[;` \t]*+(?:\n|\Z)").match
 START = re.compile(
     rf"(?P<header>{HEADER.pattern.replace('(' + NAME + ')', NAME)})"
-    rf"|(?P<aside><(?i:{ASIDE})(?:\s[^<>]{{0,200}})?>|\[(?:TOOL_RESULTS|AVAILABLE_TOOLS)\]|<!--"
-    rf"|<\|channel\|>analysis<\|message\|>)"
+    rf"|(?P<aside>{ASIDE_OPENS}|<!--|<\|channel\|>analysis<\|message\|>)"
     rf"|(?P<turn>{_TURN})"
-    rf"|(?P<behind></(?i:{ASIDE})>|\[/(?:TOOL_RESULTS|AVAILABLE_TOOLS)\])"
+    rf"|(?P<behind>{ASIDE_CLOSES})"
     rf"|(?P<frame></?tool_call>)|(?P<mark>\[/?[A-Z][A-Z_]{{2,30}}\])"
     rf"|(?P<calls>\[\s*{NAME}\()|(?P<open>\{{(?=\s*[\"'“‘\w/#])|\[(?=\s*[{{/#]))"
     rf"|(?:(?:^|\n)[ \t]*(?:Action:[ \t]*)?|[>`\]]\s*)"
@@ -50,7 +54,7 @@ NAMED = re.compile(rf"""["'](?:name|tool|tool_name|function|function_name)["']\s
 COMMENT_END = re.compile(r"\*/")
 MENTIONED = re.compile(r"[.,;:)\"'`]|[ \t]+[a-z]").match
 """What is behind a tag that a sentence only mentions."""
-TAG_END = re.compile(r"[\s>\]]")
+TAG_END = re.compile(r"[\s>\]▷]")
 QUOTE = re.compile(r"\\.|[\"']", re.DOTALL)
 MISQUOTED = frozenset(
     {"cut_in_escape", "cut_in_key", "cut_in_string", "inner_quote", "line_break_in_key", "lost_quote"}

@@ -15,6 +15,7 @@ from pokayoke.core.intake.reader import Reader
 
 _TAG = re.compile(
     r"</?[A-Za-z_][\w:.-]{0,60}(?:[ =][\w:.\"'=/ -]{0,80})?>|<[|｜][\w▁:. /-]{1,60}[|｜]>|\[/?[A-Z][A-Z_]{2,30}\]"
+    r"|◁/?think▷"
 )
 PARAMETER = re.compile(
     r"<(?:[\w.｜-]{1,40}[:｜])?(?:param|parameter|argument)(?:\s*=|\s+name\b)|<arg_(?:key|value)\b", re.IGNORECASE
@@ -59,13 +60,17 @@ _OPTION = re.compile(
 """Words written as options, alone on a line with a text below, or the first of a line that says what they are."""
 _TAGGED = re.compile(r"<([\w.$-]{1,60})>").findall
 _GLUED = re.compile(r"\.\w").match
-ASIDE = (
-    r"think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|(?:available_)?tools|examples?|drafts?|del|strike"
-    r"|blockquote"
-    r"|tool_(?:response|results?|output)|function_(?:response|results?)"
+_ASIDE = (
+    r"(?:[\w.-]{1,40}:)?(?i:think(?:ing)?|thoughts?|reasoning|reflection|scratch_?pad|inner_monologue"
+    r"|(?:available_)?tools|examples?|drafts?|del|strike|blockquote"
+    r"|tool_(?:response|results?|output)|function_(?:response|results?))"
 )
-"""Tags around what is no call: thoughts, lists of tools, examples, quotations, what is struck out, answers of tools."""
-_ASIDES = re.compile(rf"<(/?)(?i:{ASIDE})(?:\s[^<>]{{0,200}})?>").findall
+_ASIDE_MARK = r"(?:TOOL_RESULTS|AVAILABLE_TOOLS|THINK)\]"
+ASIDE_OPENS = rf"<{_ASIDE}(?:\s[^<>]{{0,200}})?>|\[{_ASIDE_MARK}|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>"
+"""Signs before what is no call: thoughts, lists of tools, examples, quotations, what is struck out, answers of tools."""
+ASIDE_CLOSES = rf"</{_ASIDE}\s{{0,9}}>|\[/{_ASIDE_MARK}|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>"
+_ASIDES = re.compile(rf"{ASIDE_OPENS}|({ASIDE_CLOSES})").findall
+"""Each of them; "" for one that opens."""
 DENIED = r"(?:do not|don['’]t|will not|won['’]t|must not|mustn['’]t|should not|shouldn['’]t|never)"
 _OF_OTHERS = r"(?:worry|hesitate|know(?! (?:if|whether))|have(?! to)|(?:want to )?(?:guess|assume))\b"
 """Verbs that are never about an object beside them: `don't worry`."""
@@ -120,7 +125,7 @@ def find_object(reader: Reader, names: frozenset[str]) -> tuple[int, bool]:
         if sign == "[":
             return start, False
         raise Refusal("trailing_text", bracket)
-    if (marks := _ASIDES(before)) and not marks[-1]:
+    if (signs := _ASIDES(before)) and not signs[-1]:
         raise Refusal("quoted", brace)
     _judge_before(reader, stripped, brace, names)
     return brace, False
