@@ -21,6 +21,7 @@ proposal of the same class is accepted too. What a rule leaves alone is as much 
 ``"in progress"``      in_progress where that is the only choice but for case and what separates words
 ``"['a', 1]"``         the list: JSON text, also in Python's spelling of strings and words
 ``"a, b"`` for a list  refused: one item or two. Text with a blank ("New York") is *likely* one item
+``"none"`` for a list  refused: one item, or nothing at all (null where null is allowed is read as above)
 ``{…}`` for a list     one item only if the items' fields are declared and these are they
 ``["a", 1]`` for rows   refused: a row for each of them, or one row
 ``12`` for a string    *likely* "12": the digits are right, leading zeros may have been lost
@@ -50,6 +51,9 @@ LISTED = "list_from_single_value"
 MAX_TEXT = 20_000
 """Longest text that is looked at as JSON or compared with choices, in characters."""
 _MAX_NUMBER, _MAX_DEPTH = 60, 64
+_MEGA = re.compile(r"(?<![A-Za-z])M(?=[A-Z])")
+"""A prefix of a unit that is another one in small letters: MW and mW."""
+_NOTHING = frozenset({"", "null", "none", "nil", "undefined"})
 _QUOTED = re.compile(r"\"([^\"'\\]+)\"|'([^\"'\\]+)'")
 _PYTHON = frozenset({"python_word", "single_quotes"})
 
@@ -142,7 +146,8 @@ def _choice(plain: str, facts: Facts) -> Iterator[Proposal]:
     spaced, known = " ".join(plain.split()), facts.spellings
     found = known.get(spaced) or known.get(FOLDED + spaced.casefold()) or known.get(FOLDED + unseparated(spaced), [])
     for choice in found:
-        yield Proposal("choice_spelling", "equivalent", choice)
+        if choice == spaced or _MEGA.sub("m", choice) != _MEGA.sub("m", spaced):
+            yield Proposal("choice_spelling", "equivalent", choice)
 
 
 def _number(text: str, *, whole: bool) -> int | float | None:
@@ -214,7 +219,12 @@ def _wrapped(value: Any, inner: Facts, schema: Schema) -> Iterator[Proposal]:
         plain = value.strip()
         if plain in inner.choices:
             kind = "equivalent"
-        elif not plain or plain[0] in "[{\"'(" or _SEPARATORS.search(plain) or any(map(_is_foreign_mark, plain)):
+        elif (
+            plain.lower() in _NOTHING
+            or plain[0] in "[{\"'("
+            or _SEPARATORS.search(plain)
+            or any(map(_is_foreign_mark, plain))
+        ):
             return
         elif any(map(str.isspace, plain)):
             kind = "likely"

@@ -67,7 +67,7 @@ _ASIDE = (
 )
 _ASIDE_MARK = r"(?:TOOL_RESULTS|AVAILABLE_TOOLS|THINK)\]"
 ASIDE_OPENS = rf"<{_ASIDE}(?:\s[^<>]{{0,200}})?>|\[{_ASIDE_MARK}|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>"
-"""Signs before what is no call: thoughts, lists of tools, examples, quotations, what is struck out, answers of tools."""
+"""Signs before what is no call: thoughts, lists of tools, examples, quotations, what is struck out, tools' answers."""
 ASIDE_CLOSES = rf"</{_ASIDE}\s{{0,9}}>|\[/{_ASIDE_MARK}|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>"
 _ASIDES = re.compile(rf"{ASIDE_OPENS}|({ASIDE_CLOSES})").findall
 """Each of them; "" for one that opens."""
