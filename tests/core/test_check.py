@@ -221,6 +221,13 @@ PROVINCE = {
     "then": {"properties": {"p": {"enum": ["ON", "QC"]}}},
     "else": {"properties": {"p": {"enum": ["TX", "NY"]}}},
 }
+PAID = {
+    "properties": {"by": {"enum": ["card", "transfer"]}},
+    "if": {"properties": {"by": {"const": "card"}}},
+    "then": {"properties": {"number": {"type": "string"}}},
+    "else": {"properties": {"iban": {"type": "string"}, "bic": {"type": "string"}}},
+    "unevaluatedProperties": False,
+}
 PAIR = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "minItems": 2, "items": False}
 
 
@@ -247,6 +254,8 @@ PAIR = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}
         ({"patternProperties": {"^x_": LOW}, "additionalProperties": False}, {"y": 1}, "Fields: names that fit ^x_."),
         ({"propertyNames": {"enum": ["north", "south"]}}, {"North": 1}, 'one of "north", "south".'),
         ({"properties": {"a": False, "b": LOW, "c": True}}, {"a": 1}, "Fields: `b`, `c`."),
+        (PAID, {"by": "card", "iban": "x", "bic": "y"}, "Fields: `by`, `number`."),
+        ({**PROVINCE, "else": {"properties": {"p": False}}}, {"country": "US", "p": "TX"}, "Fields: `country`."),
         ({"properties": {"b": LOW}, "minProperties": 1}, {}, "at least 1 properties, such as `b`."),
         ({"minProperties": 1}, {}, "`arguments` has to be at least 1 properties."),
         ({"not": {"required": ["key"]}}, {"key": 1}, "Leave `key` out."),

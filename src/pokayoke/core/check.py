@@ -239,9 +239,7 @@ def _listed(paths: Sequence[Path], schema: Schema, room: int) -> str:
 def _advice(issue: Issue, schema: Schema, root: str) -> str:
     name, problem = spoken(issue.path, root), issue.problem
     if issue.code == "unknown_field":
-        asked = ("fields", problem.keyword, id(problem.schema))
-        shown = remembered(schema, (asked, issue.path[:-1]), lambda: _fields(issue, schema))
-        return f"`{name}` is not a field here. Fields: {shown}."
+        return f"`{name}` is not a field here. Fields: {_other_fields(issue, schema)}."
     if issue.code == "not_json":
         return f"`{name}` cannot be used: send {problem.expected}."
     if unwanted := _unwanted(issue, root):
@@ -297,18 +295,29 @@ def _is_one_rule(facts: Facts) -> bool:
     return bool(facts.types) and all(sum(word in node for node in facts.nodes for word in rule) < 2 for rule in _RULES)  # noqa: PLR2004 - one of them
 
 
-def _fields(issue: Issue, schema: Schema) -> str:
-    """The fields an object may have, by the subschema that refuses one."""
+def _other_fields(issue: Issue, schema: Schema) -> str:
+    """The fields that an object may have in place of one that is refused."""
+    problem, (*parent, name) = issue.problem, issue.path
+    asked = ("fields", problem.keyword, id(problem.schema))
+    fields, shown = remembered(schema, (asked, tuple(parent)), lambda: _fields(issue, schema))
+    if name in fields:  # by a branch that is not that of this value
+        refused = {name, *problem.data.get("unexpected", ())[:_MAX_NAMES]}
+        shown = _names([field for field in fields if field not in refused])
+    return shown or "none"
+
+
+def _fields(issue: Issue, schema: Schema) -> tuple[dict[str, None], str]:
+    """The fields an object may have, by the subschema that refuses one, and how they are said."""
     broken, path = issue.problem.schema, issue.path[:-1]
     if issue.problem.keyword == "propertyNames":
-        return issue.problem.expected
+        return {}, issue.problem.expected
     facts = facts_of(schema, path, broken)
     own = broken if is_object(broken) and issue.problem.keyword == "additionalProperties" else None
     names = facts.properties if own is None else tuple(own.get("properties", ()))
-    shown = _names([name for name in names if may_be(facts, name)])
+    fields = [name for name in names if may_be(facts, name)]
     given: dict[str, Any] = {} if own is None else own.get("patternProperties", {})
     patterns = [f"names that fit {pattern[:80]}" for pattern in given]
-    return ", ".join([*([shown] if shown else []), *patterns]) or "none"
+    return dict.fromkeys(fields), ", ".join([*([_names(fields)] if fields else []), *patterns])
 
 
 def _names(names: Sequence[str]) -> str:
