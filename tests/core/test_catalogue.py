@@ -130,6 +130,14 @@ def test_the_finding_names_the_nearest_and_the_list():
     assert "'bank_list_transfers'" in found.message
 
 
+@pytest.mark.parametrize("called", ["get_user\u200b", "\ufeffget_user", "get_user\u0301"])
+def test_a_known_name_with_unseen_signs_is_not_said_to_be_unknown(called):
+    """Who sees the name of a tool in its call hears what is wrong with it, and not that there is no such tool."""
+    found = TOOLS.resolve(called)
+    assert isinstance(found, Finding)
+    assert found.hint.startswith("`get_user` holds signs that cannot be seen here.")
+
+
 @pytest.mark.parametrize("called", ["", "   ", "\n", "\u200b", "\ud800", None, 5])
 def test_a_blank_name_gets_no_list(called):
     """A call without a visible name is unknown, and its hint does not invite another guess."""

@@ -151,6 +151,8 @@ def _visible(name: object) -> str:
 def _hint(shown: str, nearest: list[str], known: Sequence[str]) -> str:
     """Say what was asked for, what is near, and what there is, as far as it fits."""
     text = f"There is no tool `{shown}`."
+    if shown in known:
+        text = f"`{shown}` holds signs that cannot be seen here. Write the name without them."
     if not known:
         return f"{text} There are no tools; answer without one."
     if nearest:
