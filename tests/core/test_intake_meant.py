@@ -385,6 +385,36 @@ def test_an_argument_in_tags_that_is_in_doubt_refuses_the_call(body):
     assert call.reading.value is None
 
 
+NULLABLE = {
+    "properties": {
+        "s": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+        "n": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+        "both": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+        "open": {"anyOf": [{"type": "integer"}, {"maxLength": 5}]},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "value"),
+    [
+        ("s", "Paris", {"s": "Paris"}),
+        ("s", "5", {"s": "5"}),
+        ("n", "5", {"n": 5}),
+        ("n", "null", {"n": None}),
+        ("s", "null", None),
+        ("s", "None", None),
+        ("s", "", None),
+        ("both", "5", None),
+        ("open", "5", None),
+    ],
+)
+def test_an_optional_argument_in_tags_is_read_where_it_can_be_nothing_else(key, written, value):
+    """Text or null is text if it does not say null; of a union of other kinds, and of an open one, nobody knows."""
+    (call,) = read_calls(GLM.format(pair(key, written)), tools={"f": NULLABLE}).calls
+    assert call.reading.value == value
+
+
 def test_arguments_in_tags_without_an_end_are_refused():
     """More of them may have been cut off."""
     (call,) = read_calls("<tool_call>f\n" + pair("a", "x"), tools=TOOLS).calls

@@ -21,6 +21,8 @@ _PAIR = re.compile(
 ).match
 _REST = re.compile(r"\s*+").match
 _ESCAPED = re.compile(r"&(?:\w{2,8}|#\w{1,8});").search
+_NULLS = frozenset({"", "null", "none", "nil", "undefined"})
+"""How null is written, or left out."""
 _PLAIN_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object"})
 
 
@@ -50,8 +52,8 @@ def read_tagged(
         position = found.end()
         try:
             sure = sure and key not in value and isinstance(node, dict)
-            kind = cast("dict[str, Any]", node).get("type") if sure else None
-            value[key] = _typed(written, kind, max_depth, framed=found[3] is not None)
+            kinds = _kinds(node) if sure else frozenset[str]()
+            value[key] = _typed(written, kinds, max_depth, framed=found[3] is not None)
         except (StrictError, ValueError):
             sure = False
     if position == begin:
@@ -62,20 +64,32 @@ def read_tagged(
     return reading if sure else None, cast("re.Match[str]", _REST(text, position)).end()
 
 
-def _typed(written: str, kind: object, max_depth: int, *, framed: bool) -> Any:
-    """Return the value of a text, by its declared type.
+def _kinds(schema: Any) -> frozenset[str]:
+    """Return the types a subschema declares, in a union those of all branches; none if it leaves them open."""
+    node = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    named: Any = node.get("type")
+    if named is not None:
+        return frozenset(cast("list[str]", named) if isinstance(named, list) else [named])
+    branches = [_kinds(branch) for branch in node.get("anyOf", node.get("oneOf", ()))]
+    return frozenset[str]().union(*branches) if all(branches) else frozenset[str]()
+
+
+def _typed(written: str, kinds: frozenset[str], max_depth: int, *, framed: bool) -> Any:
+    """Return the value of a text, by its declared types.
 
     Raises:
         StrictError: it is no JSON, although it has to be.
-        ValueError: the type, an escape, or a line break at an end leaves a choice.
+        ValueError: the types, an escape, or a line break at an end leave a choice.
     """
-    if kind != "string":
-        types = frozenset(cast("list[str]", kind) if isinstance(kind, list) else [kind])
-        if not types <= _PLAIN_TYPES:
+    if "string" not in kinds:
+        if not kinds or not kinds <= _PLAIN_TYPES:
             raise ValueError("it may be text")
         return parse(written, max_depth=max_depth, sort=True, equal_duplicates=False)[0]
     if framed and len(written) > 1 and written[0] == written[-1] == "\n":  # this format puts every value on lines
         written = written[1:-1]
+    others = kinds - {"string"}
+    if others and (others != frozenset({"null"}) or written.strip().lower() in _NULLS):
+        raise ValueError("it may be no text")
     if written != written.strip() or _ESCAPED(written):
         raise ValueError("it may be escaped, or laid out")
     return written
