@@ -258,6 +258,30 @@ def test_a_call_that_is_told_asked_about_or_denied_is_not_made(words):
 
 
 @pytest.mark.parametrize(
+    ("between", "first", "second"),
+    [
+        ("or", False, False),
+        ("\n\nOR:\n\n", False, False),
+        ("\nCorrected:\n", False, True),
+        ("\n**Here is the corrected call:**\n", False, True),
+        ("\nUpdated call:\n", False, True),
+        ("\nThat should be:\n", False, True),
+        ("\notherwise\n", True, False),
+        ("\nThen, if that works: ", True, False),
+        ("\nAnd once it is done:\n", True, False),
+        ("\nThen ", True, True),
+        ("\nThat should be enough.\n", True, True),
+        ("\nUpdated.\n", True, True),
+        ("\nSo if I understand you, also:\n", True, True),
+    ],
+)
+def test_of_two_calls_the_words_between_them_say_which_is_meant(between, first, second):
+    """Of alternatives none is chosen, what is corrected is taken back, and what depends on the first is not made yet."""
+    calls = read_calls(f"{CALL} {between} {CALL}", tools=TOOLS).calls
+    assert [call.reading.value is not None for call in calls] == [first, second]
+
+
+@pytest.mark.parametrize(
     ("words", "reasons"),
     [
         ('He wrote "```json\n{}\n```" there', ["disowned"]),

@@ -89,6 +89,9 @@ _TAKES_BACK = re.compile(
     r"|(?:please )?(?:ignore|disregard|cancel|skip|undo|revert|discard) (?:that|this|it|the|my|all)\b"
     r"|let(?: me|['’]s) (?:not\b|re-?(?:consider|think)\b|think again|double-check with you)|wrong\b"
     r"|I (?:used|sent|gave|wrote) the wrong\b|I made a mistake|there(?: is|['’]s) a mistake in\b"
+    r"|(?:here(?:['’]s| is) )?(?:the |an? |my )?(?:corrected|fixed|revised|updated|better)"
+    r"(?: (?:(?:tool )?call|request|arguments?|json|one))?[ *_]*:\W*\Z"
+    r"|(?:that|this|it) should (?:be|have been|say|read)\W*\Z"
     r"|or (?:maybe|perhaps|rather|better|should)\b|(?:please )?use [^.\n]{1,60} instead\b"
     r"|make (?:it|that) [^.\n]{1,60} instead\b"
     rf"|(?:that|this(?: call)?|it|the (?:above(?: call)?|call(?: above)?)){IS_WRONG}\b"
@@ -101,6 +104,8 @@ _TAKES_BACK = re.compile(
 """Words that begin what is said behind a call if they change it, take it back, or ask whether it is wanted."""
 _PAST = rf"(?:{_DONE}|wrote|considered)"
 _IT = r"(?:this|that|it|these|them|the (?:following|call))"
+_BEGINS = r"\A(?:\W*(?:and|but|next|now|or|so|then)\b)*\W*"
+"""The beginning of a sentence, and words before it that only join it to the last one."""
 _NEEDED = r"(?:allowed|necessary|needed|permitted|possible|real|final|meant)"
 
 
@@ -119,9 +124,9 @@ _LEADS = _any(
     rf"\A\W*(?:maybe|perhaps|possibly)(?: (?:I|we) (?:should|could|can) {_MAKING}(?: {_IT})?)?\W*\Z",
     rf"\b(?:you|one|they|users?|developers?) (?:can|may|should|must|have to|need to) {_MAKING}",
     r"\b(?:suppose|imagine|pretend|let['’]?s say|let us say|what if|in theory)\b",
-    r"\A\W*if(?! (?:I|we) (?:understand|remember|recall)\b| I(?:['’]| a)m not mistaken\b)\b"
-    r"|\A\W*once(?! (?:again|more)\b)\b",
-    r"\A\W*(?:unless|until(?! now\b)|as soon as(?! possible\b)|either|later|next time|in (?:the )?future|tomorrow"
+    rf"{_BEGINS}if(?! (?:I|we) (?:understand|remember|recall)\b| I(?:['’]| a)m not mistaken\b)\b"
+    rf"|{_BEGINS}once(?! (?:again|more)\b)\b",
+    rf"{_BEGINS}(?:unless|until(?! now\b)|as soon as(?! possible\b)|either|later|next time|in (?:the )?future|tomorrow"
     r"|eventually)\b",
     r"\A\W*(?:when|after)\b.*(?:\b(?:will|shall)|['’]ll)\b",
     r"\A\W*(?:when|after|before)\b.*\b(?:confirm|approve|agree)\b",
@@ -186,7 +191,7 @@ _ASKS = _any(
 """A sentence before a call that asks for leave, or about the call."""
 _FOLLOWS = _any(
     r"(?-i:is|was|were|would|has|had)\b",  # goes on about the call
-    rf"(?:(?:no|stop)(?=[,.:;!]|\W*\Z)|(?:cancel|abort|hold on)\W*\Z|no need to {_MAKING})",
+    rf"(?:(?:no|stop)(?=[,.:;!]|\W*\Z)|(?:cancel|abort|hold on|or)\W*\Z|no need to {_MAKING})",
     rf"(?:that|this|it)(?:(?: is|['’]s| was) not|(?: is| was)n['’]t) {_NEEDED}\b",
     r"(?:forget|cancel) (?:it|that|this)\b|edit:|(?:except|on reflection|rather)\b|make (?:that|it)\b",
     r"(?:please )?(?:replace|fill in|fill out|change)\b|but with [^.]* (?:as|for|instead)\b|[^.]*\bis better\b",
@@ -229,7 +234,7 @@ _HEADS = _any(
     r"(?:\W+\([^()]*\))?"
     r"|what not to (?:do|call|send)|e\.g|user|human|observation|tool (?:result|response|output)|output|error(?: in)?"
     r"|logs?|history|drafts?|to-?do|before|not yet|option(?: \w)?|alternatively|docs?|documentation|schema"
-    r"|step \d+ \(later\))[^\w~]*"
+    r"|step \d+ \(later\)|or|else|otherwise)[^\w~]*"
 ).fullmatch
 """A heading, or a label, of what is no call of the model's own."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
