@@ -127,6 +127,20 @@ def test_a_hint_never_asks_for_what_was_refused(node, value, says):
     assert says in hint
 
 
+CLOSED = {"type": "array", "prefixItems": [{"type": "integer"}], "unevaluatedItems": False}
+
+
+@pytest.mark.parametrize("node", [CLOSED, {"anyOf": [CLOSED, {"type": "null"}]}, {"anyOf": [{"$ref": "#/$defs/c"}]}])
+def test_a_value_that_breaks_a_keyword_nobody_explains_is_told_at_its_place(node):
+    """It is named beside everything else that is wrong, and not the whole value in its stead."""
+    schema = compile_schema({"properties": {"a": node, "b": {"type": "integer"}}, "$defs": {"c": CLOSED}})
+    assert [(found.code, found.at) for found in check({"a": [1, 2], "b": "x"}, schema)] == [
+        ("schema_mismatch", "/a"),
+        ("wrong_type", "/b"),
+    ]
+    assert check({"a": [1], "b": 2}, schema) == ()
+
+
 def test_unknown_field_without_any_known():
     """Where an object has no fields at all, the hint says so."""
     schema = compile_schema({"type": "object", "additionalProperties": False})

@@ -62,9 +62,12 @@ def describe(value: Any, schema_map: SchemaMap, known: Known, effort: Effort | N
         found = []
     if effort is not None:
         effort.steps += _MAX_STEPS - explainer.steps
-    if not found:  # too deep, or a keyword this module does not follow, such as $dynamicRef
-        return (problem_of("", "schema", "a value the schema allows", value, {}, schema_map.root),)
-    return tuple(found)
+    # Nothing is found where it is too deep, or where a keyword this module does not follow stands at the top.
+    return tuple(found) or (_unexplained("", value, schema_map.root),)
+
+
+def _unexplained(at: str, value: Any, node: Any) -> Problem:
+    return problem_of(at, "schema", "a value the schema allows", value, {}, node)
 
 
 class Explainer:
@@ -101,6 +104,9 @@ class Explainer:
                 found.extend(islice(rule(self, place), MAX_PROBLEMS - len(found)))
             if len(found) >= MAX_PROBLEMS:
                 break
+        if not found and 0 < level <= _MAX_ASKED and self.known.refuses(node, value):
+            # By a keyword that this module does not follow.
+            found.append(_unexplained(at, value, node))
         return found
 
     def taken_apart(self, node: dict[str, Any]) -> list[Part]:

@@ -112,6 +112,11 @@ class Known:
             fits = self._questions[key] = self._compiler(schema).is_valid if stands_alone(schema) else _no
         return fits
 
+    def refuses(self, schema: Any, value: Any) -> bool:
+        """Return whether the validator has something against a value, as far as it can be asked of a subschema."""
+        fits = self.question(schema)
+        return fits is not _no and not fits(value)
+
     def lone(self, node: dict[str, Any], keyword: str, argument: Any) -> Question:
         """Return the question whether a value fits one keyword of a subschema, asked alone."""
         alone = {keyword: argument}
