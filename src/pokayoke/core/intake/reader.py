@@ -22,6 +22,8 @@ _AFTER_SIGNS = {
     ":": "lost_quote",
 }
 """What a sign means that follows a value and neither separates nor closes."""
+_ENDS = ("</", "<|", "<｜", "```")
+"""What stands around arguments: with a bracket still open, that is missing."""
 
 
 class Reader(Scanner):
@@ -217,6 +219,8 @@ class Reader(Scanner):
                 raise Refusal("cut_in_number", position)
             self.unclosed = True
             return "", position
+        if text.startswith(_ENDS, position):
+            raise Refusal("missing_closer", position)
         raise Refusal(_AFTER_SIGNS.get(sign, "lost_comma"), position)
 
     # ------------------------------------------------------------- values
