@@ -363,6 +363,17 @@ def test_a_private_key_is_hidden_as_a_whole():
         ("api.key = hunter2", f"api.key = {HIDDEN}"),
         ("password: |\n  hunter2\n\n  more\nb: 1", f"password: {HIDDEN}\nb: 1"),
         ("a:\n  password: >-\n    hunter2\n  b: 1", f"a:\n  password: {HIDDEN}\n  b: 1"),
+        ("auth:\n  token: hunter2\n\n  b: hunter2\nc: 1", f"auth:\n  {HIDDEN}\nc: 1"),
+        ("a:\n  secrets:\r\n\r\n      prod: hunter2\r\n  b: 1", f"a:\n  secrets:\r\n\r\n      {HIDDEN}\n  b: 1"),
+        ("tokens:\n- hunter2\n- a: hunter2\n  b: 1\nc: 1", f"tokens:\n{HIDDEN}\nc: 1"),
+        ("- password:\n        hunter2\n- b: 1", f"- password:\n        {HIDDEN}\n- b: 1"),
+        ('{\n  "password":\n        "hunter2",\n  "b": 1', f'{{\n  "password":\n        "{HIDDEN}",\n  "b": 1'),
+        ("if not token:\n    raise\nif True:\n    b = 1", "if not token:\n    raise\nif True:\n    b = 1"),
+        ("  password: \n  token: hunter2\n  b: 1", f"  password: \n  token: {HIDDEN}\n  b: 1"),
+        ("bad token: password: hunter2", f"bad token: password: {HIDDEN}"),
+        ("kind: Secret\ndata:\n  password: hunter2", f"kind: Secret\ndata:\n  password: {HIDDEN}"),
+        ('password = """hunter2\nhunter2"""\nb = 1', f'password = """{HIDDEN}"""\nb = 1'),
+        ("password = '''hunter2", f"password = '''{HIDDEN}'''"),
         ("**Password:** hunter2", f"**Password:** {HIDDEN}"),
         ("**Password**: hunter2", f"**Password**: {HIDDEN}"),
         ('password == "hunter2"', f'password == "{HIDDEN}"'),
@@ -585,7 +596,8 @@ def test_an_exploding_pattern_stays_linear(pattern):
      "1 " * 20_000, "密码" * 20_000, "password: |\n " * 3_000, "password: |\n a" + "\n" * 40_000, "<secret>" * 5_000,
      "<secret " * 5_000, "<parameter=password>" * 2_000, "<parameter=" + "a" * 40_000, "<parameter name=a " * 2_500,
      "<arg_key>pin</arg_key><arg_value>" * 1_200, "('password', '" * 3_000, "[[" * 20_000, "('token',\"\\" * 4_000,
-     "password" + "\t" * 40_000, "pass " * 8_000 + ":", "://a:b" + "@c" * 20_000, "--token " * 5_000],
+     "password" + "\t" * 40_000, "  password:\n" * 3_000, "password:" * 4_500, "- password:\n- " * 3_000,
+     "".join(" " * deep + "password:\n" for deep in range(270)), "auth:\n" + "\n  " * 13_000, "pass " * 8_000 + ":", "://a:b" + "@c" * 20_000, "--token " * 5_000],
 )  # fmt: skip
 def test_the_own_rules_stay_linear(text):
     """No text of 40,000 characters keeps the built-in rules busy for more than 2 s."""

@@ -249,7 +249,7 @@ _BEARER: Final = re.compile(rf"(?i)(?:\b|{AFTER_GAP})" r"(bearer\s{1,4})[\w.~+/=
 # An unescaped password may hold the sign that ends it: then the last one before a path or a query counts.
 _USERINFO: Final = re.compile(r"(://[^\s/@:\"'\\]{0,80}:)([^\s/@\"'\\]{1,200}(?:@[^\s/@?#\"'\\]{1,200})*)@")
 _NAMED: Final = re.compile(
-    r"(?<![\w.-])((?:(?:api|private|access|signing|encryption|secret|card)\s)?[\w.-]+)"
+    r"(?<![\w.-])((?:(?:api|private|access|signing|encryption|secret|card)[^\S\r\n])?[\w.-]+)"
     r"\\{0,6}[\"'`]?\]?(?:\*\*)?[ \t]{0,40}+\s{0,4}(?:={2,3}|:=|[=-]>|[:=：])(?:\*\*(?=\s))?[ \t]{0,40}+\s{0,4}"
     r"(?:[BRUFbruf]{1,2}(?=[\"']))?"  # of a literal of Python
     rf"|(?:(?<![\w.-])|{AFTER_GAP})"
@@ -262,8 +262,8 @@ _SIGN: Final = re.compile(r"[=:：]|->|--")
 # What may follow a secret name. An unquoted object or list is taken to the end: where it closes is unknown.
 _VALUE: Final = re.compile(
     r"[|>][-+0-9]{0,2}[ \t]*+\r?\n([ \t]++)[^\n]*+(?:\n\1[^\n]*+|\n(?=[ \t]*+\r?\n))*"  # a block of YAML
-    r"|\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?|`[^`]*`?|\\{1,6}\"[^\"\\]*(?:\\{1,6}\")?|\[redacted\]"
-    r"|[\[{][\s\S]*|(?i:bearer|basic|digest|token)\s+[^\s,;\"'`]+|[^\s,;&\"'`<>()\[\]{}\\]+"
+    r"|(\"{3}|'{3})[\s\S]*?(?:\2|\Z)|\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?|`[^`]*`?|\\{1,6}\"[^\"\\]*(?:\\{1,6}\")?"
+    r"|\[redacted\]|[\[{][\s\S]*|(?i:bearer|basic|digest|token)\s+[^\s,;\"'`]+|[^\s,;&\"'`<>()\[\]{}\\]+"
 )
 _TO_LINE_END: Final = re.compile(
     rf"(?i)(?:\b|{AFTER_GAP})" r"((?:proxy-)?authorization|(?:set-)?cookie)(\s{0,4}[:=]\s{0,4})([^\r\n\"']+)"
@@ -347,6 +347,28 @@ _WORDS_BEFORE: Final = r"(?:[\w.-]{1,40}+\s{1,4}){1,4}\Z"
 _FAR: Final = 160
 
 
+def _place(text: str, named: re.Match[str]) -> tuple[int, int]:
+    """Where the value of a name stands: what follows its sign, or in YAML all lines below that belong to it."""
+    at = named.end()
+    gap = rare(_TO_LINES_BELOW).match(text, named.start() + len(named[0].rstrip()))
+    lead = text[text.rfind("\n", 0, named.start()) + 1 : named.start()] if gap else ""
+    if gap and not lead.strip("- \t\"'"):
+        depth = len(gap[1]) + text.startswith("- ", gap.end())
+        if depth > len(lead) - len(lead.lstrip(" \t")):
+            at = gap.end()
+            block = None if text.startswith(_OPENERS, at) else rare(_LINES).match(text, gap.start(1))
+            if block:
+                return at, block.end()
+    value = _VALUE.match(text, at)
+    return value.span() if value else (at, at)
+
+
+_TO_LINES_BELOW: Final = r"[ \t]*+(?:\r?\n([ \t]*+))+"
+# From the first of these lines on: all that go in as deep; where that one is an item of a list, items or deeper ones.
+_LINES: Final = r"([ \t]*+)(?=(- )?)[^\n]*+(?:\n\1(?(2)[ \t-])[^\n]*+|\n[ \t]*+(?=\r?\n))*"
+_OPENERS: Final = ("[", "{", '"', "'", "`")
+
+
 def _unassigned(text: str, rules: NameRules, seen: Seen | None) -> str:
     """Hide what stands after a secret name and a sign of assignment."""
     if _SIGN.search(text) is None:
@@ -363,15 +385,15 @@ def _unassigned(text: str, rules: NameRules, seen: Seen | None) -> str:
         if kind == "verdict" and not _SAYS_MEMBER.intersection(match[0]):
             continue
         kind = kind or _kind_before(rules, text, name, match.start())
-        value = _VALUE.match(text, match.end()) if kind else None
-        if value is None:
-            continue
-        bare = value[0].strip(_QUOTES)
-        if not _tells(kind, bare):
+        start, end = _place(text, match) if kind else (0, 0)
+        value = text[start:end]
+        bare = value.strip(_QUOTES)
+        # What is the name of a secret itself is followed by its own, as where the first one is empty.
+        if not _tells(kind, bare) or (value.find(":") == len(value) - 1 and rules.kind(bare[:-1])):
             continue
         if seen is not None:
             seen.add(bare)
-        quote = value[0][: len(value[0]) - len(value[0].lstrip(_QUOTES))]
-        parts += text[done : value.start()], quote, HIDDEN, quote
-        done = value.end()
+        quote = value[: len(value) - len(value.lstrip(_QUOTES))]
+        parts += text[done:start], quote, HIDDEN, quote
+        done = end
     return "".join(parts) + text[done:]
