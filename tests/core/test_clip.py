@@ -5,7 +5,7 @@ import pytest
 from pokayoke.core.clip import clip, first_words
 from pokayoke.core.failure import explain, reported
 from pokayoke.core.redact import Redactor
-from pokayoke.core.secret import Seen
+from pokayoke.core.secret_seen import Seen
 from pokayoke.core.steps import Raised
 
 PASSWORD = "correct-horse-battery-staple-42"

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pokayoke.core import secret_looks
 from pokayoke.core.card import is_card
 from pokayoke.core.redact import FAILED, FAILED_JSON, Redactor
-from pokayoke.core.secret import HIDDEN, NameRules, Pattern, Seen
+from pokayoke.core.secret import NameRules, Pattern
+from pokayoke.core.secret_seen import HIDDEN, Seen
 from pokayoke.errors import PolicyError
 
 REDACTOR = Redactor()
@@ -772,11 +773,25 @@ class TestSeen:
         seen.add(HIDDEN)
         assert len(seen) == 0
 
+    def test_half_a_character_in_a_secret_spoils_no_later_line(self):
+        """A secret that no encoding holds is hidden as the trace writes it, beside what else there is."""
+        seen = Seen()
+        seen.add("CANARY\ud83d")
+        assert redacted({"echo": "CANARY\\ud83d", "b": 1}, seen=seen) == {"echo": HIDDEN, "b": 1}
+
     def test_memory_is_bounded(self):
         """A tool that returns thousands of secrets does not make the search for them slow."""
         seen = Seen()
         seen.add([f"secret-{number}" for number in range(1_000)])
         assert len(seen) == 64
+
+    def test_however_many_secrets_a_run_has_met_the_latest_stay_hidden(self):
+        """The failure of the hundredth call does not repeat its password; one that is in use is not forgotten."""
+        seen = Seen()
+        for number in range(100):
+            asked = {"password": f"CANARY-{number}", "token": "CANARY-always"}
+            line = {"event": "e", "reason": f"no CANARY-{number} nor CANARY-always", "arguments": asked}
+            assert b"CANARY" not in REDACTOR.event(dumped(line), seen=seen)
 
 
 def test_names_are_remembered_up_to_a_bound():

@@ -11,7 +11,7 @@ from pokayoke.cli.probes import CANARY, Probe, Tool, guarded, plain, refused
 from pokayoke.core.call import ToolCall
 from pokayoke.core.policy import BudgetPolicy, LimitPolicy, Policy
 from pokayoke.core.redact import Redactor
-from pokayoke.core.secret import HIDDEN
+from pokayoke.core.secret_seen import HIDDEN
 from pokayoke.runtime.guard import Guard
 from pokayoke.testing.clock import FrozenClock
 

@@ -23,8 +23,9 @@ import msgspec
 from pokayoke.core.canonical import digest
 from pokayoke.core.card import is_card
 from pokayoke.core.matcher import matcher
-from pokayoke.core.secret import HIDDEN, NameRules, Pattern, Seen, flat, hide_in_text, spelled_out
+from pokayoke.core.secret import NameRules, Pattern, flat, hide_in_text, spelled_out
 from pokayoke.core.secret_looks import LOOKS, Look, found_by, found_card_digits, searchable
+from pokayoke.core.secret_seen import HIDDEN, Seen
 
 FAILED: Final = "[redaction failed]"
 FAILED_JSON: Final = b'"[redaction failed]"'

@@ -1,4 +1,4 @@
-"""What a secret is: names, shapes, card numbers, patterns, and values seen before.
+"""What a secret is: names, shapes, card numbers and patterns.
 
 What enters: names of fields, free texts. What leaves: yes or no, or the text
 with `[redacted]` in it. What must never happen here: a regular expression whose time is not linear in
@@ -7,12 +7,9 @@ the text (user patterns run on the linear engine behind jsonschema-rs, ours are 
 
 from __future__ import annotations
 
-import json
 import re
 import string
-from collections.abc import Sequence
-from typing import Any, Final, cast
-from urllib.parse import quote, quote_plus
+from typing import Any, Final
 
 import msgspec
 
@@ -20,9 +17,8 @@ from pokayoke.core.card import hide_cards
 from pokayoke.core.matcher import matcher
 from pokayoke.core.rare import rare
 from pokayoke.core.secret_looks import AFTER_GAP, NAMES, SHORT_NAMES, SPELLED_GAP
+from pokayoke.core.secret_seen import HIDDEN, Seen
 from pokayoke.errors import PolicyError
-
-HIDDEN: Final = "[redacted]"
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 # Searched in "_its_words_ -as-written-", so that `apiKey`, `api-key` and `apikey` are one name.
@@ -168,57 +164,6 @@ class Pattern:
             return HIDDEN
         words = re.split(r"(\s+)", text)
         return "".join(HIDDEN if self.found(word) else word for word in words)
-
-
-class Seen:
-    """Values that stood under a secret name in this run, and must not come back elsewhere.
-
-    Values under 6 characters are not kept: hiding every `1234` would hide the trace itself.
-    """
-
-    __slots__ = ("_needles",)
-    _SHORTEST = 6
-    _MOST = 64
-
-    def __init__(self) -> None:
-        self._needles: dict[str, dict[str, bytes]] = {}
-
-    def __len__(self) -> int:
-        return len(self._needles)
-
-    def add(self, value: Any) -> None:
-        """Remember every text and number in a secret value, up to 64 of them."""
-        if isinstance(value, dict):
-            value = list(cast("dict[str, Any]", value).values())
-        if isinstance(value, list):
-            for item in cast("Sequence[Any]", value):
-                self.add(item)
-            return
-        text = str(value)
-        if len(text) < self._SHORTEST or len(self._needles) >= self._MOST or text == HIDDEN:
-            return
-        self._needles[text] = {form: msgspec.json.encode(form)[1:-1] for form in _forms(text)}
-
-    def within(self, data: bytes) -> bool:
-        """True if one of the remembered values stands in these JSON bytes."""
-        return any(needle in data for forms in self._needles.values() for needle in forms.values())
-
-    def hide(self, text: str) -> str:
-        """Return the text without the remembered values, longest first."""
-        for form in sorted({form for forms in self._needles.values() for form in forms}, key=len, reverse=True):
-            text = text.replace(form, HIDDEN)
-        return text
-
-
-def _forms(text: str) -> set[str]:
-    """How a text may stand in another one: as it is, in JSON (also of ASCII only, and twice), in a URL, as Python."""
-    inside, plain = msgspec.json.encode(text)[1:-1].decode(), _in_ascii(text)
-    forms = {text, inside, plain, _in_ascii(plain), repr(text)[1:-1], repr(text.encode())[2:-1]}
-    return forms | {quote(text), quote(text, safe=""), quote_plus(text)}
-
-
-def _in_ascii(text: str) -> str:
-    return json.dumps(text)[1:-1]
 
 
 # A character as JSON may write it, pairs of halves as one; none that ends a string or a line while it is spelled.

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
-from pokayoke.core.secret import HIDDEN
+from pokayoke.core.secret_seen import HIDDEN
 from pokayoke.core.shapes import kind_of
 from pokayoke.replay.strings import Run, common, formats_of, shape_of
 

@@ -23,7 +23,7 @@ from pokayoke.core.intake import Reading, finding_for, read_arguments
 from pokayoke.core.output import Checked, check_output
 from pokayoke.core.places import look_up, split
 from pokayoke.core.policy import Policy
-from pokayoke.core.secret import HIDDEN
+from pokayoke.core.secret_seen import HIDDEN
 from pokayoke.replay.failures import begins_as_error, mentions_error, stated_failure
 from pokayoke.replay.recording import Recording
 

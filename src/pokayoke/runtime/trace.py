@@ -23,7 +23,7 @@ import orjson
 
 from pokayoke.core.policy import TracePolicy
 from pokayoke.core.redact import FAILED, Redactor
-from pokayoke.core.secret import Seen
+from pokayoke.core.secret_seen import Seen
 from pokayoke.runtime.forks import renew
 from pokayoke.runtime.observers import Observer, shown, tell
 from pokayoke.runtime.ring import Recorded

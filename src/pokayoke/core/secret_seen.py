@@ -1,0 +1,73 @@
+"""Secrets met before: what stood under a secret name in a run is hidden wherever it stands later.
+
+What enters: values, later texts and JSON bytes. What leaves: yes or no, or the text with `[redacted]` in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, cast
+from urllib.parse import quote, quote_plus
+
+import msgspec
+
+HIDDEN: Final = "[redacted]"
+
+
+class Seen:
+    """Values that stood under a secret name in this run, and must not come back elsewhere.
+
+    Values under 6 characters are not kept: hiding every `1234` would hide the trace itself.
+    """
+
+    __slots__ = ("_needles",)
+    _SHORTEST = 6
+    _MOST = 64
+
+    def __init__(self) -> None:
+        self._needles: dict[str, dict[str, bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self._needles)
+
+    def add(self, value: Any) -> None:
+        """Remember every text and number in a secret value; the latest 64 stay remembered."""
+        if isinstance(value, dict):
+            value = list(cast("dict[str, Any]", value).values())
+        if isinstance(value, list):
+            for item in cast("Sequence[Any]", value):
+                self.add(item)
+            return
+        text = str(value).encode(errors="backslashreplace").decode()  # half a character, as the trace writes it
+        if len(text) >= self._SHORTEST and text != HIDDEN:
+            self._needles[text] = self._needles.pop(text, {})
+            if len(self._needles) > self._MOST:
+                del self._needles[next(iter(self._needles))]
+
+    def within(self, data: bytes) -> bool:
+        """True if one of the remembered values stands in these JSON bytes."""
+        return any(needle in data for forms in self._written() for needle in forms.values())
+
+    def hide(self, text: str) -> str:
+        """Return the text without the remembered values, longest first."""
+        for form in sorted({form for forms in self._written() for form in forms}, key=len, reverse=True):
+            text = text.replace(form, HIDDEN)
+        return text
+
+    def _written(self) -> list[dict[str, bytes]]:
+        for text, forms in self._needles.items():
+            if not forms:  # made when first looked for: of a thousand, most are never
+                self._needles[text] = {form: msgspec.json.encode(form)[1:-1] for form in _forms(text)}
+        return [*self._needles.values()]
+
+
+def _forms(text: str) -> set[str]:
+    """How a text may stand in another one: as it is, in JSON (also of ASCII only, and twice), in a URL, as Python."""
+    inside, plain = msgspec.json.encode(text)[1:-1].decode(), _in_ascii(text)
+    forms = {text, inside, plain, _in_ascii(plain), repr(text)[1:-1], repr(text.encode())[2:-1]}
+    return forms | {quote(text), quote(text, safe=""), quote_plus(text)}
+
+
+def _in_ascii(text: str) -> str:
+    return json.dumps(text)[1:-1]
