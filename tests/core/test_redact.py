@@ -696,6 +696,16 @@ def test_findings_and_corrections_at_a_secret_place_lose_their_values():
     }
 
 
+def test_what_is_said_of_a_secret_is_not_taken_for_one():
+    """After a call without its password, words such as `required` and `password` stay readable in the run."""
+    seen = Seen()
+    told = {"at": "/password", "message": "it is required", "data": {"rule": "field_name", "suggestion": "password"}}
+    line = {"event": "e", "arguments": {"password": "CANARY"}, "findings": [told], "reason": "no CANARY"}
+    assert b"CANARY" not in REDACTOR.event(dumped(line), seen=seen)
+    later = {"text": "the required field_name is password"}
+    assert redacted(later, seen=seen) == later
+
+
 def test_a_value_beside_its_name_is_hidden():
     """Settings, headers and variables are often listed as a name and a value; words are no such name."""
     for listed in ({"name": "DB_PASSWORD", "value": "x"}, {"Key": "Authorization", "Value": "x"}):

@@ -265,10 +265,12 @@ class _Walk:
         for key, item in value.items():
             name = self._name(key, result)
             labelled = key.lower() == "value" and any(rules.hides(label, item) for label in labels)
-            if labelled or rules.hides(key, item) or (secret_place and key in _ABOUT and item):
+            if labelled or rules.hides(key, item):
                 if self._seen is not None:
                     self._seen.add(item)
                 result[name] = HIDDEN
+            elif secret_place and key in _ABOUT and item:
+                result[name] = HIDDEN  # our words around it are no secrets; it is met in the payload, too
             else:
                 result[name] = self.value(item)
         return result
