@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pokayoke import Contract, Guard, ToolCall
 from pokayoke.core import secret_looks
 from pokayoke.core.card import is_card
 from pokayoke.core.redact import FAILED, FAILED_JSON, Redactor
@@ -704,6 +705,28 @@ def test_what_is_said_of_a_secret_is_not_taken_for_one():
     assert b"CANARY" not in REDACTOR.event(dumped(line), seen=seen)
     later = {"text": "the required field_name is password"}
     assert redacted(later, seen=seen) == later
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant", "kept"),
+    [("pascode", "passcode", False), ("vouchre", "voucher", False), ("amout", "amount", True)],
+)
+@pytest.mark.parametrize("arguments", ['{"%s": "4711"}', {}])
+@pytest.mark.parametrize("effect", ["read", "write"])
+def test_a_secret_under_a_misspelt_name_is_hidden(asked, meant, kept, arguments, effect):
+    """What the guard takes for a slip of a secret name, whether it puts it right or says so, is a secret's name."""
+    schema = {
+        "type": "object",
+        "properties": {meant: {"type": "string"}},
+        "required": [meant],
+        "additionalProperties": False,
+    }
+    contract = Contract.from_schema("t", schema, effect=effect, handler=lambda **_: None, redact=("voucher",))
+    with Guard([contract]).run() as run:
+        given = arguments % asked if arguments else {asked: "4711"}
+        outcome = run.call(ToolCall("c", "t", given))
+        assert outcome.status == ("ok" if effect == "read" else "refused")
+        assert (b"4711" in b"".join(run.trace.lines)) is kept
 
 
 def test_a_value_beside_its_name_is_hidden():

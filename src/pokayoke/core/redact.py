@@ -147,7 +147,10 @@ class Redactor:
             walk = self._walk_of(line, marks, seen)
             if walk is None:
                 return _unlinked(line, _forget(line, seen))
-            return _unlinked(line, _forget(_encode(walk.members(self._payloads_owned(_decode(line)))), seen))
+            event = _decode(line)
+            if slips := self._slips(event, marks):
+                walk = self._walk_of(line, (*marks, *slips), seen) or walk
+            return _unlinked(line, _forget(_encode(walk.members(self._payloads_owned(event))), seen))
         except Exception:  # noqa: BLE001 - as in payload()
             return None
 
@@ -166,6 +169,14 @@ class Redactor:
             return hidden if seen is None else seen.hide(hidden)
         except Exception:  # noqa: BLE001 - as in payload()
             return FAILED
+
+    def _slips(self, event: dict[str, Any], marks: tuple[str, ...]) -> list[str]:
+        """Names in an event that the schema does not know, and that were meant for that of a secret."""
+        found = [(one.get("before"), one.get("after")) for one in _renamed(event.get("corrections", ()))]
+        for one in event.get("findings", ()):
+            found += [(one["at"].rpartition("/")[2], data["suggestion"]) for data in _renamed([one.get("data", {})])]
+        rules = self._names(marks).rules
+        return [written for written, meant in found if written and meant and rules.secret(meant)]
 
     def _owned(self, payload: Any) -> Any:
         """What the user's redactor makes of a payload."""
@@ -274,6 +285,11 @@ class _Walk:
             else:
                 result[name] = self.value(item)
         return result
+
+
+def _renamed(told: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What tells of a field that came under another name."""
+    return [one for one in told if one.get("rule") == "field_name"]
 
 
 def _is_pair(item: Any) -> bool:
