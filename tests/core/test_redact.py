@@ -757,6 +757,12 @@ class TestSeen:
         assert REDACTOR.text("bad CANARY-1, CANARY-2, 123456789", seen=seen) == f"bad {HIDDEN}, {HIDDEN}, {HIDDEN}"
         assert REDACTOR.value(["CANARY-1"], seen=seen) == [HIDDEN]
 
+    def test_a_payload_or_text_of_its_own_repeats_none_of_its_secrets(self):
+        """Where nothing was met before, what stands under a secret name is hidden beside it as well."""
+        value, hidden = [{"n": v, "password": v} for v in ("CANARY-1", HIDDEN)]
+        assert redacted(value) == REDACTOR.value(value) == hidden
+        assert REDACTOR.text("CANARY-1: password=CANARY-1") == f"{HIDDEN}: password={HIDDEN}"
+
     def test_within_one_event_order_makes_no_difference(self):
         """A reason that stands before the arguments is cleaned of what the arguments reveal."""
         line = dumped({"event": "e", "reason": "no CANARY-1", "arguments": {"password": "CANARY-1"}})

@@ -87,19 +87,19 @@ def place(monkeypatch):
     return made
 
 
-def order(ident="c1"):
-    return ToolCall(ident, "order", '{"user": "u1"}')
+def order(ident="c1", user="u1"):
+    return ToolCall(ident, "order", f'{{"user": "{user}"}}')
 
 
 def codes(outcome):
     return [finding.code for finding in outcome.findings]
 
 
-def doubtful(place, driver, *, how=None, dead=True, effect=False):
+def doubtful(place, driver, *, how=None, dead=True, effect=False, user="u1"):
     """Leave an effect in doubt: its process breaks off after the claim, or after the effect, and dies."""
     step = "after_invoke" if effect else "before_invoke"
     with pytest.raises(Crash):
-        driver.call(place.guard(how, on_step=crash_at(step, how="raise")).run("r"), order())
+        driver.call(place.guard(how, on_step=crash_at(step, how="raise")).run("r"), order(user=user))
     assert len(place.effects) == int(effect)
     if dead:
         place.die()
@@ -156,6 +156,15 @@ def test_a_secret_output_is_not_kept_when_it_is_found(place, driver):
     place.found = Found({"id": "O7"})
     outcome = driver.call(place.guard({**DEAD, "secret": True}).run("r"), order("c2"))
     assert (outcome.status, outcome.value, place.record.output) == ("replayed", None, None)
+
+
+def test_a_found_output_that_repeats_a_secret_of_the_arguments_is_not_kept(place, driver):
+    """What was asked for under a marked name stays out of an unsealed ledger, whoever tells it."""
+    how, place.store.sealed = {**DEAD, "redact": ("user",)}, False
+    doubtful(place, driver, how=how, effect=True, user="canary-7")
+    place.found = Found({"id": "canary-7"})
+    outcome = driver.call(place.guard(how).run("r"), order("c2", "canary-7"))
+    assert (outcome.status, place.record.state, place.record.output) == ("replayed", "completed", None)
 
 
 @pytest.mark.parametrize(

@@ -121,12 +121,13 @@ def test_a_doubt_is_said_where_repetitions_are_refused(bank, driver):
     assert [codes(one) for one in said] == [["tool_failed"], ["in_doubt"]]
 
 
+@pytest.mark.parametrize("marked", ["ref", "trace"])
 @pytest.mark.parametrize(("sealed", "kept"), [(True, {"ref": "canary-7"}), (False, None)])
-def test_a_marked_output_is_kept_only_where_values_are_sealed(bank, driver, sealed, kept):
-    """A store that would write it down as it is keeps that the effect happened, and nothing of the secret."""
+def test_a_marked_output_is_kept_only_where_values_are_sealed(bank, driver, sealed, kept, marked):
+    """A store that would write it down keeps that the effect happened, and no secret, nor one the arguments held."""
     bank.store.sealed = sealed
-    run = bank.run(handler=lambda **_: {"ref": "canary-7"}, redact=("ref",))
-    first, second = (driver.call(run, pay(ident)) for ident in ("c1", "c2"))
+    run = bank.run(handler=lambda **_: {"ref": "canary-7"}, redact=(marked,))
+    first, second = (driver.call(run, pay(ident, trace="canary-7")) for ident in ("c1", "c2"))
     assert (first.value, second.status, second.value) == ({"ref": "canary-7"}, "replayed", kept)
     assert ("canary-7" in repr(bank.store.record(first.key))) is sealed
 

@@ -156,7 +156,8 @@ def _resolution(
     answer, found = yield from resolved(request, contract, judged.again(), answer, patience)
     if found is None:
         return answer
-    yield Settle((yield from found_effect(request, plan, judged.again(), found)), contract.name, contract.redact)
+    effect = yield from found_effect(request, plan, judged.again(), found)
+    yield Settle(effect, contract.name, contract.redact, judged.dumped or b"{}")
     told: Admission = yield Admit(request)
     if told.kind == "resolve" and told.record is not None:
         # The ledger did not take what was found; until it does, the doubt stays.

@@ -124,8 +124,9 @@ class Redactor:
         Args:
             data: canonical JSON bytes of one value.
             marks: names that the tool's contract marks as secret.
-            seen: secrets met before; those found here under a secret name are added.
+            seen: secrets met before, those of this payload are added; None for those of this payload only.
         """
+        seen = Seen() if seen is None else seen
         try:
             walk = self._walk_of(data, marks, seen)
             return _forget(data if walk is None else _encode(walk.value(self._owned(_decode(data)))), seen)
@@ -156,6 +157,7 @@ class Redactor:
 
     def value(self, value: Any, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> Any:
         """Return a JSON value without secrets; `[redaction failed]` if that was impossible."""
+        seen = Seen() if seen is None else seen
         try:
             cleaned = self._whole_walk(marks, seen).value(self._owned(value))
             return _decode(_forget(_encode(cleaned), seen))
@@ -164,9 +166,9 @@ class Redactor:
 
     def text(self, text: str, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> str:
         """Return a free text (an exception, a raw argument text) without secrets."""
+        seen = Seen() if seen is None else seen
         try:
-            hidden = self._whole_walk(marks, seen).text(text)
-            return hidden if seen is None else seen.hide(hidden)
+            return seen.hide(self._whole_walk(marks, seen).text(text))
         except Exception:  # noqa: BLE001 - as in payload()
             return FAILED
 

@@ -361,7 +361,8 @@ def _settling(
     report = Settlement(
         claim.key, claim.claim_id, state, scene.now, output, output_ok=good, failure=failure, unstarted=unstarted
     )
-    return Settle(report, claim.tool, entered.plan.contract.redact)
+    sent = entered.judged.dumped or b"{}"
+    return Settle(report, claim.tool, entered.plan.contract.redact, sent)
 
 
 def _overtaken(entered: Entered, scene: Scene, record: Record, ran: Ran) -> Generator[Step, Any, Outcome]:

@@ -105,14 +105,15 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
 class Settle(msgspec.Struct, frozen=True, gc=False):
     """Report what became of a claimed write.
 
-    `marks` are the field names that the contract marks as secret. Answered with None, with a `Record`
-    (this is what holds: the claim was lost, or what is reported as failed had been completed before), or
-    a Finding (not recorded).
+    `marks` are the field names that the contract marks as secret, `arguments` what was sent, as JSON.
+    Answered with None, with a `Record` (this is what holds: the claim was lost, or what is reported as
+    failed had been completed before), or a Finding (not recorded).
     """
 
     settlement: Settlement
     tool: str
     marks: tuple[str, ...] = ()
+    arguments: bytes = b"{}"
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):

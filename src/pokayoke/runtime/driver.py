@@ -21,6 +21,7 @@ from pokayoke.core.failure import not_recorded, trouble
 from pokayoke.core.ledger import Admission, Claim, Record, Settled, Settlement
 from pokayoke.core.ledger_explain import store_unavailable
 from pokayoke.core.misuse import function_of
+from pokayoke.core.secret_seen import Seen
 from pokayoke.core.steps import (
     Admit,
     Ask,
@@ -242,7 +243,9 @@ class World:
         settlement = step.settlement
         output = settlement.output
         if output is not None and not self._guard.store.sealed:
-            clean = self._guard.trace.redactor.payload(output, marks=step.marks)
+            redactor, seen = self._guard.trace.redactor, Seen()
+            redactor.payload(step.arguments, marks=step.marks, seen=seen)
+            clean = redactor.payload(output, marks=step.marks, seen=seen)
             output = output if clean == output else None
         return msgspec.structs.replace(settlement, now=self._guard.clock.now(), output=output)
 
