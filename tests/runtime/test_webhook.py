@@ -250,6 +250,24 @@ def test_addresses_that_do_not_answer_share_one_timeout(announcing, monkeypatch)
     assert events[0]["reason"] == "TimeoutError"
 
 
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("https://[fd00::12]/x", ("fd00::12", 443)),
+        ("http://[::1]/x", ("::1", 80)),
+        ("http://[::1]:8080/x", ("::1", 8080)),
+        ("https://example.org/x", ("example.org", 443)),
+    ],
+)
+def test_a_receiver_is_found_by_whatever_address(announcing, monkeypatch, url, asked):
+    """The last group of an IPv6 address is no port."""
+    found = []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **named: found.append(given) or [])
+    webhook, _ = announcing(url, pauses=())
+    webhook.tell(question(1))
+    assert until(lambda: found == [asked])
+
+
 def test_a_handshake_has_what_connecting_has_left(announcing, monkeypatch):
     """Two of three seconds went by before the receiver was reached: the third is all the handshake gets."""
     clock, given, connect = SteppedClock(), [], socket.socket.connect

@@ -182,7 +182,9 @@ class Webhook:
         import http.client  # noqa: PLC0415 - 20 ms of import, for those who announce
 
         secure, host = self._url.scheme == "https", self._url.hostname or ""
-        connection = (http.client.HTTPSConnection if secure else http.client.HTTPConnection)(host, self._url.port)
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        # Without a port, what stands behind the last colon of an IPv6 address would be taken for one.
+        connection = kind(host, self._url.port or kind.default_port)
         path = _path(self._url)
         headers = {"Content-Type": "application/json", "User-Agent": "pokayoke"}
         addresses = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
