@@ -321,10 +321,23 @@ def test_a_card_number_is_found_among_other_digits(text, expected):
             "https://x.blob.core.windows.net",
         ),
         ("AccountName=x;AccountKey=aB3dE5gH7jK9mN1pQ3sT/v+==;EndpointSuffix=y", "AccountName=x;AccountKey="),
+        (
+            "https://b.s3.amazonaws.com/o?X-Amz-Expires=9&X-Amz-Signature=aB3dE5gH7jK9mN1pQ3sT00&x=1",
+            "https://b.s3.amazonaws.com/o?X-Amz-Expires=9&X-Amz-Signature=",
+        ),
+        (
+            "https://storage.googleapis.com/o?X-Goog-Signature=aB3dE5gH7jK9mN1pQ3sT00&x=1",
+            "https://storage.googleapis.com/o?",
+        ),
+        (
+            "https://d.cloudfront.net/o?Expires=9&Signature=aB3dE5gH7jK9mN1pQ3sT~-__&x=1",
+            "https://d.cloudfront.net/o?Exp",
+        ),
+        ('<a href="https://d.cloudfront.net/o?a=9&amp;Signature=aB3dE5gH7jK9mN1pQ3sT~-__">x</a>', "<a href="),
     ],
 )
 def test_a_storage_accounts_key_and_signature_are_hidden(text, kept):
-    """What opens a storage account stands in a connection string or a link; the rest of both is kept."""
+    """What opens a storage account or a file in one stands in a connection string or a link; the rest is kept."""
     for found in (REDACTOR.text(text), redacted({"note": text})["note"]):
         assert found.startswith(kept)
         assert "aB3dE5gH7jK9mN1pQ3sT" not in found
@@ -416,6 +429,13 @@ def test_a_private_key_is_hidden_as_a_whole():
         ),
         ('<parameter name="password">null</parameter><parameter name="max_tokens">5</parameter>',) * 2,
         ("<tokens>55</tokens> for <password> or <b>", "<tokens>55</tokens> for <password> or <b>"),
+        ('<add key="DbPassword" value="hunter2" /><b/>', f'<add key="DbPassword" value="{HIDDEN}" /><b/>'),
+        (
+            "<input type='text' name='password'\n id='a' value='hunter2'><input name='a' value='b'>",
+            f"<input type='text' name='password'\n id='a' value='{HIDDEN}'><input name='a' value='b'>",
+        ),
+        (r'{"x": "<p name=\"pin\" value=\"hunter2\"/>', rf'{{"x": "<p name=\"pin\" value=\"{HIDDEN}\"/>'),
+        ('<p name="max_tokens" value="5"/><p name="token" value=""/>',) * 2,
         ("postgres://bob:hunt@er2@db/x?a=b@c", f"postgres://bob:{HIDDEN}@db/x?a=b@c"),
         ("postgres://bob:hunter2@db?a=b@c", f"postgres://bob:{HIDDEN}@db?a=b@c"),
         (r'password="a\npassword=b hunter2" x', f'password="{HIDDEN}" x'),
@@ -598,7 +618,7 @@ def test_an_exploding_pattern_stays_linear(pattern):
      "1 " * 20_000, "密码" * 20_000, "password: |\n " * 3_000, "password: |\n a" + "\n" * 40_000, "<secret>" * 5_000,
      "<secret " * 5_000, "<parameter=password>" * 2_000, "<parameter=" + "a" * 40_000, "<parameter name=a " * 2_500,
      "<arg_key>pin</arg_key><arg_value>" * 1_200, "('password', '" * 3_000, "[[" * 20_000, "('token',\"\\" * 4_000,
-     "password" + "\t" * 40_000, "  password:\n" * 3_000, "password:" * 4_500, "- password:\n- " * 3_000,
+     "password" + "\t" * 40_000, ' name="pin"' * 4_000, ' name="pin" value="' * 2_500, "  password:\n" * 3_000, "password:" * 4_500, "- password:\n- " * 3_000,
      "".join(" " * deep + "password:\n" for deep in range(270)), "auth:\n" + "\n  " * 13_000, "pass " * 8_000 + ":", "://a:b" + "@c" * 20_000, "--token " * 5_000],
 )  # fmt: skip
 def test_the_own_rules_stay_linear(text):

@@ -184,7 +184,7 @@ _SHAPES: Final = re.compile(
     r"|pscale_(?:tkn|pw|oauth)_[\w.-]{16,}|AGE-SECRET-KEY-1[0-9A-Z]{16,}|dp\.pt\.\w{16,}|sq0csp-[\w-]{16,}"
     r"|[A-Za-z0-9]{8,20}\.atlasv1\.[\w-]{16,}|hvs\.[\w-]{16,}|dapi[0-9a-f]{32}"
     r"|(?:xai|pplx|nvapi|GOCSPX|tvly|xapp|bedrock-api-key)-[\w-]{16,}|(?:ABSK|ATATT)[\w+/=-]{16,}"
-    r"|(?:(?<=[?&]sig=)|(?<=AccountKey=))[\w%+/=-]{16,}"
+    r"|(?:(?<=[?&]sig=)|(?<=AccountKey=)|(?<=[?&;-]Signature=))[\w%+/=~-]{16,}"
     r"|(?:(?<=hooks\.slack\.com/services/)|(?<=/api/webhooks/))[\w/-]{24,}"
     r"|(?:sbp|nfp)_\w{16,}|(?:PMAK|NRAK)-[\w-]{16,}|hf_\w{16,}|pypi-[\w-]{16,}|eyJ[\w-]{8,}(?:\.[\w-]*){0,4})"
     r"|(?<!\d)\d{8,10}:AA[\w-]{30,}",  # of a Telegram bot; its URLs have `bot` before it
@@ -225,6 +225,10 @@ _PAIR: Final = re.compile(
     r"((?:\(|(?<=[\[,])\s{0,4}\[)\s{0,4}b?([\"'])([\w.-]{1,80}+)\2\s{0,4},\s{0,4}b?)"
     r"(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')(?=\s{0,4}[)\]])"
 )
+# A setting or a field of a form as XML writes it: its name in one attribute, its value in another.
+_LABELLED: Final = re.compile(
+    r"(\s(?:name|key)\s{0,4}=\s{0,4}\\?([\"'])([\w.:-]{1,80}+)\\?\2[^<>]{0,200}?\svalue\s{0,4}=\s{0,4}\\?)(\"[^\"\\]*|'[^'\\]*)"
+)
 _QUOTES: Final = "\"'`\\"
 
 
@@ -247,6 +251,7 @@ def hide_in_text(text: str, rules: NameRules, seen: Seen | None) -> str:
     text = _PAIR.sub(
         lambda m: f"{m[1]}{m[4][0]}{HIDDEN}{m[4][0]}" if _tells(rules.kind(m[3]), m[4][1:-1]) else m[0], text
     )
+    text = _LABELLED.sub(lambda m: f"{m[1]}{m[4][0]}{HIDDEN}" if _tells(rules.kind(m[3]), m[4][1:]) else m[0], text)
     text = _unassigned(text, rules, seen)
     text = _ELEMENT.sub(lambda m: m[1] + HIDDEN if _tells(rules.kind(m[2]), m[3].strip()) else m[0], text)
     text = _BEARER.sub(rf"\1{HIDDEN}", text)

@@ -46,7 +46,7 @@ _SHAPE_LITERALS: Final = (
 _SHORT_SHAPES: Final = (
     r"eyJ[0-9A-Za-z_-]{6}|hf_[0-9A-Za-z]{8}|sk-[0-9A-Za-z_-]{6}|SG\.[0-9A-Za-z_-]{6}|:AA[0-9A-Za-z_-]{6}|xox[a-eprs][-.]"
     r"|gl(?:dt|ptt)-|shpss_|figd_|glsa_|dp\.pt\.|rubygems_|pscale_|sq0csp-|\.atlasv1\."
-    r"|key-[0-9a-f]{8}|hooks\.slack\.com/|/webhooks/[0-9]{8}"
+    r"|[?&;-]Signature=|key-[0-9a-f]{8}|hooks\.slack\.com/|/webhooks/[0-9]{8}"
 )
 _WORDS: Final = tuple(
     f"(?:{case('|'.join(SHORT_NAMES))})(?:{end}|$)|{case('pwd')}"
