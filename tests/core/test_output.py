@@ -286,6 +286,8 @@ def test_what_cannot_be_read_is_refused(raw, expected, why):
         ({"user_id": "u", "isError": True}, "error_in_success", "/isError"),
         ({"user_id": "u", "error": 404}, "error_in_success", "/error"),
         ({"user_id": "u", "error": {"message": "no"}}, "error_in_success", "/error"),
+        ({"user_id": "u", "error": {"code": "ok", "message": "but late"}}, "error_in_success", "/error"),
+        ({"user_id": "u", "error": {"code": 0, "log_id": "20220829"}}, "error_in_success", "/error"),
         ({"user_id": "u", "errors": [None, {"code": 0, "message": "x"}]}, "error_in_success", "/errors"),
     ],
 )
@@ -308,6 +310,8 @@ def test_data_is_held_to_its_contract(raw, expected, at, form):
         {"user_id": "u", "error": 0},
         *({"user_id": "u", "error": word} for word in ("false", "False", "0", "-")),
         {"user_id": "u", "error": {"code": 0, "message": "", "details": [None, {"at": " "}]}, "errors": [None]},
+        {"user_id": "u", "error": {"code": "ok", "message": "", "log_id": "20220829"}},
+        {"user_id": "u", "error": {"code": "OK", "log_id": "20220829"}},
         {"user_id": "u", "success": 0, "is_error": False, "has_error": "x"},
         {"user_id": "u", "note": "no error: <b>bold</b> <html> is a tag"},
         {"user_id": "u", "nested": {"error": "of a line item", "ok": False}},
@@ -357,7 +361,9 @@ def test_a_field_that_must_be_data_is_no_error_slot(name, declared, value):
     """A required number, list or object called error is what the tool measures."""
     schema = {"type": "object", "required": [name], "properties": {name: declared}}
     assert code(judge({name: value}, schema)) is None
-    assert code(judge({name: value}, {**schema, "required": []})) == "error_in_success"
+    found = judge({name: value}, {**schema, "required": []})
+    assert code(found) == "error_in_success"
+    assert "let the schema require it" in found.findings[0].message
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ _FREE = frozenset(("additionalProperties", "patternProperties", "$ref", "allOf",
 _MESSAGES = ("/error", "/errors", "/message", "/detail", "/reason")
 # Words with which tools fill an error slot when there is no error.
 _NOTHING = {"", "none", "null", "no", "no error", "no errors", "ok", "success", "n/a", "false", "0", "-"}
+_FINE = ("ok", "success")
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -110,7 +111,8 @@ def _told(value: dict[str, Any], schema: dict[str, Any] | bool, envelope: Envelo
     for name in _ERRORS:
         filled = name in value and _is_filled(value[name])
         if filled and f"/{name}" not in known and not _is_data(schema, name):
-            return _found(name, f"{name} holds {first_words(words(value[name]), 200)!r}")
+            told = f"{name} holds {first_words(words(value[name]), 200)!r}"
+            return _found(name, told, "; if it is data, let the schema require it as a list, number or object")
     return None
 
 
@@ -161,8 +163,15 @@ def _message(value: Any) -> str:
 
 
 def _is_filled(value: Any) -> bool:
-    """True if an error slot holds something: not null, false, zero, a word for nothing, or empty to its depth."""
-    return value.strip().lower() not in _NOTHING if isinstance(value, str) else _holds(value)
+    """True if an error slot holds something: not null, false, zero, a word for nothing, or empty to its depth.
+
+    An object whose code is the word for success and that has no message (TikTok) only says that there was none.
+    """
+    if isinstance(value, str):
+        return value.strip().lower() not in _NOTHING
+    if is_object(value) and str(value.get("code")).lower() in _FINE and not _is_filled(value.get("message")):
+        return False
+    return _holds(value)
 
 
 def _holds(value: Any) -> bool:
@@ -179,11 +188,11 @@ def _is_data(schema: dict[str, Any] | bool, name: str) -> bool:
     return is_object(declared) and declared.get("type") in ("number", "integer", "array", "object")
 
 
-def _found(name: str, what: str) -> Finding:
+def _found(name: str, what: str, otherwise: str = "") -> Finding:
     return Finding(
         code="error_in_success",
         at=f"/{name}",
         blame="tool",
-        message=f"output at /{name}: {what}; if this is how the tool reports failure, declare an envelope",
+        message=f"output at /{name}: {what}; if this is how the tool reports failure, declare an envelope{otherwise}",
         data={"reason": f"error_in_success:{name}"},
     )
