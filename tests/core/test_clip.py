@@ -22,6 +22,7 @@ LOGIN = "postgres://bob:hunter2secretpw@db:5432/x"
         ("one\n\n  two", 8, "one…"),
         ("onetwothree", 5, "…"),
         ('{"a":"x,y","b":"hunter2"}', 20, '{"a":"x,y",…'),
+        ("库存服务没有响应，请稍后再试。", 12, "库存服务没有响应，…"),
         ("", 0, ""),
     ],
 )

@@ -21,5 +21,5 @@ def first_words(text: str, most: int) -> str:
     return "…" if kept is None else kept[0].rstrip() + "…"
 
 
-# Up to the last blank, or to where the next string of compact JSON begins.
-_WHOLE = r"""[\s\S]*(?:\s|,(?="))"""
+# Up to the last blank, to where the next string of compact JSON begins, or to a stop of a script without blanks.
+_WHOLE = r"""[\s\S]*(?:\s|,(?=")|[\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f])"""
