@@ -100,9 +100,9 @@ class Redactor:
             data: JSON as orjson or msgspec writes it: UTF-8, no needless escapes.
             marks: names that the tool's contract marks as secret.
         """
-        return self._walk_of(data, marks, None) is None
+        return self._walk_of(data, marks, Seen()) is None
 
-    def _walk_of(self, data: bytes, marks: tuple[str, ...], seen: Seen | None) -> _Walk | None:
+    def _walk_of(self, data: bytes, marks: tuple[str, ...], seen: Seen) -> _Walk | None:
         """The walk that canonical JSON bytes need, or None if they need none."""
         if self._own is not None:  # nobody knows what it returns
             return self._whole_walk(marks, seen)
@@ -113,7 +113,7 @@ class Redactor:
             return _Walk(names, self._patterns, looks, seen, custom=custom)
         return None
 
-    def _whole_walk(self, marks: tuple[str, ...], seen: Seen | None) -> _Walk:
+    def _whole_walk(self, marks: tuple[str, ...], seen: Seen) -> _Walk:
         """The walk for what was not looked at as bytes."""
         names = self._names(marks)
         return _Walk(names, self._patterns, LOOKS, seen, custom=bool(names.rules.custom))
@@ -144,6 +144,7 @@ class Redactor:
             marks: names that the tool's contract marks as secret.
             seen: secrets of this run; those found under a secret name are added.
         """
+        seen = Seen() if seen is None else seen
         try:
             walk = self._walk_of(line, marks, seen)
             if walk is None:
@@ -200,14 +201,14 @@ class _Walk:
         names: those that make a value secret.
         patterns: the configured ones.
         looks: those that may find something.
-        seen: where hidden values are remembered, if anywhere.
+        seen: where hidden values are remembered.
         custom: True if a configured name may stand in a text.
     """
 
     __slots__ = ("_cards", "_custom", "_looks", "_names", "_patterns", "_seen")
 
     def __init__(
-        self, names: _Names, patterns: tuple[Pattern, ...], looks: tuple[Look, ...], seen: Seen | None, *, custom: bool
+        self, names: _Names, patterns: tuple[Pattern, ...], looks: tuple[Look, ...], seen: Seen, *, custom: bool
     ) -> None:
         self._names, self._patterns, self._looks, self._seen = names, patterns, looks, seen
         self._custom, self._cards = custom, found_card_digits in looks
@@ -236,7 +237,7 @@ class _Walk:
         """A text that is a value."""
         return self._text(text, self._seen)
 
-    def _text(self, text: str, seen: Seen | None) -> str:
+    def _text(self, text: str, seen: Seen) -> str:
         plain = hidden = spelled_out(text)
         if plain is not text or self._custom or self._is_suspect(text):
             hidden = hide_in_text(plain, self._names.rules, seen)
@@ -257,7 +258,7 @@ class _Walk:
         harmless = self._names.harmless
         if key in harmless:
             return key
-        name = self._text(key, None)
+        name = self._text(key, Seen())
         if name == key and len(harmless) < _REMEMBERED_NAMES:
             harmless.add(key)
         while name != key and name in known:
@@ -279,8 +280,7 @@ class _Walk:
             name = self._name(key, result)
             labelled = key.lower() == "value" and any(rules.hides(label, item) for label in labels)
             if labelled or rules.hides(key, item):
-                if self._seen is not None:
-                    self._seen.add(item)
+                self._seen.add(item)
                 result[name] = HIDDEN
             elif secret_place and key in _ABOUT and item:
                 result[name] = HIDDEN  # our words around it are no secrets; it is met in the payload, too
@@ -302,9 +302,9 @@ def _is_pair(item: Any) -> bool:
     return len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], str)  # noqa: PLR2004 - a pair
 
 
-def _forget(data: bytes, seen: Seen | None) -> bytes:
+def _forget(data: bytes, seen: Seen) -> bytes:
     """Take out what was seen under a secret name earlier, wherever it stands now."""
-    if seen is None or not seen.within(data):
+    if not seen.within(data):
         return data
     return _encode(_hide_seen(_decode(data), seen))
 

@@ -237,13 +237,13 @@ def spelled_out(text: str) -> str:
     return _SPELLED.sub(lambda hit: msgspec.json.decode(f'"{hit[0]}"'), text) if "\\u" in text else text
 
 
-def hide_in_text(text: str, rules: NameRules, seen: Seen | None) -> str:
+def hide_in_text(text: str, rules: NameRules, seen: Seen) -> str:
     """Return a text without what the built-in rules know: assignments, keys, tokens, cards.
 
     Args:
         text: any text: prose, a log line, damaged JSON; as `spelled_out` returns it.
         rules: the names that make an assigned value secret.
-        seen: where hidden values are remembered, if anywhere.
+        seen: where hidden values are remembered.
     """
     text = _PEM.sub(HIDDEN, text)
     text = _TO_LINE_END.sub(rf"\1\2{HIDDEN}", text)
@@ -266,7 +266,7 @@ def _tells(kind: str, text: str) -> bool:
     return bool(kind and text) and not number and text not in ("null", "true", "false", HIDDEN)
 
 
-def _without_arguments(text: str, rules: NameRules, seen: Seen | None) -> str:
+def _without_arguments(text: str, rules: NameRules, seen: Seen) -> str:
     """Hide the value of an argument in tags: up to its end tag, or to the end of a text that was cut."""
     parts: list[str] = []
     done = 0
@@ -278,8 +278,7 @@ def _without_arguments(text: str, rules: NameRules, seen: Seen | None) -> str:
         until = len(text) if end is None else end.start()
         value = text[match.end() : until].strip()
         if _tells(kind, value):
-            if seen is not None:
-                seen.add(value)
+            seen.add(value)
             parts += text[done : match.end()], HIDDEN
             done = until
     return "".join(parts) + text[done:]
@@ -319,7 +318,7 @@ _LINES: Final = r"([ \t]*+)(?=(- )?)[^\n]*+(?:\n\1(?(2)[ \t-])[^\n]*+|\n[ \t]*+(
 _OPENERS: Final = ("[", "{", '"', "'", "`")
 
 
-def _unassigned(text: str, rules: NameRules, seen: Seen | None) -> str:
+def _unassigned(text: str, rules: NameRules, seen: Seen) -> str:
     """Hide what stands after a secret name and a sign of assignment."""
     if _SIGN.search(text) is None:
         return text
@@ -341,8 +340,7 @@ def _unassigned(text: str, rules: NameRules, seen: Seen | None) -> str:
         # What is the name of a secret itself is followed by its own, as where the first one is empty.
         if not _tells(kind, bare) or (value.find(":") == len(value) - 1 and rules.kind(bare[:-1])):
             continue
-        if seen is not None:
-            seen.add(bare)
+        seen.add(bare)
         quote = value[: len(value) - len(value.lstrip(_QUOTES))]
         parts += text[done:start], quote, HIDDEN, quote
         done = end
