@@ -9,11 +9,14 @@ import time
 
 import pytest
 
-from pokayoke import Contract, Envelope, Guard, Raw, ToolCall, ToolError, this_effect
-from pokayoke.core.steps import Returned
+from pokayoke import Contract, Envelope, Guard, Raw, ToolCall, ToolError, open_store, this_effect
+from pokayoke.core.admission import Request
+from pokayoke.core.ledger import Claim
+from pokayoke.core.steps import NotStarted, Returned
 from pokayoke.errors import ContractError, UsageError
 from pokayoke.runtime import workers as pool
 from pokayoke.runtime.compaction import facts_of
+from pokayoke.runtime.late import came_late
 from pokayoke.runtime.workers import Workers, started
 from pokayoke.stores.base import Query
 
@@ -92,6 +95,65 @@ def test_only_what_has_come_to_a_good_end_settles_its_doubt_late(driver, end, fi
     assert [one for _, one in lates(run)] == [settled]
     assert state(guard) == ("completed" if settled else "in_doubt")
     assert driver.call(run, pay()).status == ("replayed" if settled else "in_doubt")
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_doubt_that_is_settled_late_is_none_of_the_run_any_more(driver, at_once):
+    """What the run says at its end is what its ledger says, also where that settles between a call and its outcome."""
+    goes_on = threading.Event()
+
+    def ends(step=""):
+        if step in ("", "after_settle") and not goes_on.is_set():
+            goes_on.set()
+            until(lambda: lates(run))
+
+    guard = Guard([written(lambda: goes_on.wait(10) and {}, timeout=0.02)], on_step=ends if at_once else None)
+    run = guard.run("r")
+    assert driver.call(run, pay()).status == "in_doubt"
+    ends()
+    assert (run.answer("Paid.").text, run.answer("Paid.").verified) == ("Paid.", True)
+    assert run.answer(None).text == "I could not finish this safely. Done: pay."
+    run.close()
+    assert run.stop_reason == "success"
+
+
+def test_an_effect_is_done_whose_caller_was_cancelled_while_it_was_recorded(tmp_path):
+    """The outcome reaches nobody, and the run knows what its ledger has taken."""
+    guard = Guard([written(rest)], store=open_store(f"sqlite:///{tmp_path}/l.db", create=True))
+    settle = guard.store.asettle
+
+    async def main():
+        async def cancelled(report):
+            call.cancel()
+            return await settle(report)
+
+        guard.store.asettle = cancelled
+        call = asyncio.ensure_future(run.acall(pay()))
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        while state(guard) != "completed":
+            await asyncio.sleep(0.005)
+
+    run = guard.run("r")
+    asyncio.run(main())
+    assert run.answer(None).text == "I could not finish this safely. Done: pay."
+    run.close()
+    assert run.stop_reason == "success"
+    guard.close()
+
+
+def test_what_never_began_leaves_the_doubt_of_an_attempt_before_it():
+    """A tool that is given back says nothing of the first try, of which nobody knows."""
+    contract = written(rest, idempotent=True, on_ambiguous="rerun_safe")
+    guard = Guard([contract])
+    run = guard.run("r")
+    claim = Claim("k", "h", "c", "pay", "pay@1", "r", 0.0, 9e9, doubt="ConnectionError")
+    guard.store.admit(Request("r", "pay", "write", (), 0.0, claim))
+    guard.store.admit(Request("r", "pay", "write", (), 0.0, claim))
+    run.progress.matters.begun(claim)
+    came_late(run, contract, claim, NotStarted("it was given up"))
+    assert state(guard) == "in_doubt"
+    assert run.answer(None).text == "I could not finish this safely. It is not known whether pay took effect."
 
 
 @pytest.mark.parametrize("stubborn", [True, False])

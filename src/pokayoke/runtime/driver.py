@@ -322,7 +322,8 @@ class World:
         if step.settlement.state.startswith("failed") and record is not None and not record.state.startswith("failed"):
             return record  # what this execution has not done, another one may have
         if settled.accepted:
-            self._run.progress.matters.settled(step.settlement)
+            if record is not None:
+                self._run.progress.matters.settled(record)
             return None
         if step.settlement.state != "completed":
             # What the ledger knows to have happened has, whatever went wrong afterwards; any other doubt stays one.

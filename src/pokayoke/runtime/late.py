@@ -27,8 +27,8 @@ def came_late(run: Run, contract: Contract, claim: Claim | None, reaction: React
     says that it failed. One that never began is given back.
     """
     if isinstance(reaction, NotStarted):
-        if claim is not None and _settled(run, claim, "failed_retriable", reaction.reason):
-            run.progress.matters.forget(claim.key)
+        if claim is not None:
+            _settled(run, claim, "failed_retriable", reaction.reason)
         return
     settled = None
     if claim is not None and _happened(run, contract, reaction):
@@ -55,10 +55,13 @@ def _settled(run: Run, claim: Claim, state: Settling, failure: str = "") -> bool
     """Report to the ledger. Returns whether it took the report; None if it could not be reached."""
     report = Settlement(claim.key, claim.claim_id, state, run.guard.clock.now(), failure=failure)
     try:
-        return run.guard.store.settle(report).accepted
+        settled = run.guard.store.settle(report)
     except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect then stays in doubt
         run.note("store", ok=False, reason=type(error).__name__)
         return None
+    if settled.accepted and settled.record is not None:
+        run.progress.matters.settled(settled.record)
+    return settled.accepted
 
 
 def _happened(run: Run, contract: Contract, reaction: Reaction) -> bool:

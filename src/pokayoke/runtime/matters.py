@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from pokayoke.core.answer import Answer, final_answer, remember
 from pokayoke.core.call import SUCCESSFUL, Outcome, StopReason, ToolCall
-from pokayoke.core.ledger import OPEN, Claim, Record, Settlement
+from pokayoke.core.ledger import OPEN, Claim, Record
 from pokayoke.core.ledger_key import compensation_key
 from pokayoke.core.resolve import UNDOINGS, taken_back
 from pokayoke.stores.base import Store
@@ -106,15 +106,16 @@ class Matters:
         matter = self.open[claim.key] = Matter(claim.tool, "in_doubt")
         return matter
 
-    def settled(self, report: Settlement) -> None:
-        """Take note that the ledger has taken a report: it is open no more, unless as a doubt."""
-        if report.state == "in_doubt":
+    def settled(self, record: Record) -> None:
+        """Take note of what the ledger has made of a report, whether or not anybody still waits for the call."""
+        if record.state in OPEN:
             return
-        if report.state != "completed":
-            self.forget(report.key)
+        if record.state == "completed":
+            self._happened(record.key, record.tool)
+        self.forget(record.key)
         with self._lock:
             if not self._recalling:  # what is being read may still say that it is open
-                self._here.discard(report.key)
+                self._here.discard(record.key)
 
     def forget(self, key: str) -> None:
         """Nothing is open under this key any more, or nothing has happened."""
@@ -208,6 +209,8 @@ class Matters:
             self.open[key or tool] = Matter(tool, "in_doubt" if in_doubt else "awaiting_approval", call.arguments)
         elif outcome.status != "refused" or reason == "approval_denied":
             self.open.pop(key or tool, None)  # whatever it waited for is decided
+        if in_doubt and key in self._done:  # it came to its end just now, and has been settled as done
+            self.forget(key)
         if outcome.findings and (code := outcome.findings[0].code) in _LASTING:
             self._refuse(Matter(tool, code, call.arguments))
 
