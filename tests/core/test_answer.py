@@ -10,7 +10,10 @@ from pokayoke.core.call import Outcome
     ("text", "done", "more", "said", "verified"),
     [
         ("Done.", ["put"], {}, "Done.", True),
-        ("Done.", [], {"unmet": {"put": "in_doubt", "pay": "quota_exceeded"}}, "Done.\n\n[Not done: put (in_doubt), pay (quota_exceeded).]", False),
+        ("Done.", [], {"unmet": [("put", "in_doubt"), ("pay", "quota_exceeded")]}, "Done.\n\n[Not done: pay (quota_exceeded). It is not known whether put took effect.]", False),
+        ("Done.", [], {"unmet": [("put", "in_doubt"), ("put", "tool_failure")]}, "Done.\n\n[Not done: put (tool_failure). It is not known whether put took effect.]", False),
+        ("Done.", [], {"unmet": [("put", "in_doubt")] * 2}, "Done.\n\n[It is not known whether put took effect.]", False),
+        ("", [], {"harmless": False}, "I could not finish this safely.", False),
         ("Done.", ["put"], {"certain": False}, "Done.", False),
         (None, [], {}, "I could not finish this safely. Nothing was changed.", False),
         ("", ["put", "get", "put"], {}, "I could not finish this safely. Done: put (2 times), get.", False),

@@ -190,7 +190,7 @@ async def test_what_is_not_known_to_have_happened_is_said_beside_the_last_word()
         raise RuntimeError("connection lost")
 
     agent = agent_of(guard_of([refund]), Client(asks(REFUND), "Done."), [refund])
-    assert await said(agent) == "Done.\n\n[Not done: refund (in_doubt).]"
+    assert await said(agent) == "Done.\n\n[It is not known whether refund took effect.]"
 
 
 @pytest.mark.parametrize("mode", ["enforce", "monitor"])
@@ -423,7 +423,7 @@ async def test_text_streams_as_it_comes_and_a_note_comes_last():
     text, pieces, _ = await streamed([Turn(calls=(("call_1", *REFUND),)), Turn("I refunded the order.")], [refund])
     assert text == "".join(pieces)
     assert len(pieces) > 3
-    assert pieces[-1] == "\n\n[Not done: refund (in_doubt).]"
+    assert pieces[-1] == "\n\n[It is not known whether refund took effect.]"
 
 
 async def test_a_stream_that_breaks_off_runs_none_of_its_calls():
@@ -562,6 +562,6 @@ def test_a_process_that_is_killed_in_mid_write_does_not_write_again(tmp_path):
     tools = made(happened)
     guard = guard_of(tools, store=store)
     agent = agent_of(guard, Client(asks(REFUND), "Done."), tools, run_id="thread-1")
-    assert asyncio.run(said(agent)) == "Done.\n\n[Not done: refund (in_doubt).]"
+    assert asyncio.run(said(agent)) == "Done.\n\n[It is not known whether refund took effect.]"
     assert not happened
     guard.close()

@@ -548,7 +548,7 @@ def test_what_a_validator_of_the_user_turns_away_has_not_happened(done):
     assert done == [4]
     assert "ToolNotStartedError" in model.read[0]
     assert "ToolNotStartedError" not in model.read[1]
-    assert "Not done: pay (in_doubt)" in text
+    assert "It is not known whether pay took effect" in text
 
 
 def test_a_refused_call_is_no_answer(done):
@@ -758,4 +758,4 @@ def test_a_process_killed_in_mid_write_does_not_write_twice(tmp_path):
         (told,) = [one["content"] for one in server.bodies[-1]["messages"] if one["role"] == "tool"]
     assert [one["tool"] for one in Shop(log).happened()] == ["refund"]
     assert "refund" in told
-    assert "Not done: refund" in text
+    assert "not known whether refund took effect" in text

@@ -608,7 +608,7 @@ async def test_what_is_not_known_to_have_happened_is_said_beside_the_last_word()
 
     agent = agent_of(SCRIPT, [refund])
     result = await GuardedRunner(guard_of([refund])).run(agent, "Refund A1.", run_config=QUIET)
-    assert result.final_output == "Done.\n\n[Not done: refund (in_doubt).]"
+    assert result.final_output == "Done.\n\n[It is not known whether refund took effect.]"
 
 
 async def test_a_first_result_that_ends_the_run_is_the_plain_value_and_a_failure_ends_nothing():
@@ -1044,7 +1044,7 @@ def test_a_process_that_is_killed_in_mid_write_does_not_write_again(tmp_path):
     config = RunConfig(tracing_disabled=True, group_id="thread-1")
     # Not `run_sync`: the SDK leaves its event loop open, and a later test would be blamed.
     result = asyncio.run(GuardedRunner(guard).run(agent_of(SCRIPT, tools), "Refund A1.", run_config=config))
-    assert result.final_output == "Done.\n\n[Not done: refund (in_doubt).]"
+    assert result.final_output == "Done.\n\n[It is not known whether refund took effect.]"
     assert not happened
     guard.close()
 
@@ -1085,7 +1085,7 @@ async def test_text_streams_as_it_comes_and_a_note_comes_last(wire):
         result, pieces = await listened(GuardedRunner(guard_of([refund])), agent_of(model, [refund]))
     assert result.final_output == "".join(pieces)
     assert len(pieces) > 3
-    assert pieces[-1] == "\n\n[Not done: refund (in_doubt).]"
+    assert pieces[-1] == "\n\n[It is not known whether refund took effect.]"
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])
@@ -1104,7 +1104,7 @@ async def test_a_note_of_a_stream_belongs_to_the_message_it_is_said_in(wire):
         )
         raw = [event.data async for event in result.stream_events() if event.type == "raw_response_event"]
     pieces = [one for one in raw if one.type == "response.output_text.delta"]
-    assert pieces[-1].delta == "\n\n[Not done: refund (in_doubt).]"
+    assert pieces[-1].delta == "\n\n[It is not known whether refund took effect.]"
     assert len({(one.item_id, one.output_index) for one in pieces}) == 1
 
 

@@ -990,7 +990,7 @@ def test_a_process_killed_in_mid_write_leaves_a_doubt_and_one_effect(nursery, tm
     assert nursery.run(tmp_path, "human", dies=True) == (-9, None)
     assert len(effects(tmp_path)) == 1
     _, after = nursery.run(tmp_path, "human", again=True)
-    assert after["output"] == "Done.\n\n[Not done: pay (in_doubt).]"
+    assert after["output"] == "Done.\n\n[It is not known whether pay took effect.]"
     assert after["ledger"] == [["in_doubt", 1]]
     assert len(after["answers"]) == 2
     assert all("not known" in answer for answer in after["answers"])

@@ -1075,17 +1075,22 @@ def test_a_run_with_an_open_matter_is_no_success(world, driver):
     assert run.stop_reason == "in_doubt"
 
 
+UNKNOWN = "It is not known whether order took effect."
+
+
 @pytest.mark.parametrize(
     ("calls", "note"),
     [
-        (["denied", "fine"], "order (approval_denied)"),
-        (["fine", "denied"], "order (approval_denied)"),
-        (["waits", "fine"], "order (awaiting_approval)"),
-        (["doubt", "fine"], "order (in_doubt)"),
-        (["doubt", "fails", "fine"], "order (in_doubt)"),
+        (["denied", "fine"], "Not done: order (approval_denied)."),
+        (["fine", "denied"], "Not done: order (approval_denied)."),
+        (["waits", "fine"], "Not done: order (awaiting_approval)."),
+        (["doubt", "fine"], UNKNOWN),
+        (["doubt", "fails", "fine"], UNKNOWN),
+        (["doubt", "fails"], f"Not done: order (tool_failure). {UNKNOWN}"),
+        (["fails", "doubt"], f"Not done: order (tool_failure). {UNKNOWN}"),
         (["wrong", "fine"], None),
         (["fails", "fine"], None),
-        (["fails"], "order (tool_failure)"),
+        (["fails"], "Not done: order (tool_failure)."),
         (["waits", "approved"], None),
     ],
 )
@@ -1109,7 +1114,7 @@ def test_what_was_not_done_is_said_in_whatever_order_it_was_tried(world, driver,
         user = "waits" if step == "approved" else step
         driver.call(run, call(arguments={"user": user, "amount": "many" if step == "wrong" else 2}))
     said = run.answer("All done.").text
-    assert said == ("All done." if note is None else f"All done.\n\n[Not done: {note}.]")
+    assert said == ("All done." if note is None else f"All done.\n\n[{note}]")
 
 
 def test_a_read_that_waits_is_settled_by_none_of_another_tool(world, driver):

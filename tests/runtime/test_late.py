@@ -131,8 +131,7 @@ def test_an_effect_is_done_whose_caller_was_cancelled_while_it_was_recorded(tmp_
         call = asyncio.ensure_future(run.acall(pay()))
         with pytest.raises(asyncio.CancelledError):
             await call
-        while state(guard) != "completed":
-            await asyncio.sleep(0.005)
+        await asyncio.to_thread(until, lambda: state(guard) == "completed")
 
     run = guard.run("r")
     asyncio.run(main())
@@ -430,7 +429,7 @@ def test_a_write_that_nobody_waited_for_is_not_passed_over_in_silence(how):
     else:
         ticket = run.begin(call)
     said, silent = run.answer("I have paid."), run.answer(None)
-    assert (said.text, said.verified) == ("I have paid.\n\n[Not done: pay (in_doubt).]", False)
+    assert (said.text, said.verified) == ("I have paid.\n\n[It is not known whether pay took effect.]", False)
     assert silent.text == "I could not finish this safely. It is not known whether pay took effect."
     assert [effect.state for effect in facts_of(run).effects] == ["in_doubt"]
     run.close()
@@ -459,3 +458,22 @@ def test_a_write_whose_answer_is_unusable_is_done_all_the_same():
     assert (outcome.status, outcome.effect) == ("invalid_output", "done")
     assert run.answer(None).text == "I could not finish this safely. Done: pay."
     assert (run.answer("Paid.").text, run.answer("Paid.").verified) == ("Paid.", False)
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_write_that_reports_a_failure_is_no_proof_that_nothing_was_changed(tmp_path, reopened):
+    """Its word is all there is, so the last one repeats it and claims no more, also after a restart."""
+    url = f"sqlite:///{tmp_path}/l.db"
+    open_store(url, create=True).close()
+    contract = written(lambda: {"error": "declined"}, envelope=Envelope(error="/error"))
+    guard = Guard([contract], store=url)
+    run = guard.run("r")
+    outcome = run.call(pay())
+    assert (outcome.status, outcome.effect) == ("failed", "unknown")
+    if reopened:
+        guard.close()
+        guard = Guard([contract], store=url)
+        run = guard.run("r")
+    said = "I could not finish this safely." + ("" if reopened else " Not done: pay: tool_failure.")
+    assert run.answer(None).text == said
+    guard.close()

@@ -156,7 +156,7 @@ def test_it_answers_when_the_tools_are_off(looped):
 def test_it_claims_what_it_did_not_do(looped):
     """A write that was tried and not done is said beside the model's words; the stop reason does not say success."""
     ended, _ = looped([ask("put", key="bad"), "I put it where you wanted it."])
-    assert ended.text == "I put it where you wanted it.\n\n[Not done: put (in_doubt).]"
+    assert ended.text == "I put it where you wanted it.\n\n[It is not known whether put took effect.]"
     assert (ended.verified, ended.stop_reason, ended.done) == (False, "in_doubt", ())
 
 
@@ -444,7 +444,7 @@ def test_killed_in_the_middle_and_started_again(tmp_path, crash, asynchronous):
         assert (ended["text"], ended["stop_reason"], ended["done"]) == ("I put both.", "success", ["put", "put"])
         assert effects == ["a", "b"]
     else:
-        assert "[Not done: put (" in ended["text"]
+        assert "\n\n[It is not known whether put took effect.]" in ended["text"]
         assert not ended["verified"]
         assert ended["stop_reason"] == "in_doubt"
 

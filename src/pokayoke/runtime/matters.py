@@ -63,6 +63,7 @@ class Matters:
         self.refused: OrderedDict[tuple[str, str], Matter] = OrderedDict()
         self._done: OrderedDict[str, str] = OrderedDict()
         self._long_done: Counter[str] = Counter()  # effects whose keys are forgotten, by tool
+        self._harmless = True  # False after a write that failed by no more than its tool's word
         self._here: set[str] = set()  # keys that were claimed in this process, until the ledger has been read
         self._store, self._run_id = store, run_id
         self._recalled, self._new_turn, self._recalling = not named, False, 0
@@ -162,6 +163,8 @@ class Matters:
             self._long_done.clear()  # those are in the ledger
             for key, tool in {**stands, **here}.items():
                 self._happened(key, tool)
+            if any(record.state == "failed_final" for record in known):
+                self._harmless = False
             for record in known:
                 if self._new_turn or record.key in self._here:  # how that ended is known here, or will be
                     continue
@@ -188,17 +191,27 @@ class Matters:
             under_way: keys of the writes inside of which a model answers, as that of an agent that a tool asks.
         """
         certain = self.recall()
-        unmet = dict(one for key, one in tuple(self.unmet.items()) if key not in under_way)
-        done, doubts = self.done, self._doubts(under_way)
+        unmet = tuple(one for key, one in tuple(self.unmet.items()) if key not in under_way)
+        doubts = self._doubts(under_way) | {tool: None for tool, why in unmet if why == "in_doubt"}
         return final_answer(
-            text, done, self.not_done, reason, unmet=unmet, fallback=fallback, certain=certain, doubts=doubts
+            text,
+            self.done,
+            self.not_done,
+            reason,
+            unmet=unmet,
+            fallback=fallback,
+            certain=certain,
+            doubts=doubts,
+            harmless=self._harmless,
         )
 
     def _left(self, outcome: Outcome, call: ToolCall, key: str, *, writes: bool) -> None:
         tool, reason, in_doubt = outcome.tool, outcome.stop_reason or outcome.status, outcome.status == "in_doubt"
         waits = in_doubt or outcome.status == "pending"
-        if not in_doubt:
+        if reason != "in_doubt":
             remember(self.not_done, outcome)
+        if outcome.effect == "unknown" and not waits:
+            self._harmless = False
         if writes:
             # A mistake is put right by another call of the tool; a doubt, or a person's no, only by that very one.
             mark = key if waits or reason in ("approval_denied", "in_doubt") else ""
