@@ -109,6 +109,24 @@ def test_a_repetition_may_be_refused(bank, driver):
     assert len(bank.paid) == 2
 
 
+@pytest.mark.parametrize(
+    ("fields", "reply", "more", "note"),
+    [
+        ({"on_duplicate": "refuse"}, {"ref": 1}, {}, None),
+        ({}, {}, {}, None),  # its output latches the run, so an equal call is held back
+        ({"identity": ("to",)}, {"ref": 1}, {"amount": 6}, "Not done: pay (invalid_arguments)."),
+        ({}, {}, {"amount": 6}, "Not done: pay (invalid_tool_output)."),
+    ],
+)
+def test_a_repetition_that_is_refused_leaves_nothing_undone(bank, driver, fields, reply, more, note):
+    """What was done once is not told as not done because the model asked again; another effect of the tool is."""
+    wanted = {"type": "object", "required": ["ref"]}
+    run = bank.run(handler=lambda **_: reply, output_schema=wanted, **fields)
+    assert driver.call(run, pay()).effect == "done"
+    assert driver.call(run, pay("c2", **more)).status == "refused"
+    assert run.answer("Paid.").text == ("Paid." if note is None else f"Paid.\n\n[{note}]")
+
+
 def test_a_doubt_is_said_where_repetitions_are_refused(bank, driver):
     """`on_duplicate="refuse"` is about what was done: of what may have been, nobody is told that it was."""
 

@@ -23,6 +23,7 @@ from pokayoke.stores.nouns import Query
 _KEPT_REFUSALS: Final = 20
 _KEPT_EFFECTS: Final = 10_000
 _ALL: Final = 2**31 - 1
+_ANOTHER: Final = frozenset({"conflict", "compensated"})  # of an effect with this key: another call, or it was undone
 # Findings that an equal call would meet again.
 _LASTING: Final = frozenset({"permission_denied", "approval_denied", "failed_before"})
 
@@ -127,7 +128,8 @@ class Matters:
         """Remember what became of a call. `writes` tells whether its tool is one that does."""
         key, tool = outcome.key or "", outcome.tool
         if outcome.status == "in_doubt" or (outcome.status not in SUCCESSFUL and outcome.effect != "done"):
-            self._left(outcome, call, key, writes=writes)
+            if not self._repeats(outcome, key):
+                self._left(outcome, call, key, writes=writes)
             return
         if self.open or self.unmet:
             self.forget(key)
@@ -204,6 +206,12 @@ class Matters:
             doubts=doubts,
             harmless=self._harmless,
         )
+
+    def _repeats(self, outcome: Outcome, key: str) -> bool:
+        """Whether a call was refused whose effect stands: nothing of it is left undone."""
+        code = outcome.findings[0].code if outcome.findings else ""
+        stands = code == "repeated_write" or (key in self._done and code not in _ANOTHER)
+        return outcome.status == "refused" and stands
 
     def _left(self, outcome: Outcome, call: ToolCall, key: str, *, writes: bool) -> None:
         tool, reason, in_doubt = outcome.tool, outcome.stop_reason or outcome.status, outcome.status == "in_doubt"
