@@ -1295,4 +1295,4 @@ def test_another_write_of_the_tool_ends_no_doubt_about_one_that_was_left():
         assert (await run.acall(ToolCall("c3", "pay", {"user": "B"}))).ok
         return run.answer("Both are paid.").text
 
-    assert "pay (in_doubt)" in asyncio.run(act())
+    assert "not known whether pay took effect" in asyncio.run(act())
