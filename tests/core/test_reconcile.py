@@ -222,6 +222,8 @@ def test_no_disagreement_counts_as_matched(held, found, late, undone):
         (None, record(), 0, False),
         (record("in_doubt", claimed_at=120.0), record(), 0, False),
         (record(claimed_at=120.0), record(), 0, True),
+        (record(claimed_at=120.0), record(), 1, True),
+        (record(claimed_at=120.0), record(), 2, False),
         (record(claimed_at=120.0), None, 1, True),
         (record(claimed_at=90.0), record(), 0, False),
         (record(claimed_at=90.0), record(), 1, False),
@@ -230,6 +232,6 @@ def test_no_disagreement_counts_as_matched(held, found, late, undone):
         (record(claimed_at=90.0), record("failed_retriable"), 1, True),
     ],
 )
-def test_the_undoing_of_an_earlier_attempt_explains_no_missing_row(undoing, held, rows, explained):
-    """It may have left its own row behind; that of the attempt which ran again has to be there beside it."""
+def test_an_undoing_explains_what_it_may_have_left_behind(undoing, held, rows, explained):
+    """One row, and none beside it; that of an earlier attempt wants the row of the one which ran again."""
     assert explains(undoing, held, rows) is explained

@@ -452,6 +452,17 @@ def test_a_chosen_effect_is_undone(shell, ledger, shop, undoing, tmp_path):
     assert "it was undone" in shell("ledger", "show", keys[0]).stdout
 
 
+def test_an_undoing_hides_no_second_row(shell, ledger, shop, undoing, tmp_path):
+    """An effect that was undone and came twice is told; what is proven too many is undone by its own name."""
+    key, _ = ordered(ledger, shop, 2)
+    assert undoing("--key", key, *NOW)[0] == 0
+    shop.run(f"INSERT INTO orders SELECT 'late', key, amount, arguments FROM orders WHERE key = '{key}'")
+    assert reconciled(shell, shop)[:2] == (1, {"duplicate": {key}})
+    assert undoing(*NOW)[0] == 0
+    assert [one[2] for one in undone(tmp_path)] == ["PO-S000", "late"]
+    assert reconciled(shell, shop)[:2] == (0, {})
+
+
 def test_what_the_ledger_may_have_forgotten_is_not_undone(shell, ledger, shop, undoing, tmp_path):
     """After a prune an old order in order, and one that was undone, look like extra ones: only --key undoes those."""
     keys = ordered(ledger, shop, 2)

@@ -183,6 +183,6 @@ def _judged(
     # Few keys come this far, so asking what was undone costs little.
     names = {row.reference for row in rows if row.reference}
     undone = {name for name in names if explains(store.record(undo_key(key, name)), None, 1)}
-    if key and explains(store.record(undo_key(key)), record, len(rows)):
+    if key and explains(store.record(undo_key(key)), record, sum(row.reference not in undone for row in rows)):
         undone.add("")
     return compare(key, record, rows, times, late=known, undone=undone, amount=amount) if undone else first

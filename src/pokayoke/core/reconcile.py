@@ -165,17 +165,18 @@ def compare(
 def explains(undoing: Record | None, record: Record | None, rows: int) -> bool:
     """Whether an undoing of an effect says why the business has something else than the ledger.
 
-    That of an earlier attempt says why there is a row too many, and never why the one of this attempt is missing.
+    It may have left the row of what it undid, and explains none beside that. That of an earlier attempt says why
+    there is a row too many, and never why the one of this attempt is missing.
 
     Args:
         undoing: the record of the undoing, if there is one.
         record: that of the effect, if there is one.
-        rows: number of its business rows.
+        rows: number of its business rows, without those that were undone by their own name.
     """
     if undoing is None or undoing.state != "completed":
         return False
     if record is None or is_of(undoing, record):
-        return True
+        return rows <= 1
     return rows > (record.state == "completed" or record.state in OPEN)
 
 
