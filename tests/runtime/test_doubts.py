@@ -1296,3 +1296,40 @@ def test_another_write_of_the_tool_ends_no_doubt_about_one_that_was_left():
         return run.answer("Both are paid.").text
 
     assert "not known whether pay took effect" in asyncio.run(act())
+
+
+NOBODY_KNOWS = "It is not known whether pay took effect."
+KNOWN_TARGET = {"on_ambiguous": "downstream_key", "forwards_key": True}
+ASKED_TARGET = {
+    "on_ambiguous": "lookup", "lookup": lambda key, arguments: NOT_FOUND, "lookup_safe": "downstream_key", "forwards_key": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", [KNOWN_TARGET, ASKED_TARGET], ids=["runs again", "looked up"])
+@pytest.mark.parametrize(("answer", "status"), [(True, "ok"), (None, "pending"), (False, "refused")])
+def test_a_question_about_a_write_in_doubt_is_asked_and_ends_no_doubt(driver, target, answer, status):
+    """Its first yes has expired: the callback is asked anew, and until it runs again nobody says that nothing happened."""
+    clock, tries, answers = FrozenClock(), [], [True]
+
+    def pay(user):
+        tries.append(user)
+        if len(tries) == 1:
+            raise OSError
+        return {"id": user}
+
+    contract = Contract.from_schema("pay", ORDER, output_schema=ORDERED, handler=pay, approval=True, **target)
+    run = Guard([contract], clock=clock, on_ask=lambda _: answers[-1]).run("r")
+    call = ToolCall("c", "pay", {"user": "A"})
+    assert driver.call(run, call).status == "in_doubt"
+    clock.advance(100_000)
+    answers.append(answer)
+    for _ in range(2):  # the first one is told that the yes has expired
+        said = driver.call(run, call)
+        done = said.status == "ok"
+        assert said.effect == ("done" if done else "unknown")
+        assert done or "not known whether an earlier try of it took effect" in said.text
+        assert run.answer("Paid.").text == "Paid." + ("" if done else f"\n\n[{NOBODY_KNOWS}]")
+        assert ("Done: pay." if done else NOBODY_KNOWS) in run.answer(None).text
+    assert (said.status, len(tries)) == (status, 1 + (answer is True))
+    run.close()
+    assert run.stop_reason == {True: "success", None: "in_doubt", False: "loop_detected"}[answer]

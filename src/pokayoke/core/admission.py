@@ -16,7 +16,7 @@ import msgspec
 
 from pokayoke.core.call import Effect, Finding
 from pokayoke.core.canonical import digest
-from pokayoke.core.ledger import EXECUTE, Admission, Claim, Record, claim, is_repeated
+from pokayoke.core.ledger import EXECUTE, OPEN, Admission, Claim, Record, claim, is_repeated
 from pokayoke.core.policy import LimitPolicy
 from pokayoke.core.state import RunState, blocked
 from pokayoke.core.switch import Switch, switched_off
@@ -179,7 +179,7 @@ def admit(request: Request, held: Held) -> Kept:
         if answer.kind != "execute":
             return Kept(answer, kept)
     if request.approval is not None and (question := _question(request.approval, held.approval, request.now)):
-        return question
+        return question if record is None or record.state not in OPEN else _beside_doubt(question, record)
     used: Mapping[str, Used] = {}
     if record is None and request.charges:
         if refusal := _over_limit(request, held.used):
@@ -212,6 +212,15 @@ def _question(asked: Approval, known: Approval | None, now: float) -> Kept | Non
         return Kept(Admission("refuse", _denied(known), approval=known.id))
     # The old question is void; asking anew replaces it, so that this refusal is not for ever.
     return Kept(Admission("refuse", _expired(known), approval=asked.id), approval=asked)
+
+
+def _beside_doubt(question: Kept, record: Record) -> Kept:
+    """A question about what may have happened already: whatever became of it, that is as open as before."""
+    answer = question.answer
+    assert answer.finding is not None, "a question says why it is one"
+    hint = f"{answer.finding.hint} It is not known whether an earlier try of it took effect."
+    finding = msgspec.structs.replace(answer.finding, hint=hint)
+    return msgspec.structs.replace(question, answer=msgspec.structs.replace(answer, finding=finding, record=record))
 
 
 def _awaiting(approval: Approval) -> Finding:

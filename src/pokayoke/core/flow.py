@@ -108,17 +108,21 @@ def _admission(
         claim = _claim(judged, plan, scene, scope, occurrence) if scope is not None else None
         asks = plan.asks or occurrence != judged.call.occurrence
         request = _request(judged, plan, scene, claim, _question(judged, plan, scene, occurrence) if asks else None)
-        answer = yield from admitted(request)
+        answer = yield from _told(request, judged, plan, scene)
         question = request.approval
         if answer.kind == "pending" and question is not None and scene.asks:
             decided = yield Ask(msgspec.structs.replace(question, id=answer.approval or question.id))
             if decided is not None:
-                answer = yield from admitted(request)
-        if answer.kind == "resolve":
-            answer = yield from _resolution(request, judged, plan, scene, answer)
+                answer = yield from _told(request, judged, plan, scene)
         if answer.kind != "replay" or plan.contract.on_duplicate != "ask":
             return request, answer
         occurrence += 1
+
+
+def _told(request: Request, judged: Judged, plan: Plan, scene: Scene) -> Generator[Step, Any, Admission]:
+    """Ask the ledger; where it does not know, ask the target, which may lead to a question to a person."""
+    answer = yield from admitted(request)
+    return (yield from _resolution(request, judged, plan, scene, answer)) if answer.kind == "resolve" else answer
 
 
 def _open(claim: Claim, plan: Plan, reaction: Reaction) -> Claim:

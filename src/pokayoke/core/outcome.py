@@ -12,7 +12,7 @@ import msgspec
 from pokayoke.core.call import Finding, Happened, Outcome, Status, StopReason
 from pokayoke.core.gate import stop_reason_for
 from pokayoke.core.judge import Judged, Scene
-from pokayoke.core.ledger import Admission, Record
+from pokayoke.core.ledger import OPEN, Admission, Record
 from pokayoke.core.plan import Plan
 from pokayoke.core.present import present, refusal_text
 
@@ -55,14 +55,13 @@ def from_ledger(
 
 
 def _happened(answer: Admission) -> Happened:
-    """Whether the effect of this very call happened: it may while another call is at work, or in one that failed."""
-    code = None if answer.finding is None else answer.finding.code
-    if answer.kind == "in_doubt" or code == "in_progress":
-        return "unknown"
-    if code == "store_unavailable" and answer.record is not None:
+    """Whether the effect of this very call happened: it may as long as its record is open, or in one that failed."""
+    code, record = None if answer.finding is None else answer.finding.code, answer.record
+    if record is None or code == "conflict":
+        return "none"
+    if code == "store_unavailable":
         return "done"  # the ledger or the target had told so, before the ledger was lost
-    final = answer.kind == "failed" and answer.record is not None and answer.record.state == "failed_final"
-    return "unknown" if final else "none"
+    return "unknown" if code == "in_progress" or record.state in (*OPEN, "failed_final") else "none"
 
 
 def already_done(judged: Judged, record: Record, plan: Plan, *, monitors: bool = False) -> Outcome:

@@ -214,7 +214,10 @@ class Matters:
         return outcome.status == "refused" and stands
 
     def _left(self, outcome: Outcome, call: ToolCall, key: str, *, writes: bool) -> None:
-        tool, reason, in_doubt = outcome.tool, outcome.stop_reason or outcome.status, outcome.status == "in_doubt"
+        tool, reason = outcome.tool, outcome.stop_reason or outcome.status
+        # A question about a write that may have happened already does not end that doubt, whatever its answer.
+        asked = outcome.approval is not None and outcome.effect == "unknown"
+        in_doubt = outcome.status == "in_doubt" or asked
         waits = in_doubt or outcome.status == "pending"
         if reason != "in_doubt":
             remember(self.not_done, outcome)
@@ -225,7 +228,7 @@ class Matters:
             mark = key if waits or reason in ("approval_denied", "in_doubt") else ""
             if outcome.status != "refused":  # it began, and this is how it ended
                 self.unmet.pop(key, None)
-            self.unmet[mark or tool] = (tool, reason)
+            self.unmet[mark or tool] = (tool, "in_doubt" if in_doubt else reason)
         if waits:
             self.open[key or tool] = Matter(tool, "in_doubt" if in_doubt else "awaiting_approval", call.arguments)
         elif outcome.status != "refused" or reason == "approval_denied":
