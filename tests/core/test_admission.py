@@ -166,13 +166,17 @@ def test_another_attempt_of_the_same_write_is_charged_once(state):
     assert (kept.answer.kind, kept.record.attempt, kept.used) == ("execute", 2, {})
 
 
+@pytest.mark.parametrize("state", ["failed_retriable", "in_doubt"])
 @pytest.mark.parametrize("status", [None, "waiting", "denied", "expired"])
-def test_another_attempt_asks_again(status):
-    """A consent is for one time: a retry that nobody has approved does not run, and its record stays."""
+def test_another_attempt_asks_again(status, state):
+    """A retry that nobody has approved does not run, and its record stays; a doubt about the first try is told."""
     known = None if status is None else msgspec.structs.replace(ASKED, status=status)
-    failed = msgspec.structs.replace(DONE, state="failed_retriable")
-    kept = admit(request(approval=ASKED), Held(RUN, failed, approval=known))
+    before = msgspec.structs.replace(DONE, state=state)
+    wish = msgspec.structs.replace(WISH, reruns=True)
+    kept = admit(request(claim=wish, approval=ASKED), Held(RUN, before, approval=known))
     assert (kept.answer.kind, kept.record) == ("pending" if status in (None, "waiting") else "refuse", None)
+    assert kept.answer.record == (before if state == "in_doubt" else None)
+    assert ("not known whether an earlier try" in kept.answer.finding.hint) is (state == "in_doubt")
 
 
 def test_the_same_request_again_gets_the_same_answer():
