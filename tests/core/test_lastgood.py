@@ -1,13 +1,15 @@
 """A last valid answer is young, marked, of the same tenant, and never shared or unbounded."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.contract import Contract
-from pokayoke.core.lastgood import LastGood, degraded_value, may_keep
+from pokayoke.core.gate import Principal
+from pokayoke.core.lastgood import LastGood, degraded_value, may_keep, whose
 
 
 def test_an_answer_comes_back_with_its_age():
@@ -44,6 +46,21 @@ def test_age_decides(now, max_age, found):
     kept = LastGood()
     kept.put("t", "get@1", "h", b"1", now=0.0)
     assert (kept.get("t", "get@1", "h", now=now, max_age=max_age)[1] == 1) is found
+
+
+NAMED = [(None, "ada"), (None, "bob"), ("acme", None), ("acme", "ada"), ("other", None), ("other", "ada")]
+
+
+def test_an_answer_is_that_of_whoever_is_named_or_else_of_its_run():
+    """A tenant, a user, or both share over runs; no two of them share, and neither does anybody who is not named."""
+
+    def who(tenant, user, run_id):
+        principal = None if user is None else Principal(user)
+        return whose(SimpleNamespace(tenant=tenant, principal=principal, run_id=run_id))
+
+    first, second = ([who(*one, run_id) for one in [*NAMED, (None, None), (None, "")]] for run_id in "ab")
+    assert first[:-2] == second[:-2]
+    assert len({*first, *second}) == len(NAMED) + 2
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 40)), max_size=60))

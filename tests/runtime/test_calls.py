@@ -1235,4 +1235,4 @@ def test_an_agent_asked_by_a_tool_does_not_doubt_the_call_it_is_asked_in(asynchr
         call = ToolCall("1", "pay", {"order": "A1"})
         asyncio.run(run.acall(call)) if asynchronous else run.call(call)
         assert said == ["Booking.", "Booked.", "I could not finish this safely. Done: book."]
-        assert run.answer("Paid.").text == "Paid.\n\n[Not done: pay (in_doubt).]"
+        assert run.answer("Paid.").text == "Paid.\n\n[It is not known whether pay took effect.]"
