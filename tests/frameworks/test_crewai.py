@@ -259,6 +259,29 @@ def test_a_hook_of_the_user_may_still_change_arguments(tools, done):
     assert done == [("refund", "A1", 3)]
 
 
+@pytest.mark.parametrize(
+    "written", ['{"order_id": "A1", "amount": "5"}', f'{{"arguments": {REFUND}}}', "{'order_id': 'A1', 'amount': 5,}"]
+)
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_hook_of_the_user_judges_what_would_run(tools, done, written, stops):
+    """What the guard puts right behind a hook is what the hook was asked about; the history keeps the model's text."""
+    asked = []
+
+    def hook(context):
+        asked.append({key: context.tool_input.get(key) for key in ("order_id", "amount")})
+        return False if stops else None
+
+    model = Scripted([("c1", "Refund", written)], "Done.")
+    llm, wrapped = guarded(guard_of(tools), model, tools)
+    register_before_tool_call_hook(hook)
+    try:
+        crew_of(llm, wrapped).kickoff()
+    finally:
+        unregister_before_tool_call_hook(hook)
+    assert asked == [{"order_id": "A1", "amount": 5}]
+    assert done == ([] if stops else [("refund", "A1", 5)])
+
+
 # -- runs ------------------------------------------------------------------------------------------------
 
 

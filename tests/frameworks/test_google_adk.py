@@ -451,6 +451,44 @@ async def test_what_a_plugin_before_the_guard_makes_of_arguments_counts(shop, am
     assert "amount" in model.told[1]["error"]
 
 
+SPELT = [{"order_id": "A1", "amount": "500"}, {"arguments": {"order_id": "A1", "amount": 500}}]
+
+
+@pytest.mark.parametrize("args", SPELT)
+@pytest.mark.parametrize("name", ["refund", "Refund"])
+async def test_a_plugin_before_the_guard_judges_what_would_run(shop, name, args):
+    """A plugin that refuses large amounts refuses one that the guard would have put right behind it."""
+    tools, guard = picked(shop, "refund")
+
+    class Strict(BasePlugin):
+        async def before_tool_callback(self, *, tool, tool_args, tool_context):
+            amount = tool_args.get("amount")
+            return {"error": "too much"} if isinstance(amount, int) and amount > 100 else None
+
+    model = Script(turns=[[(name, args)], "Done."])
+    app = App(
+        name="shop",
+        root_agent=LlmAgent(name="clerk", model=model, tools=tools),
+        plugins=[Strict(name="strict"), GuardPlugin(guard)],
+    )
+    await say(Runner(app=app, session_service=InMemorySessionService()))
+    assert shop.happened() == []
+    assert model.told == [{"error": "too much"}]
+
+
+@pytest.mark.parametrize("args", SPELT)
+async def test_a_rule_of_adks_own_gate_and_the_person_see_what_will_run(shop, args):
+    """The rule judges the same arguments when the yes comes, and the question shows them to whoever says it."""
+    tools, guard = picked(shop, "refund")
+    gated = FunctionTool(tools[0], require_confirmation=lambda order_id, amount: amount == 500)
+    model = Script(turns=[[("refund", args)], "Done."])
+    run = runner(LlmAgent(name="clerk", model=model, tools=[gated]), guard)
+    (question,) = questions(await say(run))
+    assert question.args["originalFunctionCall"]["args"] == {"order_id": "A1", "amount": 500}
+    assert text(await say(run, answer(question, True))) == "Done."
+    assert [one["amount"] for one in shop.happened()] == [500]
+
+
 async def test_a_synchronous_tool_leaves_the_loop_free():
     """It runs in a thread, so that it can be given up; with threads=0 it stays where ADK runs it."""
     where = []

@@ -17,6 +17,7 @@ from crewai.agents.constants import ACTION_INPUT_REGEX, FINAL_ANSWER_ACTION
 from pokayoke.adapters import hosted as host
 from pokayoke.adapters.crewai_tools import NOBODY, TOKEN, name_of
 from pokayoke.adapters.known import Known
+from pokayoke.adapters.meant import as_it_runs
 from pokayoke.adapters.shown import Look, hides, pager
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.definitions import definitions
@@ -151,7 +152,13 @@ class Turn:
             sound = given is not None and not is_cut(call.stop_reason)
             return _openai(call.id, name_of(call.name), text if sound else f"!{text}")
         token = _token()
-        if given is not None and not is_cut(call.stop_reason) and not host.stands_in(given):
+        sound = given is not None and not is_cut(call.stop_reason) and not host.stands_in(given)
+        if (meant := as_it_runs(self._hosted.run, call)) is not None:
+            # Hooks of the user judge a call before the guard does: they have to see what will run.
+            stand_in = meant[1]
+            kept = text if sound else json.dumps(host.stand_in(call))
+            sent = json.dumps({**stand_in, TOKEN: token})
+        elif sound and given is not None:
             kept, stand_in = text, given
             # The model's own text with one more member, which comes last and so is the one that counts.
             sent = f'{text.rstrip()[:-1]}{", " if given else ""}"{TOKEN}": "{token}"}}'

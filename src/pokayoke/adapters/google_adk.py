@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pokayoke.adapters.hosted import Asked, Described, Hosted, Runs, stand_in, stands_in, written
 from pokayoke.adapters.hosted import contracts as hosted_contracts
 from pokayoke.adapters.known import Known
+from pokayoke.adapters.meant import as_it_runs
 from pokayoke.adapters.shown import pager
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract import Contract
@@ -190,8 +191,8 @@ class GuardPlugin(BasePlugin):
         for one, call in zip(asked, heard, strict=True):
             plan = snapshot.find(call.name)
             name = history_name(call.name) if isinstance(plan, Finding) else plan.contract.name
-            _rewrite(one, call.id, name, stand_in(call))
-            kept.put(call.id, call)
+            _rewrite(one, call.id, name, (as_it_runs(hosted.run, call) or (name, stand_in(call)))[1])
+            kept.put(call.id, (call, copy.deepcopy(one.args)))
         if is_cut(cut):  # every call is answered with that reason, and the run goes on
             llm_response.error_code = llm_response.error_message = None
         return None
@@ -202,10 +203,10 @@ class GuardPlugin(BasePlugin):
         """Answer what must not run; send the rest on to the tool, where the guard waits for it."""
         hosted = self._run_of(tool_context)
         ident = tool_context.function_call_id or ""
-        call = _kept(hosted).pop(ident)
+        call, shown = _kept(hosted).pop(ident) or (None, {})
         if call is None:
             call = written(ident, tool.name, tool_args)
-        elif not stands_in(meant := stand_in(call)) and tool_args != meant:  # a plugin before this one wants others
+        elif not stands_in(shown) and tool_args != shown:  # a plugin before this one wants others
             call = with_arguments(call, dict(tool_args))
         plan = hosted.run.snapshot.find(call.name)
         nested = (tool_context.session.id, f"{hosted.run.id}/{tool.name}") if isinstance(tool, AgentTool) else None
@@ -321,9 +322,9 @@ def _adds_nothing(reply: Any, said: str | None) -> bool:
     return not _says(reply) and (said == "text" or (said == "call" and no_event))
 
 
-def _kept(hosted: Hosted) -> Known[str, ToolCall]:
-    """What the model wrote, by call id, until the tool's turn. Only the trace would miss it: see `stand_in`."""
-    kept: Known[str, ToolCall] = hosted.notes.get("calls") or hosted.notes.setdefault("calls", Known(_KEPT_CALLS))
+def _kept(hosted: Hosted) -> Known[str, tuple[ToolCall, dict[str, Any]]]:
+    """What the model wrote and the arguments ADK was shown of it, by call id, until the tool's turn."""
+    kept: Known[str, tuple[ToolCall, dict[str, Any]]] = hosted.notes.setdefault("calls", Known(_KEPT_CALLS))
     return kept
 
 

@@ -10,9 +10,10 @@ from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool
 
-from pokayoke.adapters.hosted import Asked, Hosted, stand_in, stands_in
+from pokayoke.adapters.hosted import Asked, Hosted, stand_in
 from pokayoke.adapters.langchain_heard import CALL_BLOCKS, Heard, as_heard, asked_in, stop_of
 from pokayoke.adapters.langchain_model import through
+from pokayoke.adapters.meant import as_it_runs
 from pokayoke.adapters.shown import wanted
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.definitions import definitions
@@ -196,22 +197,13 @@ class Loop:
         return _calling(message, made)
 
     def _written(self, call: ToolCall) -> dict[str, Any]:
-        """A call as LangGraph and the provider can carry it, and as it counts.
-
-        Others look at it before it comes to its tool, such as a middleware that asks a person: what the guard put
-        right behind them, they would never have judged.
-        """
-        name, run = history_name(call.name), self.hosted.run
+        """A call as LangGraph and the provider can carry it, and as it counts."""
+        name = history_name(call.name)
         args = stand_in(call, name=name != call.name)
-        plan = run.snapshot.simple.get(call.name)
-        if plan is None or not plan.contract.input.accepts(args):
-            verdict = run.check(call)
-            unfit = verdict.decision == "refuse" and verdict.stop_reason in ("invalid_arguments", "low_confidence")
-            meant = None if unfit or verdict.contract is None else verdict.arguments
-            if meant is not None and not stands_in(meant):
-                name, args = verdict.tool, meant
-                # A copy, because others may change what they are shown, and then that counts.
-                as_heard(self.hosted).put(call.id, (name, copy.deepcopy(args), call))
+        if (meant := as_it_runs(self.hosted.run, call)) is not None:
+            name, args = meant
+            # A copy, because others may change what they are shown, and then that counts.
+            as_heard(self.hosted).put(call.id, (name, copy.deepcopy(args), call))
         return {"name": name, "args": args, "id": call.id, "type": "tool_call"}
 
     def _count(self, message: Any) -> None:
