@@ -645,6 +645,32 @@ def test_calls_in_a_text_are_read_as_they_were_written(tools, done):
     assert "not used" in history
 
 
+@pytest.mark.parametrize(("says", "ran"), [(False, []), (3, [("refund", "A1", 3)]), (None, [("refund", "A1", 5)])])
+def test_hooks_of_the_user_know_the_tool_of_a_call_in_a_text(tools, done, says, ran):
+    """A hook for one tool sees such a call with the arguments that will run, and may stop or change it."""
+    asked = []
+
+    def hook(context):
+        if context.tool_name != "refund":
+            return None
+        asked.append((dict(context.tool_input), context.agent.role, context.task.description))
+        if says == 3:
+            context.tool_input["amount"] = "3"
+        return False if says is False else None
+
+    spelt = f'{{"arguments": {REFUND}}}'
+    model = Scripted(act("Refund", spelt), "Thought: I am done.\nFinal Answer: Done.", native=False)
+    llm, wrapped = guarded(guard_of(tools), model, tools)
+    crew = crew_of(llm, wrapped)
+    register_before_tool_call_hook(hook)
+    try:
+        crew.kickoff()
+    finally:
+        unregister_before_tool_call_hook(hook)
+    assert asked == [({"order_id": "A1", "amount": 5}, crew.agents[0].role, crew.tasks[0].description)]
+    assert done == ran
+
+
 def test_a_result_may_be_the_answer_to_a_model_without_tool_calls(done):
     """Such a tool keeps its name in the text, and is guarded all the same: the task ends with its result."""
 

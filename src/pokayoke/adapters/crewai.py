@@ -137,6 +137,7 @@ class _Shared:
             record = Record(hosted)
             self._records.put(ident, record)
         record.hosted = hosted  # on behalf of whoever asks now
+        hosted.notes["asks"] = (task, agent)
         self._latest.put(own or get_execution_uuid() or "", record)
         return record
 

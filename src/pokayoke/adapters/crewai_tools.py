@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
 from traceback import walk_tb
 from typing import Any
 
+from crewai.hooks.tool_hooks import ToolCallHookContext, run_before_tool_call_hooks
 from crewai.tools import BaseTool
 from crewai.tools.tool_failure import ToolFailure, ToolFailureReason
 from crewai.utilities.string_utils import sanitize_tool_name
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from pokayoke.adapters import hosted as host
+from pokayoke.adapters.meant import as_it_runs
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract import Contract
 from pokayoke.errors import ToolError
@@ -106,7 +109,12 @@ class GuardedTool(BaseTool):
         # Pydantic finds a private attribute only after it has looked everywhere else.
         own = self.__pydantic_private__ or {}
         hosted, call = own["_taken"](given.pop(TOKEN, None), self.name, given)
-        invoke = self._started if own["_inner"] is not None else self._invoke(hosted, call)
+        invoke: Any = self._started
+        if own["_inner"] is None:
+            invoke, judged = self._invoke(hosted, call), self._judged(hosted, call)
+            if judged is None:
+                return f"Tool execution blocked by hook. Tool: {name_of(call.name)}"  # in CrewAI's own words
+            call = judged
         outcome = hosted.call(call, invoke)
         if outcome.ok and self.result_as_answer:  # no model reads it
             return host.plain(outcome)
@@ -132,6 +140,21 @@ class GuardedTool(BaseTool):
             return meant._started  # noqa: SLF001 - its own class
         own = plan.contract.handler is not None or plan.contract is hosted.run.guard.pager
         return None if own else _missing
+
+    def _judged(self, hosted: host.Hosted, call: ToolCall) -> ToolCall | None:
+        """Return a call as the user's hooks leave it, or None if one stops it: CrewAI has shown them another tool."""
+        plan = hosted.run.snapshot.find(call.name)
+        tool = None if isinstance(plan, Finding) else self._all.get(plan.contract.name)
+        if tool is None:
+            return call
+        name, shown = as_it_runs(hosted.run, call) or (name_of(tool.name), host.stand_in(call))
+        task, agent = hosted.notes.get("asks", (None, None))
+        given = copy.deepcopy(shown)
+        who: tuple[Any, Any, Any] = (agent, task, getattr(agent, "crew", None))
+        context = ToolCallHookContext(name, given, tool.to_structured_tool(), *who)
+        if run_before_tool_call_hooks(context):
+            return None
+        return call if given == shown else ToolCall(call.id, call.name, given, call.stop_reason)
 
     def _started(self, arguments: dict[str, Any]) -> Any:
         tool = (self.__pydantic_private__ or {})["_inner"]
