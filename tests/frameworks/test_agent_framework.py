@@ -781,8 +781,8 @@ async def test_the_frameworks_own_approvals_are_no_answer_to_the_guards_question
     assert done == [("wipe", "A1"), ("refund", "A1", 5)]
 
 
-async def test_what_the_guard_corrects_in_an_approved_call_is_asked_about_again(done):
-    """The framework asks before the guard looks; if other arguments would run, it shows those and asks once more."""
+async def test_the_frameworks_own_question_shows_what_will_run(done):
+    """The framework asks before the guard looks, and about the arguments with which one yes runs the call."""
 
     @tool(approval_mode="always_require")
     def wipe(order_id: str) -> dict:
@@ -790,17 +790,32 @@ async def test_what_the_guard_corrects_in_an_approved_call_is_asked_about_again(
         done.append(order_id)
         return {"wiped": order_id}
 
-    client = Scripted([("c1", "wipe", '{"orderId": "A1"}')], "Done.")
+    client = Scripted([("c1", "Wipe", '{"arguments": {"order_id": "A1"}}')], "Done.")
     agent, _ = guarded_write([wipe], client)
     session = AgentSession(session_id="s1")
     (request,) = (await agent.run("Go.", session=session)).user_input_requests
-    assert request.function_call.parse_arguments() == {"orderId": "A1"}
-    second = await agent.run(Message("user", [request.to_function_approval_response(approved=True)]), session=session)
-    assert done == []
-    (request,) = second.user_input_requests
-    assert request.function_call.parse_arguments() == {"order_id": "A1"}
+    assert (request.function_call.name, request.function_call.parse_arguments()) == ("wipe", {"order_id": "A1"})
     await agent.run(Message("user", [request.to_function_approval_response(approved=True)]), session=session)
     assert done == ["A1"]
+
+
+@pytest.mark.parametrize(
+    "written", ['{"order_id": "A1", "amount": "500"}', '{"arguments": {"order_id": "A1", "amount": 500}}']
+)
+async def test_middleware_in_front_of_the_guard_judges_what_would_run(tools, done, written):
+    """One that refuses large amounts refuses one that the guard would have put right behind it."""
+
+    class Strict(FunctionMiddleware):
+        async def process(self, context, call_next):
+            if context.arguments.get("amount", 0) > 100:
+                context.result = "too much"
+            else:
+                await call_next()
+
+    guard = pokayoke.Guard(contracts(tools, reads=["get_order"]))
+    client = Scripted([("c", "refund", written)], "Done.")
+    await Agent(client, tools=tools, middleware=[Strict(), *middleware(guard)]).run("Refund.")
+    assert done == []
 
 
 async def test_without_a_session_the_model_is_told_that_a_person_is_asked(tools, done):

@@ -26,6 +26,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from pokayoke.adapters import hosted as host
 from pokayoke.adapters.agent_framework_tools import Placeholder
 from pokayoke.adapters.listening import worst
+from pokayoke.adapters.meant import as_it_runs
 from pokayoke.adapters.shown import Look, hides, pager, wanted
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.reading import is_cut
@@ -144,6 +145,9 @@ class Reply:
             content.call_id = call.id
             content.id = uuid.uuid4().hex  # a provider's own may come again, in this reply or in another session's
             content.arguments, said = _readable(call)
+            if (meant := as_it_runs(hosted.run, call)) is not None:
+                # The framework, its middleware and a person judge a call before the guard does.
+                content.arguments, said = meant[1], copy.deepcopy(meant[1])
             self._keep(content.id, (hosted, call, said))
             if call.name not in names:
                 content.name = _meant(hosted.run, call.name, names)
