@@ -931,11 +931,14 @@ def test_monitor_mode_records_and_lets_run(world, driver):
 def test_what_monitor_mode_hands_on_is_not_called_checked(world, driver, answer, words):
     """What broke its contract goes on as what it is; of what could not be read nothing does, and no null in its place."""
     world.answer = lambda user_id: answer
-    outcome = driver.call(world.guard(config={"mode": "monitor"}).run("r"), call("profile", '{"user_id": "u1"}'))
+    monitors = world.guard(config={"mode": "monitor"}).run("r")
+    outcome = driver.call(monitors, call("profile", '{"user_id": "u1"}'))
     assert outcome.status == "ok"
     assert words in outcome.text
-    assert "trust=checked" not in outcome.text
+    assert 'trust="checked"' not in outcome.text
     assert "null" not in outcome.text
+    world.answer = lambda user_id: {"user_id": user_id, "plan": "free"}
+    assert 'trust="checked"' in driver.call(monitors, call("profile", '{"user_id": "u1"}', id="c2")).text
 
 
 @pytest.mark.parametrize("allowed", [1_600, 4_000, 20_000])
