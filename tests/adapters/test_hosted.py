@@ -150,6 +150,17 @@ def test_a_model_cannot_pass_off_a_call_as_another_one(arguments):
     assert (back.name, back.arguments) == ("get", arguments)
 
 
+@pytest.mark.parametrize("stop_reason", ["length", None])
+def test_what_others_put_beside_a_text_that_is_no_call_makes_none_of_it(stop_reason):
+    """A middleware that adds an argument to every call makes no call of one that was cut, nor of a text without sense."""
+    ran = []
+    anything = Described("put", "Put.", {"type": "object"})
+    hosted = Hosted(pokayoke.Guard(contracts([anything])).run("r"))
+    (call,) = hosted.heard([Asked("a", "put", '{"key": "b')], stop_reason)
+    outcome = hosted.call(written(call.id, call.name, {**stand_in(call), "tenant": "t1"}), ran.append)
+    assert (outcome.status, ran) == ("refused", [])
+
+
 def names():
     """Names as models invent them."""
     return st.text(max_size=30)

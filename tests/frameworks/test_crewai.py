@@ -285,8 +285,12 @@ def test_a_hook_of_the_user_judges_what_would_run(tools, done, written, stops):
 # -- runs ------------------------------------------------------------------------------------------------
 
 
-def test_a_cut_message_of_the_litellm_route_runs_nothing(tools, done):
-    """That class of CrewAI's sends no event about a reply with calls; the reason is taken where it reads it."""
+@pytest.mark.parametrize("more", [{}, {"order_id": "A1", "amount": 3}])
+def test_a_cut_message_of_the_litellm_route_runs_nothing(tools, done, more):
+    """That class of CrewAI's sends no event about a reply with calls; the reason is taken where it reads it.
+
+    Nor does it run with what a hook of the user makes of it.
+    """
 
     class Routed(Scripted):
         def call(self, messages, tools=None, **kwargs):
@@ -300,7 +304,15 @@ def test_a_cut_message_of_the_litellm_route_runs_nothing(tools, done):
 
     model = Routed([("c1", "refund", REFUND)], "It was cut.")
     llm, wrapped = guarded(guard_of(tools), model, tools)
-    assert crew_of(llm, wrapped).kickoff().raw.startswith("It was cut.")
+
+    def hook(context):
+        context.tool_input.update(more)
+
+    register_before_tool_call_hook(hook)
+    try:
+        assert crew_of(llm, wrapped).kickoff().raw.startswith("It was cut.")
+    finally:
+        unregister_before_tool_call_hook(hook)
     assert done == []
     assert "cut" in model.read[0]
 

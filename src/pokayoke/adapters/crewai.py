@@ -28,6 +28,8 @@ except ImportError as error:
 
     raise MissingExtraError("crewai", "crewai") from error
 
+from msgspec import structs
+
 from pokayoke.adapters import hosted as host
 from pokayoke.adapters.crewai_calls import Heard, Record, Turn, asked_of, in_text
 from pokayoke.adapters.crewai_tools import GuardedTool, bare, contracts, name_of
@@ -145,9 +147,10 @@ class _Shared:
         """Return the call behind what a tool was run with, and its run."""
         heard = self.heard.pop(token) if token is not None else None
         if heard is not None:
-            # A hook of the user may have changed what stood there.
-            unchanged = arguments == heard.stand_in
-            return heard.hosted, heard.call if unchanged else ToolCall(heard.call.id, name_of(name), arguments)
+            if arguments == heard.stand_in:
+                return heard.hosted, heard.call
+            # A hook of the user has changed what stood there. A call that was cut stays one.
+            return heard.hosted, structs.replace(heard.call, name=name_of(name), arguments=arguments)
         # Run by CrewAI without a token, or by somebody else: then no run is known.
         record = self._latest.get(get_current_task_id() or get_execution_uuid() or "")
         if record is None:

@@ -11,6 +11,7 @@ from crewai.hooks.tool_hooks import ToolCallHookContext, run_before_tool_call_ho
 from crewai.tools import BaseTool
 from crewai.tools.tool_failure import ToolFailure, ToolFailureReason
 from crewai.utilities.string_utils import sanitize_tool_name
+from msgspec import structs
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from pokayoke.adapters import hosted as host
@@ -154,7 +155,7 @@ class GuardedTool(BaseTool):
         context = ToolCallHookContext(name, given, tool.to_structured_tool(), *who)
         if run_before_tool_call_hooks(context):
             return None
-        return call if given == shown else ToolCall(call.id, call.name, given, call.stop_reason)
+        return call if given == shown else structs.replace(call, arguments=given)
 
     def _started(self, arguments: dict[str, Any]) -> Any:
         tool = (self.__pydantic_private__ or {})["_inner"]

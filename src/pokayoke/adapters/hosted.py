@@ -308,9 +308,13 @@ def written(ident: str | None, name: str, arguments: Any) -> ToolCall:
             seen must not be handed over: it could name another tool.
     """
     given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None
-    if given is not None and stands_in(given):
-        kept = cast("dict[str, Any]", given[_UNREAD])
-        return ToolCall(ident or "", kept.get("name") or name, kept.get("arguments", ""), kept.get("stop_reason"))
+    if given is not None and isinstance(kept := given.get(_UNREAD), dict):
+        kept = cast("dict[str, Any]", kept)
+        named, stop = kept.get("name") or name, kept.get("stop_reason")
+        if stands_in(given):
+            return ToolCall(ident or "", named, kept.get("arguments", ""), stop)
+        # Somebody has put arguments beside a text that could not be read: neither is what the call would have been.
+        return ToolCall(ident or "", named, given, stop, unread="not_read")
     return ToolCall(ident or "", name, given if given is not None else str(arguments or ""))
 
 
