@@ -699,6 +699,34 @@ def test_a_result_may_be_the_answer_to_a_model_without_tool_calls(done):
     assert done == ["A1"]
 
 
+@pytest.mark.parametrize(("says", "ran"), [(False, []), ("A2", ["A2"]), (None, ["A1"])])
+def test_a_hook_has_the_last_word_also_where_the_result_is_the_answer(done, says, ran):
+    """CrewAI shows it its own reading of the text; it is asked again about the guard's, and what it changes there counts."""
+    asked = []
+
+    @tool(result_as_answer=True)
+    def close(order_id: str) -> str:
+        """Close an order."""
+        done.append(order_id)
+        return f"closed {order_id}"
+
+    def hook(context):
+        asked.append(context.tool_input["order_id"])
+        if says:
+            context.tool_input["order_id"] = says
+        return False if says is False else None
+
+    model = Scripted(act("close", "{'order_id': 'A1',}"), "Thought: I am done.\nFinal Answer: Stopped.", native=False)
+    llm, wrapped = guarded(guard_of([close]), model, [close])
+    register_before_tool_call_hook(hook)
+    try:
+        crew_of(llm, wrapped).kickoff()
+    finally:
+        unregister_before_tool_call_hook(hook)
+    assert asked == (["A1"] if says is False else ["A1", "A1"])
+    assert done == ran
+
+
 def test_a_guarded_tool_in_other_hands_is_guarded(tools, done):
     """Who runs such a tool by hand gets the guard's answer, in a run of its own each time."""
     _, wrapped = guarded(guard_of(tools), Scripted("x"), tools)

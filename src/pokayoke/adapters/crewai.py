@@ -32,7 +32,7 @@ from msgspec import structs
 
 from pokayoke.adapters import hosted as host
 from pokayoke.adapters.crewai_calls import Heard, Record, Turn, asked_of, in_text
-from pokayoke.adapters.crewai_tools import GuardedTool, bare, contracts, name_of
+from pokayoke.adapters.crewai_tools import NOBODY, GuardedTool, bare, contracts, name_of
 from pokayoke.adapters.known import Known
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.canonical import digest
@@ -143,20 +143,21 @@ class _Shared:
         self._latest.put(own or get_execution_uuid() or "", record)
         return record
 
-    def taken(self, token: str | None, name: str, arguments: dict[str, Any]) -> tuple[host.Hosted, ToolCall]:
-        """Return the call behind what a tool was run with, and its run."""
+    def taken(self, token: str | None, name: str, arguments: dict[str, Any]) -> tuple[host.Hosted, ToolCall, bool]:
+        """Return the call behind what a tool was run with, its run, and whether hooks have seen another one."""
         heard = self.heard.pop(token) if token is not None else None
         if heard is not None:
             if arguments == heard.stand_in:
-                return heard.hosted, heard.call
+                return heard.hosted, heard.call, name == NOBODY
             # A hook of the user has changed what stood there. A call that was cut stays one.
-            return heard.hosted, structs.replace(heard.call, name=name_of(name), arguments=arguments)
+            return heard.hosted, structs.replace(heard.call, name=name_of(name), arguments=arguments), False
         # Run by CrewAI without a token, or by somebody else: then no run is known.
         record = self._latest.get(get_current_task_id() or get_execution_uuid() or "")
         if record is None:
             record = self.record(None, None)
         call, record.written = record.written, None
-        return record.hosted, call or ToolCall(uuid.uuid4().hex, name_of(name), arguments)
+        seen = call or ToolCall(uuid.uuid4().hex, name_of(name), arguments)
+        return record.hosted, seen, call is not None  # in a text: they saw CrewAI's own reading of it
 
 
 def _within(task: Any, agent: Any, own: str) -> str:

@@ -25,7 +25,7 @@ TOKEN = "pokayoke_call"  # noqa: S105 - a name of an argument, no secret
 NOBODY = "pokayoke_no_such_tool"
 """Name of the tool that answers calls of tools that do not exist."""
 
-Taken = Callable[[str | None, str, dict[str, Any]], tuple[host.Hosted, ToolCall]]
+Taken = Callable[[str | None, str, dict[str, Any]], tuple[host.Hosted, ToolCall, bool]]
 
 
 _VALIDATES = getattr(BaseTool._validate_kwargs, "__code__", None)  # noqa: SLF001 - it has no public name
@@ -83,7 +83,8 @@ class GuardedTool(BaseTool):
         Args:
             tool: a tool, or None for the one that takes any call: that of a tool that does not exist, and one that
                 stands in a text.
-            taken: returns the call behind a token, or behind name and arguments, and its run.
+            taken: returns the call behind a token, or behind name and arguments, its run, and whether the user's
+                hooks have seen another one.
             every: all guarded tools, by the names of their contracts.
         """
         if tool is None:
@@ -109,14 +110,11 @@ class GuardedTool(BaseTool):
         del args
         # Pydantic finds a private attribute only after it has looked everywhere else.
         own = self.__pydantic_private__ or {}
-        hosted, call = own["_taken"](given.pop(TOKEN, None), self.name, given)
-        invoke: Any = self._started
-        if own["_inner"] is None:
-            invoke, judged = self._invoke(hosted, call), self._judged(hosted, call)
-            if judged is None:
-                return f"Tool execution blocked by hook. Tool: {name_of(call.name)}"  # in CrewAI's own words
-            call = judged
-        outcome = hosted.call(call, invoke)
+        hosted, call, unseen = own["_taken"](given.pop(TOKEN, None), self.name, given)
+        judged = self._judged(hosted, call) if unseen else call
+        if judged is None:
+            return f"Tool execution blocked by hook. Tool: {name_of(call.name)}"  # in CrewAI's own words
+        outcome = hosted.call(judged, self._started if own["_inner"] is not None else self._invoke(hosted, judged))
         if outcome.ok and self.result_as_answer:  # no model reads it
             return host.plain(outcome)
         if outcome.ok or outcome.status == "degraded":
