@@ -1042,7 +1042,9 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize(("kill", "told"), [("inside", "It is not known whether refund took effect"), ("after_settle", "already")])
+@pytest.mark.parametrize(
+    ("kill", "told"), [("inside", "It is not known whether refund took effect"), ("after_settle", "already")]
+)
 def test_a_process_that_is_killed_in_a_write_resumes_without_a_second_one(tmp_path, kill, told):
     """ADK's own sessions and resumption call the tool again; the effect exists once, and the model knows."""
     pokayoke.open_store(f"sqlite:///{tmp_path}/ledger.db", create=True).close()
