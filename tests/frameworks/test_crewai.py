@@ -1,6 +1,7 @@
 """What is special about CrewAI; the scenarios that all frameworks share are played elsewhere."""
 
 import asyncio
+import contextlib
 import copy
 import json
 import os
@@ -122,6 +123,16 @@ def crew_of(llm, tools, *, prompt="Refund A1.", task=None, **options):
     agent = Agent(role="Clerk", goal="Help.", backstory="A shop.", llm=llm, tools=tools, **options)
     job = Task(description=prompt, expected_output="An answer.", agent=agent, **(task or {}))
     return Crew(agents=[agent], tasks=[job])
+
+
+@contextlib.contextmanager
+def hooked(hook):
+    """Have CrewAI ask a hook before each call of a tool."""
+    register_before_tool_call_hook(hook)
+    try:
+        yield
+    finally:
+        unregister_before_tool_call_hook(hook)
 
 
 def guard_of(tools, **options):
@@ -251,11 +262,8 @@ def test_a_hook_of_the_user_may_still_change_arguments(tools, done):
 
     model = Scripted([("c1", "refund", REFUND)], "Done.")
     llm, wrapped = guarded(guard_of(tools), model, tools)
-    register_before_tool_call_hook(hook)
-    try:
+    with hooked(hook):
         crew_of(llm, wrapped).kickoff()
-    finally:
-        unregister_before_tool_call_hook(hook)
     assert done == [("refund", "A1", 3)]
 
 
@@ -273,11 +281,8 @@ def test_a_hook_of_the_user_judges_what_would_run(tools, done, written, stops):
 
     model = Scripted([("c1", "Refund", written)], "Done.")
     llm, wrapped = guarded(guard_of(tools), model, tools)
-    register_before_tool_call_hook(hook)
-    try:
+    with hooked(hook):
         crew_of(llm, wrapped).kickoff()
-    finally:
-        unregister_before_tool_call_hook(hook)
     assert asked == [{"order_id": "A1", "amount": 5}]
     assert done == ([] if stops else [("refund", "A1", 5)])
 
@@ -308,11 +313,8 @@ def test_a_cut_message_of_the_litellm_route_runs_nothing(tools, done, more):
     def hook(context):
         context.tool_input.update(more)
 
-    register_before_tool_call_hook(hook)
-    try:
+    with hooked(hook):
         assert crew_of(llm, wrapped).kickoff().raw.startswith("It was cut.")
-    finally:
-        unregister_before_tool_call_hook(hook)
     assert done == []
     assert "cut" in model.read[0]
 
@@ -674,11 +676,8 @@ def test_hooks_of_the_user_know_the_tool_of_a_call_in_a_text(tools, done, says, 
     model = Scripted(act("Refund", spelt), "Thought: I am done.\nFinal Answer: Done.", native=False)
     llm, wrapped = guarded(guard_of(tools), model, tools)
     crew = crew_of(llm, wrapped)
-    register_before_tool_call_hook(hook)
-    try:
+    with hooked(hook):
         crew.kickoff()
-    finally:
-        unregister_before_tool_call_hook(hook)
     assert asked == [({"order_id": "A1", "amount": 5}, crew.agents[0].role, crew.tasks[0].description)]
     assert done == ran
 
@@ -718,11 +717,8 @@ def test_a_hook_has_the_last_word_also_where_the_result_is_the_answer(done, says
 
     model = Scripted(act("close", "{'order_id': 'A1',}"), "Thought: I am done.\nFinal Answer: Stopped.", native=False)
     llm, wrapped = guarded(guard_of([close]), model, [close])
-    register_before_tool_call_hook(hook)
-    try:
+    with hooked(hook):
         crew_of(llm, wrapped).kickoff()
-    finally:
-        unregister_before_tool_call_hook(hook)
     assert asked == (["A1"] if says is False else ["A1", "A1"])
     assert done == ran
 
