@@ -145,7 +145,7 @@ class Reply:
             content.call_id = call.id
             content.id = uuid.uuid4().hex  # a provider's own may come again, in this reply or in another session's
             content.arguments, said = _readable(call)
-            if (meant := as_it_runs(hosted.run, call)) is not None:
+            if (meant := as_it_runs(hosted.run, call, said)) is not None:
                 # The framework, its middleware and a person judge a call before the guard does.
                 content.arguments, said = meant[1], copy.deepcopy(meant[1])
             self._keep(content.id, (hosted, call, said))

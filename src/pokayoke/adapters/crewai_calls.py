@@ -153,7 +153,7 @@ class Turn:
             return _openai(call.id, name_of(call.name), text if sound else f"!{text}")
         token = _token()
         sound = given is not None and not is_cut(call.stop_reason) and not host.stands_in(given)
-        if (meant := as_it_runs(self._hosted.run, call)) is not None:
+        if (meant := as_it_runs(self._hosted.run, call, given)) is not None:
             # Hooks of the user judge a call before the guard does: they have to see what will run.
             stand_in = meant[1]
             kept = text if sound else json.dumps(host.stand_in(call))

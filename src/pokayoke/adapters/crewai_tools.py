@@ -146,7 +146,8 @@ class GuardedTool(BaseTool):
         tool = None if isinstance(plan, Finding) else self._all.get(plan.contract.name)
         if tool is None:
             return call
-        name, shown = as_it_runs(hosted.run, call) or (name_of(tool.name), host.stand_in(call))
+        name, shown = name_of(tool.name), host.stand_in(call)
+        name, shown = as_it_runs(hosted.run, call, shown) or (name, shown)
         task, agent = hosted.notes.get("asks", (None, None))
         given = copy.deepcopy(shown)
         who: tuple[Any, Any, Any] = (agent, task, getattr(agent, "crew", None))

@@ -191,7 +191,9 @@ class GuardPlugin(BasePlugin):
         for one, call in zip(asked, heard, strict=True):
             plan = snapshot.find(call.name)
             name = history_name(call.name) if isinstance(plan, Finding) else plan.contract.name
-            _rewrite(one, call.id, name, (as_it_runs(hosted.run, call) or (name, stand_in(call)))[1])
+            shown = stand_in(call)
+            meant = as_it_runs(hosted.run, call, shown)
+            _rewrite(one, call.id, name, shown if meant is None else meant[1])
             kept.put(call.id, (call, copy.deepcopy(one.args)))
         if is_cut(cut):  # every call is answered with that reason, and the run goes on
             llm_response.error_code = llm_response.error_message = None

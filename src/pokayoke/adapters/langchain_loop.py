@@ -200,7 +200,7 @@ class Loop:
         """A call as LangGraph and the provider can carry it, and as it counts."""
         name = history_name(call.name)
         args = stand_in(call, name=name != call.name)
-        if (meant := as_it_runs(self.hosted.run, call)) is not None:
+        if (meant := as_it_runs(self.hosted.run, call, args)) is not None:
             name, args = meant
             # A copy, because others may change what they are shown, and then that counts.
             as_heard(self.hosted).put(call.id, (name, copy.deepcopy(args), call))

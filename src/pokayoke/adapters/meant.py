@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters.hosted import stand_in, stands_in
+from pokayoke.adapters.hosted import stands_in
 from pokayoke.core.call import ToolCall
-from pokayoke.core.names import history_name
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run import Run
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["as_it_runs"]
 
 
-def as_it_runs(run: Run, call: ToolCall) -> tuple[str, dict[str, Any]] | None:
-    """Return the name and the arguments with which a call will run; None if `stand_in` says the same, or it cannot run.
+def as_it_runs(run: Run, call: ToolCall, shown: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]] | None:
+    """Return the name and the arguments with which a call will run; None if that is what is shown, or it cannot run.
 
     Others look at a call before it comes to its tool, such as what asks a person: what the guard put right behind
     them, they would never have judged.
@@ -23,9 +23,10 @@ def as_it_runs(run: Run, call: ToolCall) -> tuple[str, dict[str, Any]] | None:
     Args:
         run: the run it is for.
         call: from `Hosted.heard`.
+        shown: its arguments as others would see them: what the model wrote, or `stand_in`; None if that is no object.
     """
     plan = run.snapshot.simple.get(call.name)
-    if plan is not None and plan.contract.input.accepts(stand_in(call, name=history_name(call.name) != call.name)):
+    if plan is not None and shown is not None and plan.contract.input.accepts(shown):
         return None
     verdict = run.check(call)
     unfit = verdict.decision == "refuse" and verdict.stop_reason in ("invalid_arguments", "low_confidence")
