@@ -227,7 +227,11 @@ def folder(tmp_path):
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize(
     ("kind", "said", "state"),
-    [("human", "in doubt", "in_doubt"), ("lookup", "refunded", "completed"), ("downstream", "refunded", "completed")],
+    [
+        ("human", "not known whether", "in_doubt"),
+        ("lookup", "refunded", "completed"),
+        ("downstream", "refunded", "completed"),
+    ],
 )
 def test_a_process_killed_in_mid_write_leaves_one_effect(folder, play, kind, said, state, mode):
     """Killed after the effect and before its record, and resumed from LangGraph's checkpoint, it happened once.
@@ -239,7 +243,7 @@ def test_a_process_killed_in_mid_write_leaves_one_effect(folder, play, kind, sai
     again = play(kind, mode, "go on")
     assert len(effects(folder)) == 1
     assert again["ledger"] == [state]
-    assert said in again["said"][-1][1].replace("_", " ")
+    assert said in again["said"][-1][1]
     assert len(play(kind, mode, "go on")["said"]) == len(again["said"])
     assert len(effects(folder)) == 1
 
