@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any, cast
 
-from pokayoke.core.places import facts_at
+from pokayoke.core.places import Facts, facts_at, remembered
 from pokayoke.core.schema import Schema, compile_schema
 from pokayoke.core.shapes import is_array
 
@@ -76,7 +76,11 @@ def declared_by(schema: Schema | dict[str, Any] | bool | None) -> dict[str, Any]
         return {"properties": _node(schema.get("properties")), "required": required}
     if not isinstance(schema, (Schema, dict)):
         return {"properties": {}, "required": frozenset()}
-    facts = facts_at(schema if isinstance(schema, Schema) else compile_schema(schema), ())
+    compiled = schema if isinstance(schema, Schema) else compile_schema(schema)
+    return remembered(compiled, ("declared", ()), lambda: _declared_in(facts_at(compiled, ())))
+
+
+def _declared_in(facts: Facts) -> dict[str, Any]:
     properties = {
         name: child for node in reversed(facts.nodes) for name, child in _node(node.get("properties")).items()
     }

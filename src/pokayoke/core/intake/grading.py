@@ -49,6 +49,7 @@ class Grading:
         self.max_chars = max_chars
         self.max_depth = max_depth
         self.declared = declared_by(schema)
+        self.names = frozenset[str](self.declared["properties"])
 
     def schema(self) -> Schema | None:
         """The compiled schema; compiled here only if the caller has not, and only where it is needed."""
@@ -107,8 +108,7 @@ class Grading:
 
     def document(self, reader: Reader) -> Reading:
         """Find the object, read it, and judge what stands around it."""
-        text = reader.text
-        names = frozenset[str](self.declared["properties"])
+        text, names = reader.text, self.names
         start, opened = find_object(reader, names)
         if text[start] != "{" and not opened:
             value, end = reader.read_value(start)
@@ -140,9 +140,8 @@ class Grading:
 
     def doubt_around(self, before: str, behind: str, value: dict[str, Any]) -> None:
         """Refuse an object that the words around it complete, change or disown."""
-        names = frozenset[str](self.declared["properties"])
         # What is said behind the object may change it, too.
-        if gives_missing(before, names, value) or gives_missing(behind, names, ()):
+        if gives_missing(before, self.names, value) or gives_missing(behind, self.names, ()):
             raise Refusal("trailing_text", len(before))
         if is_disowned(before.lstrip("> \t"), behind, followed=False):
             raise Refusal("disowned", len(before))
@@ -167,7 +166,7 @@ class Grading:
         if "python_word" in reader.repairs and (schema := self.schema()) and mistaken_word(schema, value):
             return refused("bare_reference", end, (value,))
         said = reader.comments
-        if said and gives_missing("\n".join(said), frozenset(self.declared["properties"]), value):
+        if said and gives_missing("\n".join(said), self.names, value):
             return refused("comment_holds_data", end, (value,))
         if "odd_whitespace" in reader.repairs and (found := ODD_SPACE(dump_compact(value).decode())):
             return refused("odd_whitespace", reader.text.find(found[0]), (value,))

@@ -27,7 +27,7 @@ _SIGNS = re.compile(r"[{}\[\]]")
 KEYED = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:""").match
 _LABEL = re.compile(r"(?:\A|\n)[ \t]*([\"']?)([\w.$-]+)\1[ \t]*[:=][ \t]*\Z").search
 _NEUTRAL_LABELS = frozenset({"args", "arguments", "here", "json"})
-_PROVEN_LABELS = frozenset({"data", "input", "parameters", "params"})
+_PROVEN_LABELS = _NEUTRAL_LABELS | {"data", "input", "parameters", "params"}
 """Labels that may as well be names of arguments, where nothing says what these are; `data:` is also how servers
 send events."""
 _MEMBER = re.compile(
@@ -204,7 +204,7 @@ def _judge_before(reader: Reader, stripped: str, brace: int, names: frozenset[st
     if _SIGNS.search(stripped) or stripped.endswith(_OPEN_ENDS) or last.isalnum() or stripped.count('"') % 2:
         raise Refusal("trailing_text", brace)
     label = _LABEL(stripped)
-    neutral = _NEUTRAL_LABELS | _PROVEN_LABELS if names else _NEUTRAL_LABELS
+    neutral = _PROVEN_LABELS if names else _NEUTRAL_LABELS
     if label and (label[1] or label[2].lower() not in neutral.difference(map(str.lower, names))):
         raise Refusal("trailing_text", brace)
     if stripped.endswith(('":', "':")) or _holds_member(stripped, names) or _NOT_MEANT(stripped):
