@@ -245,12 +245,19 @@ def test_low_host_confidence_is_refused_with_a_clarification(world, driver):
 
 
 def test_an_equal_write_is_answered_from_the_ledger(world, driver):
-    """The second equal call does not run; it says that it did not."""
-    run = world.guard().run("r")
+    """The second equal call does not run; it says that it did not, and when the first one ended."""
+    clock = FrozenClock()
+
+    def takes_a_while(number):
+        clock.advance(90)
+        return {"order_id": f"O{number}"}
+
+    world.reply = takes_a_while
+    run = world.guard(clock=clock).run("r")
     first = driver.call(run, call())
     second = driver.call(run, call(arguments='{"amount": 2.0, "user": "u1"}', id="c2"))
     assert (second.status, second.value, second.key, second.call_id) == ("replayed", first.value, first.key, "c2")
-    assert "already ran at" in second.text
+    assert "already ran at 2026-01-01 00:01:30 UTC" in second.text
     assert len(world.effects) == 1
 
 
