@@ -191,9 +191,8 @@ class GuardPlugin(BasePlugin):
         for one, call in zip(asked, heard, strict=True):
             plan = snapshot.find(call.name)
             name = history_name(call.name) if isinstance(plan, Finding) else plan.contract.name
-            shown = stand_in(call)
-            meant = as_it_runs(hosted.run, call, shown)
-            _rewrite(one, call.id, name, shown if meant is None else meant[1])
+            given = stand_in(call)
+            _rewrite(one, call.id, name, (as_it_runs(hosted.run, call, given) or (name, given))[1])
             kept.put(call.id, (call, copy.deepcopy(one.args)))
         if is_cut(cut):  # every call is answered with that reason, and the run goes on
             llm_response.error_code = llm_response.error_message = None
@@ -326,8 +325,7 @@ def _adds_nothing(reply: Any, said: str | None) -> bool:
 
 def _kept(hosted: Hosted) -> Known[str, tuple[ToolCall, dict[str, Any]]]:
     """What the model wrote and the arguments ADK was shown of it, by call id, until the tool's turn."""
-    kept: Known[str, tuple[ToolCall, dict[str, Any]]] = hosted.notes.setdefault("calls", Known(_KEPT_CALLS))
-    return kept
+    return cast("Known[str, tuple[ToolCall, dict[str, Any]]]", hosted.notes.setdefault("calls", Known(_KEPT_CALLS)))
 
 
 def _rewrite(one: Any, ident: str, name: str, arguments: dict[str, Any]) -> None:
