@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import structs
+
 from pokayoke.adapters.hosted import Asked, Described, Hosted, Runs, stand_in, stands_in, written
 from pokayoke.adapters.hosted import contracts as hosted_contracts
 from pokayoke.adapters.known import Known
@@ -50,7 +52,6 @@ from pokayoke.adapters.google_adk_tools import (
     response,
     told,
     waiting,
-    with_arguments,
 )
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class GuardPlugin(BasePlugin):
         if call is None:
             call = written(ident, tool.name, tool_args)
         elif not stands_in(shown) and tool_args != shown:  # a plugin before this one wants others
-            call = with_arguments(call, dict(tool_args))
+            call = structs.replace(call, arguments=dict(tool_args))
         plan = hosted.run.snapshot.find(call.name)
         nested = (tool_context.session.id, f"{hosted.run.id}/{tool.name}") if isinstance(tool, AgentTool) else None
         _outer.set(nested)
@@ -358,9 +359,8 @@ def _ended(hosted: Hosted, context: Any, reply: Any, *, called: bool) -> Any:
 def _watched(tool: Any, context: Any) -> bool:
     """True if anybody looks at a call between the plugin and the tool."""
     within = context._invocation_context  # noqa: SLF001 - the public way to it copies all of it
-    if getattr(within.agent, "before_tool_callback", None) or len(within.plugin_manager.plugins) > 1:
-        return True
-    return bool(getattr(tool, "_require_confirmation", True))
+    others = getattr(within.agent, "before_tool_callback", None) or len(within.plugin_manager.plugins) > 1
+    return bool(others or getattr(tool, "_require_confirmation", True))
 
 
 def _tool(one: Any) -> Any:

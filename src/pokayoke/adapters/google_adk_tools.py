@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from msgspec import structs
+
 from pokayoke.adapters.hosted import Hosted
 from pokayoke.adapters.shown import hides
 from pokayoke.core.call import Outcome, ToolCall
@@ -70,7 +72,7 @@ class Door:
         waiting.set(None)
         call = announced.call
         if args != announced.arguments:  # a callback of the agent wants others
-            call = with_arguments(call, args)
+            call = structs.replace(call, arguments=args)
         return await self._guarded(call, announced.hosted, tool_context)
 
     async def _guarded(self, call: ToolCall, hosted: Hosted, context: Any) -> Any:
@@ -146,11 +148,6 @@ def intercept(tool: Any) -> None:
     """Put a door before a tool, once."""
     if not isinstance(tool.run_async, Door):
         tool.run_async = Door(tool)
-
-
-def with_arguments(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
-    """Return a call with what a callback or another plugin wants in place of what the model wrote."""
-    return ToolCall(call.id, call.name, arguments, call.stop_reason, call.confidence, call.occurrence)
 
 
 def told(outcome: Outcome, context: Any) -> Any:

@@ -28,7 +28,7 @@ KEYED = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:""").
 _LABEL = re.compile(r"(?:\A|\n)[ \t]*([\"']?)([\w.$-]+)\1[ \t]*[:=][ \t]*\Z").search
 _NEUTRAL_LABELS = frozenset({"args", "arguments", "here", "json"})
 _PROVEN_LABELS = _NEUTRAL_LABELS | {"data", "input", "parameters", "params"}
-"""Labels that may as well be names of arguments, where nothing says what these are; `data:` is also how servers
+"""With labels that may as well be names of arguments, where nothing says what these are; `data:` is also how servers
 send events."""
 _MEMBER = re.compile(
     r"^[ \t]*([\"']?)[\w.$-]+\1[ \t]*[:=][ \t]*(?:[\"'\d-]|true\b|false\b|null\b)", re.MULTILINE
