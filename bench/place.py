@@ -16,7 +16,7 @@ from bench.floor import floor
 from bench.measure import Case
 from bench.payloads import INPUT, OUTPUT, PATH, TOOL, Source
 from bench.product import factory
-from pokayoke.runtime.clock import SystemClock
+from pokayoke.runtime.threads.clock import SystemClock
 
 
 @dataclass

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pokayoke
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import EXECUTE, Admission, Settled, Settlement
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.transitions import EXECUTE, Admission, Settled, Settlement
 from pokayoke.stores.base import Store
 from pokayoke.stores.memory import MemoryStore
 

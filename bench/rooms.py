@@ -20,16 +20,16 @@ import pokayoke
 from bench.goal import Goal, us
 from bench.measure import Case, Effort, each, side_by_side
 from bench.payloads import INPUT, OUTPUT, PATH, TOOL
-from pokayoke.core.canonical import canonical, digest
-from pokayoke.core.catalogue import Catalogue
-from pokayoke.core.correct import prepare
+from pokayoke.core.catalogue.catalogue import Catalogue
+from pokayoke.core.context.tokens import TokenCounter
+from pokayoke.core.correct.correct import prepare
 from pokayoke.core.intake import read_arguments
-from pokayoke.core.output import check_output
+from pokayoke.core.json.canonical import canonical, digest
+from pokayoke.core.output.model_text import present
+from pokayoke.core.output.validate import check_output
 from pokayoke.core.policy import Policy, TracePolicy
-from pokayoke.core.present import present
-from pokayoke.core.tokens import TokenCounter
-from pokayoke.runtime.locate import locate
-from pokayoke.runtime.trace import Trace
+from pokayoke.runtime.driver.path_arguments import locate
+from pokayoke.runtime.trace.trace import Trace
 
 if TYPE_CHECKING:
     from bench.place import Place

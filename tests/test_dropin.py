@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pokayoke.core.schema import compile_schema
+from pokayoke.core.schema.schema import compile_schema
 from pokayoke.dropin import (
     ArgumentsRefused,
     NotSerialisable,

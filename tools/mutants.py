@@ -38,11 +38,11 @@ _STORES = (
     "not postgres",
 )
 TARGETS: dict[str, tuple[str, ...]] = {
-    "pokayoke.core.ledger": ("tests/core/test_ledger.py",),
-    "pokayoke.core.admission": ("tests/core/test_admission.py", "tests/core/test_ledger.py"),
-    "pokayoke.core.switch": ("tests/core/test_switch.py", "-k", "not chance"),
-    "pokayoke.core.resolve": ("tests/core/test_resolve.py", "tests/runtime/test_doubts.py"),
-    "pokayoke.stores.acts": (
+    "pokayoke.core.ledger.transitions": ("tests/core/test_ledger.py",),
+    "pokayoke.core.ledger.admission": ("tests/core/test_admission.py", "tests/core/test_ledger.py"),
+    "pokayoke.core.state.kill_switch": ("tests/core/test_switch.py", "-k", "not chance"),
+    "pokayoke.core.flow.resolve": ("tests/core/test_resolve.py", "tests/runtime/test_doubts.py"),
+    "pokayoke.stores.operations": (
         "tests/stores/test_acts_alone.py",
         "tests/stores/test_acts.py",
         "tests/runtime/test_doubts.py",
@@ -54,7 +54,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
 }
 """Modules with rules, and the tests that have to notice when one is missing."""
 
-_ADMISSION, _SWITCH = "pokayoke.core.admission", "pokayoke.core.switch"
+_ADMISSION, _SWITCH = "pokayoke.core.ledger.admission", "pokayoke.core.state.kill_switch"
 _STATEMENTS = "pokayoke.stores.sql.statements"
 EQUIVALENT: dict[tuple[str, str], str] = {
     (_ADMISSION, "no 1. operand `wish is not None`"): "only a claim reads a record; the type checker wants it said",

@@ -26,8 +26,8 @@ import msgspec
 import pokayoke
 from pokayoke.core import policy
 from pokayoke.core.intake import REFUSALS, REPAIRS
-from pokayoke.runtime.approvals import Approvals
-from pokayoke.runtime.config import SCHEMA_FILE
+from pokayoke.runtime.approvals.approvals import Approvals
+from pokayoke.runtime.config.config import SCHEMA_FILE
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "reference"

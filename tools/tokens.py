@@ -20,7 +20,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pokayoke.core.tokens import estimate_tokens
+from pokayoke.core.context.tokens import estimate_tokens
 
 _TESTS = Path(__file__).resolve().parents[1] / "tests" / "core"
 _COUNT = """

@@ -7,20 +7,20 @@
 Importing does nothing else: no file is read, no thread started, no logger configured.
 """
 
-from pokayoke.core.admission import Approval
-from pokayoke.core.alert import Alert
-from pokayoke.core.answer import Answer
 from pokayoke.core.call import Correction, Finding, Outcome, Raw, ToolCall, Verdict
 from pokayoke.core.context import Compacted, Facts, History, OpenEffect, Refusal, compacted
-from pokayoke.core.contract import Contract
-from pokayoke.core.gate import Principal
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.terms import Compare, Envelope, Equal, Format, Range
+from pokayoke.core.flow.resolve import NOT_FOUND, UNKNOWN, Found
+from pokayoke.core.gate.rules import Principal
 from pokayoke.core.intake import Calls, Reading, read_arguments, read_calls
-from pokayoke.core.ledger import Resolution
-from pokayoke.core.loop import Kind
+from pokayoke.core.ledger.admission import Approval
+from pokayoke.core.ledger.reconcile import Compensation
+from pokayoke.core.ledger.transitions import Resolution
 from pokayoke.core.policy import LimitPolicy, Policy, RetryPolicy
-from pokayoke.core.reconcile import Compensation
-from pokayoke.core.resolve import NOT_FOUND, UNKNOWN, Found
-from pokayoke.core.terms import Compare, Envelope, Equal, Format, Range
+from pokayoke.core.state.final_answer import Answer
+from pokayoke.core.state.invalid_output_spike import Alert
+from pokayoke.core.state.loop_guard import Kind
 from pokayoke.errors import (
     CallRefused,
     ConfigurationError,
@@ -36,13 +36,13 @@ from pokayoke.errors import (
     ToolOutputInvalid,
     UsageError,
 )
-from pokayoke.runtime.compaction import RunHistory, compact
-from pokayoke.runtime.effect import Effect, this_effect
-from pokayoke.runtime.guard import Guard
-from pokayoke.runtime.run import Run
-from pokayoke.runtime.ticket import Ticket
-from pokayoke.runtime.tool import tool
-from pokayoke.runtime.workspace import ConfinedPath, open_beneath
+from pokayoke.runtime.driver.effect import Effect, this_effect
+from pokayoke.runtime.files.workspace import ConfinedPath, open_beneath
+from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.run.compaction import RunHistory, compact
+from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.ticket import Ticket
+from pokayoke.runtime.tools.function import tool
 from pokayoke.stores import open_store
 
 __version__ = "0.1.0"

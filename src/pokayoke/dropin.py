@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from pokayoke.core.call import Finding
-from pokayoke.core.check import check
+from pokayoke.core.check.findings import check
 from pokayoke.core.context import compacted
 from pokayoke.core.intake import finding_for, read_arguments
-from pokayoke.core.neutral import neutralise
-from pokayoke.core.schema import Schema, compile_schema
-from pokayoke.core.serialise import serialise
+from pokayoke.core.json.serialise import serialise
+from pokayoke.core.schema.schema import Schema, compile_schema
+from pokayoke.core.text.neutralise import neutralise
 from pokayoke.errors import PathEscape, PokayokeError, UsageError
-from pokayoke.runtime.workspace import confine
+from pokayoke.runtime.files.workspace import confine
 
 __all__ = [
     "ArgumentsRefused",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import pokayoke
 from pokayoke import ToolCall, read_arguments
-from pokayoke.adapters.hosted import Asked, Described, Hosted, Runs, contracts, plain, stand_in, written
-from pokayoke.core.steps import NotBegun
+from pokayoke.adapters._host.run import Asked, Described, Hosted, Runs, contracts, plain, stand_in, written
+from pokayoke.core.flow.steps import NotBegun
 from pokayoke.errors import UsageError
 
 KEY = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
@@ -269,7 +269,7 @@ def test_a_run_is_the_frameworks_own():
 
 def test_the_runs_of_an_adapter_do_not_grow_for_ever(monkeypatch):
     """Of many runs the latest used are kept; the others are closed, which writes down what they must not forget."""
-    monkeypatch.setattr("pokayoke.adapters.hosted._KEPT_RUNS", 3)
+    monkeypatch.setattr("pokayoke.adapters._host.run._KEPT_RUNS", 3)
     runs = Runs(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])))
     first = runs.of("0")
     for number in range(1, 4):
@@ -353,8 +353,8 @@ def test_a_run_belongs_to_one_tenant(durable):
 @pytest.mark.parametrize("durable", [True, False])
 def test_an_equal_write_happens_once_in_a_run_that_was_not_used_for_long(monkeypatch, durable):
     """A run that made room for others is found again with its ledger, also under an id that no restart knows."""
-    monkeypatch.setattr("pokayoke.adapters.hosted._KEPT_RUNS", 1)
-    monkeypatch.setattr("pokayoke.adapters.hosted._KEPT_IDS", 2)
+    monkeypatch.setattr("pokayoke.adapters._host.run._KEPT_RUNS", 1)
+    monkeypatch.setattr("pokayoke.adapters._host.run._KEPT_IDS", 2)
     runs = Runs(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])))
     put = ToolCall("c", "put", {"key": "a"})
     seen = []
@@ -366,7 +366,7 @@ def test_an_equal_write_happens_once_in_a_run_that_was_not_used_for_long(monkeyp
 
 def test_a_run_whose_end_can_be_seen_is_kept_until_then(monkeypatch):
     """However many others come, it stays while somebody holds what lives as long; afterwards it is closed."""
-    monkeypatch.setattr("pokayoke.adapters.hosted._KEPT_RUNS", 1)
+    monkeypatch.setattr("pokayoke.adapters._host.run._KEPT_RUNS", 1)
     runs = Runs(pokayoke.Guard(contracts([Described("put", "Put.", KEY)])))
     life = object()
     hosted = runs.of("long", durable=False, life=life)
@@ -381,7 +381,7 @@ def test_a_run_whose_end_can_be_seen_is_kept_until_then(monkeypatch):
 
 def test_a_durable_store_never_takes_a_passing_id_for_a_lasting_one(monkeypatch, tmp_path):
     """A run that no restart knows is another one when it comes back: its id is not one that writes are kept under."""
-    monkeypatch.setattr("pokayoke.adapters.hosted._KEPT_RUNS", 1)
+    monkeypatch.setattr("pokayoke.adapters._host.run._KEPT_RUNS", 1)
     store = pokayoke.open_store(f"sqlite:///{tmp_path / 'ledger.db'}", create=True)
     runs = Runs(pokayoke.Guard(contracts([Described("put", "Put.", KEY)]), store=store))
     first = runs.of("0", durable=False).run.id

@@ -10,7 +10,7 @@ from model_server import ModelServer, Turn
 import pokayoke
 from pokayoke.adapters import anthropic as claude
 from pokayoke.adapters import openai as gpt
-from pokayoke.core.streams import AnthropicStream, ChatStream, ResponsesStream
+from pokayoke.core.messages.streams import AnthropicStream, ChatStream, ResponsesStream
 from pokayoke.errors import MissingExtraError
 
 OPEN = {"type": "object"}

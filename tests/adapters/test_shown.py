@@ -3,7 +3,7 @@
 import pytest
 
 import pokayoke
-from pokayoke.adapters.shown import Look, hides, pager, wanted
+from pokayoke.adapters._host.visibility import Look, hides, pager, wanted
 
 READ = {"effect": "read", "output_schema": "text"}
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pokayoke.adapters.turnstile import Passage, Turnstile
+from pokayoke.adapters._host.ordering import Passage, Turnstile
 from pokayoke.errors import UsageError
 
 LONG = 20

@@ -97,7 +97,7 @@ def test_errors_are_a_sentence_and_exit_code_2(monkeypatch, capsys, error):
 def test_importing_the_library_loads_nothing_of_the_command_line():
     """typer, rich and ruamel.yaml are loaded by commands and files, never by `import pokayoke`."""
     code = (
-        "import sys, pokayoke, pokayoke.runtime.config, pokayoke.runtime.trace;"
+        "import sys, pokayoke, pokayoke.runtime.config.config, pokayoke.runtime.trace.trace;"
         "print([m for m in ('typer', 'rich', 'ruamel.yaml', 'pydantic', 'click') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)

@@ -15,9 +15,9 @@ import time
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall, open_store
-from pokayoke.cli.approvals_server import serving
-from pokayoke.core.admission import Approval
-from pokayoke.runtime.signature import SECRET, signed
+from pokayoke.cli.approvals.server import serving
+from pokayoke.core.ledger.admission import Approval
+from pokayoke.runtime.approvals.signature import SECRET, signed
 
 URL = "sqlite:///ledger.db"
 KEY = b"0123456789abcdef"

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pokayoke.runtime.config import SCHEMA_FILE
+from pokayoke.runtime.config.config import SCHEMA_FILE
 
 TOOLS = """\
 import pokayoke
@@ -258,7 +258,7 @@ def test_kinds_of_failure_that_do_not_exist_are_found(shell, folder):
             ("misnamed", "loops.yaml:3"), ("misnamed", "loops.yaml:6"),
         ]  # fmt: skip
         assert all("MODULE:ATTRIBUTE" in one["message"] for one in problems)
-    (folder / "tiring.py").write_text("from shop import ALL, pokayoke\nfrom pokayoke.core.loop import Kind\n"
+    (folder / "tiring.py").write_text("from shop import ALL, pokayoke\nfrom pokayoke.core.state.loop_guard import Kind\n"
                                       "GUARD = pokayoke.Guard(ALL, loop_kinds=[Kind('tired', 'tired', codes=('tool_failed',))])\n")  # fmt: skip
     (found,) = checked(shell, "tiring:GUARD", "--config", "loops.yaml")[1]["problems"]
     assert found["where"] == "loops.yaml:3"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pokayoke.runtime.lockfile import read_lock
+from pokayoke.runtime.versions.lock_file import read_lock
 
 WHY = ("--by", "mo", "--reason", "test")
 S, N = {"type": "string"}, {"type": "number"}

@@ -5,12 +5,11 @@ import json
 import pytest
 
 from pokayoke.cli import doctor as command
-from pokayoke.cli import probes
-from pokayoke.cli.doctor import fired, notes
-from pokayoke.cli.probes import PROBES, Probe
+from pokayoke.cli.doctor import fired, notes, probes
+from pokayoke.cli.doctor.probes import PROBES, Probe
 from pokayoke.core.policy import Policy, TracePolicy
 from pokayoke.errors import StoreError
-from pokayoke.runtime.config import load_policy
+from pokayoke.runtime.config.config import load_policy
 from pokayoke.stores import open_store
 
 STRICT = {
@@ -49,8 +48,8 @@ def test_what_is_configured_is_fired_too():
 
 def test_a_limit_that_does_not_hold_is_named(monkeypatch):
     """Amounts, tokens and time that nobody counts are guards that did not fire."""
-    monkeypatch.setattr("pokayoke.core.admission._amount", lambda limit, arguments: 0.0)
-    monkeypatch.setattr("pokayoke.core.tokens.TokenCounter.total", 0)
+    monkeypatch.setattr("pokayoke.core.ledger.admission._amount", lambda limit, arguments: 0.0)
+    monkeypatch.setattr("pokayoke.core.context.tokens.TokenCounter.total", 0)
     monkeypatch.setattr("pokayoke.testing.clock.FrozenClock.monotonic", lambda clock: 0.0)
     assert {"limit_2_amount", "budget_tokens", "budget_seconds"} <= set(unfired(load_policy(STRICT)))
 
@@ -158,7 +157,7 @@ def test_a_source_that_is_missing_is_exit_code_2(shell):
 def test_notes_follow_the_platform(monkeypatch):
     """Each weaker way to reach a path, Windows, and a missing trace file have their note."""
     for how, word in (("walk", "folder by folder"), ("resolve", "could be exchanged"), ("openat2", "")):
-        monkeypatch.setattr("pokayoke.runtime.beneath.method", lambda how=how: how)
+        monkeypatch.setattr("pokayoke.runtime.files.confined_open.method", lambda how=how: how)
         assert any(word in note for note in notes(Policy(), [], None))
     monkeypatch.setattr(command.sys, "platform", "win32")
     told = " ".join(notes(Policy(trace=TracePolicy(path="x")), [], "memory://"))

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from pokayoke.core.contract import Contract
-from pokayoke.runtime.document import read_document
+from pokayoke.core.contract.contract import Contract
+from pokayoke.runtime.config.yaml_reader import read_document
 
 CALLS = [
     {

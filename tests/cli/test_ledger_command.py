@@ -10,13 +10,13 @@ import pytest
 
 from pokayoke import Contract, Guard, ToolCall
 from pokayoke.cli.ledger import _found
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Settlement
-from pokayoke.core.ledger_key import compensation_key
-from pokayoke.core.state import RunState
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.key import compensation_key
+from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError
 from pokayoke.stores import open_store
-from pokayoke.stores.sql import schema
+from pokayoke.stores.sql import migrations as schema
 
 URL = "sqlite:///ledger.db"
 ARGUMENTS = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}

@@ -7,11 +7,11 @@ import pytest
 
 from pokayoke import Contract, Guard, ToolCall, open_store
 from pokayoke.cli.safe_mode import _heard_of
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim
-from pokayoke.core.switch import Seen
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.transitions import Claim
+from pokayoke.core.state.kill_switch import Seen
 from pokayoke.stores import MemoryStore
-from pokayoke.stores.nouns import Flip
+from pokayoke.stores.values import Flip
 
 URL = "sqlite:///ledger.db"
 WHO = ("--by", "ann", "--reason", "checked three profiles")

@@ -15,7 +15,7 @@ from pokayoke.cli import trace as command
 from pokayoke.cli.trace import Broken, Report, describe
 from pokayoke.core.policy import TracePolicy
 from pokayoke.replay.readers import lines
-from pokayoke.runtime.trace import Trace
+from pokayoke.runtime.trace.trace import Trace
 
 EVENTS = [
     {"ts": 1.0, "run_id": "r1", "step": 1, "event": "tool_call", "tool": "get", "ok": True, "decision": "allow",

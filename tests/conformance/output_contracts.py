@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pokayoke.core.contract import Contract
-from pokayoke.core.terms import Equal, Format, Range
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.terms import Equal, Format, Range
 
 TEXT = {"type": "string", "minLength": 1}
 AMOUNT = {"type": "number"}

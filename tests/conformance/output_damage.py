@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pokayoke.core.call import Raw
-from pokayoke.core.contract import Contract
-from pokayoke.core.terms import Equal
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.terms import Equal
 
 PAGES = [
     "<!doctype html>\n<html><head><title>Maintenance</title></head>\n<body>We will be back.</body></html>",

@@ -7,19 +7,19 @@ from collections import Counter
 
 import pytest
 
-from pokayoke.core.contract import Contract
+from pokayoke.core.contract.contract import Contract
 from pokayoke.core.intake import read_arguments
-from pokayoke.core.output import check_output
+from pokayoke.core.output.validate import check_output
 from pokayoke.core.policy import ToolOutputPolicy
-from pokayoke.replay.judge import Judge
-from pokayoke.replay.learn import Learner
+from pokayoke.replay.learn.learner import Learner
+from pokayoke.replay.learn.yaml_writer import yaml_text
 from pokayoke.replay.readers import Source
 from pokayoke.replay.recording import Recording
-from pokayoke.replay.score import Scorer
-from pokayoke.replay.summary import Set, summary
-from pokayoke.replay.workers import Replay
-from pokayoke.replay.yamltext import yaml_text
-from pokayoke.runtime.document import read_document
+from pokayoke.replay.score.evaluate import Judge
+from pokayoke.replay.score.scorer import Scorer
+from pokayoke.replay.score.summary import Set, summary
+from pokayoke.replay.score.workers import Replay
+from pokayoke.runtime.config.yaml_reader import read_document
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(900)]
 

@@ -11,8 +11,8 @@ from output_contracts import BFCL, TAU
 from output_damage import DAMAGES
 
 from pokayoke.core.call import Raw
-from pokayoke.core.contract import Contract
-from pokayoke.core.output import check_output
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.output.validate import check_output
 from pokayoke.core.policy import ToolOutputPolicy
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(900)]

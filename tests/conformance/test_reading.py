@@ -14,8 +14,8 @@ import pytest
 from reading_damage import DAMAGES
 
 from pokayoke.core.intake import read_arguments, read_calls
-from pokayoke.core.schema import compile_schema
-from pokayoke.core.strict import StrictError, parse
+from pokayoke.core.json.strict import StrictError, parse
+from pokayoke.core.schema.schema import compile_schema
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(1800)]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pokayoke.core.contract import Contract
-from pokayoke.replay.judge import Judge
-from pokayoke.replay.learn import Learner
+from pokayoke.core.contract.contract import Contract
+from pokayoke.replay.learn.learner import Learner
 from pokayoke.replay.readers import Source
-from pokayoke.replay.workers import Replay, default_jobs
+from pokayoke.replay.score.evaluate import Judge
+from pokayoke.replay.score.workers import Replay, default_jobs
 
 jsonschema = pytest.importorskip("jsonschema")
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(3_000)]
@@ -64,10 +64,10 @@ def replayed(path, contracts, jobs):
 MEMORY = """
 import json, re, sys
 from pathlib import Path
-from pokayoke.core.contract import Contract
-from pokayoke.replay.judge import Judge
+from pokayoke.core.contract.contract import Contract
+from pokayoke.replay.score.evaluate import Judge
 from pokayoke.replay.readers import Source
-from pokayoke.replay.workers import Replay
+from pokayoke.replay.score.workers import Replay
 contracts = [Contract.from_mapping(one) for one in json.load(open(sys.argv[2]))]
 peaks = []
 def peak(pid="self"):  # of this very program: what getrusage says is inherited from whoever started it

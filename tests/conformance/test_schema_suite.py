@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from pokayoke.core.schema import compile_schema
+from pokayoke.core.schema.schema import compile_schema
 from pokayoke.errors import ContractError
 
 pytestmark = pytest.mark.conformance

@@ -11,7 +11,7 @@ import random
 import pytest
 
 import pokayoke
-from pokayoke.core.names import provider_name
+from pokayoke.core.contract.names import provider_name
 
 pytestmark = pytest.mark.conformance
 

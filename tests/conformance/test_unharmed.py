@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from pokayoke.core.contract import Contract
-from pokayoke.core.correct import prepare
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.correct.correct import prepare
 from pokayoke.core.intake import read_arguments
 from pokayoke.core.policy import Policy
 

@@ -8,10 +8,10 @@ import pytest
 import recipes
 import value_damage
 
-from pokayoke.core.contract import Contract
-from pokayoke.core.correct import confidence, prepare
-from pokayoke.core.places import same
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.correct.correct import confidence, prepare
 from pokayoke.core.policy import Policy
+from pokayoke.core.schema.facts import same
 
 pytestmark = pytest.mark.conformance
 pytest.importorskip("json_repair")

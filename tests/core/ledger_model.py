@@ -1,6 +1,6 @@
 """A model of callers, a ledger and a target, walked through exhaustively over the real pure functions.
 
-A caller runs the real generators of `core/resolve.py`; what it has been answered so far is its whole
+A caller runs the real generators of `core/flow/resolve.py`; what it has been answered so far is its whole
 state, so a step is taken by running it again with one more answer. The ledger is the real `admit`,
 `settle` and `decide`. Everything else may happen at any time: a crash, a lease that lapses, a tool
 that acts after its deadline, a lookup that cannot tell, a lost reply, a switch that opens.
@@ -11,14 +11,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pokayoke.core import admission, ledger, resolve
-from pokayoke.core.admission import Held, Request
-from pokayoke.core.contract import Contract
-from pokayoke.core.ledger import Admission, Claim, Record, Resolution, Settlement
-from pokayoke.core.resolve import NOT_FOUND, UNKNOWN, Found
-from pokayoke.core.state import RunState, Taint, latch
-from pokayoke.core.steps import Admit, Gone, Invoke, Look, Raised, Returned, Settle, TimedOut
-from pokayoke.core.switch import Switch
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow import resolve
+from pokayoke.core.flow.resolve import NOT_FOUND, UNKNOWN, Found
+from pokayoke.core.flow.steps import Admit, Gone, Invoke, Look, Raised, Returned, Settle, TimedOut
+from pokayoke.core.ledger import admission
+from pokayoke.core.ledger import transitions as ledger
+from pokayoke.core.ledger.admission import Held, Request
+from pokayoke.core.ledger.transitions import Admission, Claim, Record, Resolution, Settlement
+from pokayoke.core.state.kill_switch import Switch
+from pokayoke.core.state.run_state import RunState, Taint, latch
 
 LEASE = 10.0
 ERROR = ConnectionError("the answer was lost")
@@ -115,7 +117,7 @@ def contract_of(setting):
 
 
 def program(setting, contract, number, begun):
-    """One call, as `core/flow.py` walks it: admission, resolution, execution, settlement."""
+    """One call, as `core/flow/admit.py` walks it: admission, resolution, execution, settlement."""
     claim = Claim(
         "k", setting.callers[number], f"c{number}", "pay", "pay@1", "r", begun, LEASE,
         reruns=setting.on_ambiguous in ("downstream_key", "rerun_safe"), resolves=setting.on_ambiguous == "lookup",

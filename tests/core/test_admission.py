@@ -5,13 +5,13 @@ from math import inf
 import msgspec
 import pytest
 
-from pokayoke.core.admission import Approval, Charge, Held, Request, Used, admit, charges, fingerprint
-from pokayoke.core.contract import Contract
-from pokayoke.core.ledger import Claim, Record
-from pokayoke.core.plan import snapshot, unsent_amounts
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow.plan import snapshot, unsent_amounts
+from pokayoke.core.ledger.admission import Approval, Charge, Held, Request, Used, admit, charges, fingerprint
+from pokayoke.core.ledger.transitions import Claim, Record
 from pokayoke.core.policy import LimitPolicy, Policy
-from pokayoke.core.state import RunState, Taint, latch, worsen
-from pokayoke.core.switch import Switch
+from pokayoke.core.state.kill_switch import Switch
+from pokayoke.core.state.run_state import RunState, Taint, latch, worsen
 from pokayoke.errors import ContractError
 
 RUN = RunState("r")

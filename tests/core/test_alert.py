@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core import alert
-from pokayoke.core.alert import Watch, Window, output_of, spike
-from pokayoke.core.switch import Board, Seen, count
+from pokayoke.core.state import invalid_output_spike as alert
+from pokayoke.core.state.invalid_output_spike import Watch, Window, output_of, spike
+from pokayoke.core.state.kill_switch import Board, Seen, count
 
 
 def told(pattern, *, apart=1.0, watch=None, start=1000.0):

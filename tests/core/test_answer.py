@@ -2,8 +2,8 @@
 
 import pytest
 
-from pokayoke.core.answer import final_answer, remember
 from pokayoke.core.call import Outcome
+from pokayoke.core.state.final_answer import final_answer, remember
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.canonical import canonical, digest, dump
+from pokayoke.core.json.canonical import canonical, digest, dump
 
 SMALL = st.integers(min_value=-(2**53) + 1, max_value=2**53 - 1)
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.call import Finding
-from pokayoke.core.catalogue import CODES, Catalogue
-from pokayoke.core.contract import Contract
-from pokayoke.core.definitions import definitions
-from pokayoke.core.names import key, provider_name
+from pokayoke.core.catalogue.catalogue import CODES, Catalogue
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.names import key, provider_name
+from pokayoke.core.messages.tool_definitions import definitions
 from pokayoke.errors import ContractError
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.check import CODES, check, clarification
-from pokayoke.core.places import facts_at, facts_of
-from pokayoke.core.schema import compile_schema
-from pokayoke.core.wanted import wanted
+from pokayoke.core.check.expected import wanted
+from pokayoke.core.check.findings import CODES, check, clarification
+from pokayoke.core.schema.facts import facts_at, facts_of
+from pokayoke.core.schema.schema import compile_schema
 
 ORDER = {
     "type": "object",

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.check import placeholders
-from pokayoke.core.placeholders import find_placeholders, is_placeholder, lost_backslash, may_hold_placeholder
-from pokayoke.core.schema import compile_schema
+from pokayoke.core.check.findings import placeholders
+from pokayoke.core.check.placeholders import find_placeholders, is_placeholder, lost_backslash, may_hold_placeholder
+from pokayoke.core.schema.schema import compile_schema
 
 STAND_INS = [
     "<user_id>", "<your name>", "<YOUR_API_KEY>", "<email>", "<insert date>", "<id>", "<the order number>", "<userId>",

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pokayoke.core.clip import clip, first_words
-from pokayoke.core.failure import explain, reported
-from pokayoke.core.redact import Redactor
-from pokayoke.core.secret_seen import Seen
-from pokayoke.core.steps import Raised
+from pokayoke.core.flow.failures import explain, reported
+from pokayoke.core.flow.steps import Raised
+from pokayoke.core.redaction.known_secrets import Seen
+from pokayoke.core.redaction.redactor import Redactor
+from pokayoke.core.text.clip import clip, first_words
 
 PASSWORD = "correct-horse-battery-staple-42"
 LOGIN = "postgres://bob:hunter2secretpw@db:5432/x"

@@ -12,11 +12,11 @@ from random_histories import Ai, Human, System, Tool
 
 import pokayoke
 from pokayoke.core.context import Facts, History, OpenEffect, Refusal, compacted
-from pokayoke.core.context.extract import gist, ids_in, is_good, lines_of, plain
+from pokayoke.core.context.findings import CODES
 from pokayoke.core.context.groups import UNANSWERED, Group, altered, answer_text
 from pokayoke.core.context.note import Note, lines_of_facts, quoted, read, write
-from pokayoke.core.context.problems import CODES
-from pokayoke.core.messages import text_of
+from pokayoke.core.context.quotes import gist, ids_in, is_good, lines_of, plain
+from pokayoke.core.messages.messages import text_of
 from pokayoke.errors import UsageError
 
 LONG = "The parcel left the depot and was seen again in Lyon. " * 20

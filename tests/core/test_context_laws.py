@@ -9,8 +9,8 @@ from provider_rules import PROBLEMS
 from random_histories import WRITERS, Talk, damaged
 
 from pokayoke.core.context import Facts, History, OpenEffect, Refusal, compacted
-from pokayoke.core.state import Taint
-from pokayoke.core.tokens import estimate_message
+from pokayoke.core.context.tokens import estimate_message
+from pokayoke.core.state.run_state import Taint
 
 WINDOWS = [300, 1_000, 3_000, 10_000, 40_000, 200_000]
 FACTS = Facts(

@@ -8,9 +8,9 @@ import math
 import msgspec
 import pytest
 
-from pokayoke.core.contract import Contract, require_output_contract
+from pokayoke.core.contract.contract import Contract, require_output_contract
+from pokayoke.core.contract.terms import Compare, Envelope, Equal, Format, Range
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
-from pokayoke.core.terms import Compare, Envelope, Equal, Format, Range
 from pokayoke.errors import ContractError
 
 ORDER = {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pokayoke.core.contract import Contract
-from pokayoke.core.contract_diff import MEANS, Change, contract_changes
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.terms import Range
 from pokayoke.core.policy import LimitPolicy
-from pokayoke.core.terms import Range
+from pokayoke.core.versions.contract_diff import MEANS, Change, contract_changes
 
 N, S = {"type": "number"}, {"type": "string"}
 

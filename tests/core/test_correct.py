@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.call import Correction
-from pokayoke.core.contract import Contract
-from pokayoke.core.correct import confidence, prepare
-from pokayoke.core.places import facts_at, look_up, same
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.correct.correct import confidence, prepare
+from pokayoke.core.schema.facts import facts_at, look_up, same
 
 WRITE = ("equivalent", "declared")
 READ = (*WRITE, "likely")

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core import units
 from pokayoke.core.call import Finding
-from pokayoke.core.contract import Contract
-from pokayoke.core.correct import CODES, prepare
-from pokayoke.core.correctors import compile_correctors
-from pokayoke.core.places import same
-from pokayoke.core.schema import compile_schema
+from pokayoke.core.contract import units
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.correctors import compile_correctors
+from pokayoke.core.correct.correct import CODES, prepare
+from pokayoke.core.schema.facts import same
+from pokayoke.core.schema.schema import compile_schema
 from pokayoke.errors import ContractError
 
 WRITE = ("equivalent", "declared")

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from pokayoke.core.contract import Contract
-from pokayoke.core.definitions import definitions, instructions
-from pokayoke.core.replies import Ids, spoken
-from pokayoke.core.spelled import with_text_calls
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.messages.replies import Ids, spoken
+from pokayoke.core.messages.spelled import with_text_calls
+from pokayoke.core.messages.tool_definitions import definitions, instructions
 from pokayoke.errors import ContractError
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pokayoke.core.failure import explain, trouble
-from pokayoke.core.steps import Raised
+from pokayoke.core.flow.failures import explain, trouble
+from pokayoke.core.flow.steps import Raised
 from pokayoke.errors import StoreError
 
 

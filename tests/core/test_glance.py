@@ -9,16 +9,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pokayoke import Contract, ToolCall
-from pokayoke.core import flow, judge, output
-from pokayoke.core.flow import enter
-from pokayoke.core.judge import Scene
-from pokayoke.core.lastgood import LastGood
-from pokayoke.core.loop import Rounds
-from pokayoke.core.plan import snapshot
+from pokayoke.core.flow import admit as flow
+from pokayoke.core.flow import prepare as judge
+from pokayoke.core.flow.admit import enter
+from pokayoke.core.flow.plan import snapshot
+from pokayoke.core.flow.prepare import Scene
+from pokayoke.core.flow.steps import Emit, Locate
+from pokayoke.core.output import validate as output
+from pokayoke.core.output.last_known_good import LastGood
 from pokayoke.core.policy import IntakePolicy, Policy, ToolOutputPolicy, ValidationPolicy
-from pokayoke.core.state import RunState
-from pokayoke.core.steps import Emit, Locate
-from pokayoke.runtime.locate import locate
+from pokayoke.core.state.loop_guard import Rounds
+from pokayoke.core.state.run_state import RunState
+from pokayoke.runtime.driver.path_arguments import locate
 
 FIELDS = {
     "type": "object",

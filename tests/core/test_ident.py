@@ -7,7 +7,7 @@ import math
 import pytest
 
 from pokayoke import Guard, ToolCall
-from pokayoke.core.gate import Principal, principal_of
+from pokayoke.core.gate.rules import Principal, principal_of
 from pokayoke.core.ident import kept_id, text_id
 from pokayoke.errors import UsageError
 

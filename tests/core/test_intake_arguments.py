@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pokayoke.core.intake import REFUSALS, REPAIRS, from_value, read_arguments
 from pokayoke.core.intake import grading as module
-from pokayoke.core.schema import compile_schema
+from pokayoke.core.schema.schema import compile_schema
 from pokayoke.errors import ContractError
 
 FLAT = {

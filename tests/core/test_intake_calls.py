@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.intake import Calls, read_arguments, read_calls
-from pokayoke.core.intake import texts as module
+from pokayoke.core.intake import call_finder as module
 from pokayoke.errors import UsageError
 
 F = ("f", {"a": 1})

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core import strict
 from pokayoke.core.intake import CODES, REFUSALS, REPAIRS, Reading, finding_for, from_value, is_cut, read_arguments
+from pokayoke.core.json import strict
 from pokayoke.errors import UsageError
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a", "b"]}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.contract import Contract
-from pokayoke.core.gate import Principal
-from pokayoke.core.lastgood import LastGood, degraded_value, may_keep, whose
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.gate.rules import Principal
+from pokayoke.core.output.last_known_good import LastGood, degraded_value, may_keep, whose
 
 
 def test_an_answer_comes_back_with_its_age():

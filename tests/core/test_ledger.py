@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.ledger import Claim, Record, Resolution, Settlement, claim, decide, settle
-from pokayoke.core.ledger_explain import in_doubt, no_scope, repeated_write, store_unavailable
-from pokayoke.core.ledger_key import compensation_key, ledger_key
+from pokayoke.core.ledger.findings import in_doubt, no_scope, repeated_write, store_unavailable
+from pokayoke.core.ledger.key import compensation_key, ledger_key
+from pokayoke.core.ledger.transitions import Claim, Record, Resolution, Settlement, claim, decide, settle
 
 WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0, owner="me")
 DONE = {"state": "completed", "settled_at": 99.0, "output": b"1"}

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from pokayoke import NOT_FOUND, UNKNOWN, Contract, Found, Guard, ToolCall
-from pokayoke.core import admission, ledger, result
-from pokayoke.core.canonical import digest, dump
-from pokayoke.core.ledger import Resolution
-from pokayoke.core.ledger_key import ledger_key
+from pokayoke.core.flow import finish as result
+from pokayoke.core.json.canonical import digest, dump
+from pokayoke.core.ledger import admission
+from pokayoke.core.ledger import transitions as ledger
+from pokayoke.core.ledger.key import ledger_key
+from pokayoke.core.ledger.transitions import Resolution
 from pokayoke.errors import StoreError
-from pokayoke.runtime import driver
+from pokayoke.runtime.driver import sync as driver
 from pokayoke.stores import MemoryStore, open_store
 from pokayoke.stores.base import Query
 from pokayoke.testing import Crash, FrozenClock, crash_at

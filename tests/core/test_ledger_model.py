@@ -8,11 +8,13 @@ import msgspec
 import pytest
 from ledger_model import Bounds, Model, Setting, ViolationError
 
-from pokayoke.core import admission, ledger, resolve
-from pokayoke.core.ledger import Admission
-from pokayoke.core.ledger_explain import in_doubt, lapsed
-from pokayoke.core.resolve import NOT_FOUND, UNKNOWN, Found
-from pokayoke.core.steps import Admit, Gone, Look, Returned, Settle
+from pokayoke.core.flow import resolve
+from pokayoke.core.flow.resolve import NOT_FOUND, UNKNOWN, Found
+from pokayoke.core.flow.steps import Admit, Gone, Look, Returned, Settle
+from pokayoke.core.ledger import admission
+from pokayoke.core.ledger import transitions as ledger
+from pokayoke.core.ledger.findings import in_doubt, lapsed
+from pokayoke.core.ledger.transitions import Admission
 
 pytestmark = pytest.mark.timeout(600)
 DEAD = Setting(on_ambiguous="lookup", lookup_safe="executor_dead")

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core import lock as locking
-from pokayoke.core.contract import Contract
-from pokayoke.core.lock import Lock, Note, ToolLock, flaw, promise_digest, standing
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.versions import lock as locking
+from pokayoke.core.versions.lock import Lock, Note, ToolLock, flaw, promise_digest, standing
 from pokayoke.errors import ConfigurationError, ContractError
 
 NOTE = Note("2026-11-21T08:00:00Z", "mo", "because")

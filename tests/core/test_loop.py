@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.call import Finding, Outcome
-from pokayoke.core.loop import (
+from pokayoke.core.policy import LoopPolicy
+from pokayoke.core.state.loop_guard import (
     KINDS,
     Ending,
     Kind,
@@ -20,8 +21,7 @@ from pokayoke.core.loop import (
     kinds_for,
     without_own_kinds,
 )
-from pokayoke.core.policy import LoopPolicy
-from pokayoke.core.state import LoopCount, RunState, begin_turn
+from pokayoke.core.state.run_state import LoopCount, RunState, begin_turn
 from pokayoke.errors import PolicyError
 
 POLICY = LoopPolicy()

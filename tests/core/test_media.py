@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from pokayoke import Outcome, Raw
-from pokayoke.core.media import carried
-from pokayoke.core.replies import answered
+from pokayoke.core.messages.media import carried
+from pokayoke.core.messages.replies import answered
 
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
 FILE = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "aGk="}}

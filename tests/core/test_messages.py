@@ -4,7 +4,7 @@ from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
-from pokayoke.core.messages import calls_in, field, role_of, text_of
+from pokayoke.core.messages.messages import calls_in, field, role_of, text_of
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from pokayoke import Contract
-from pokayoke.core.misnamed import misnamed, unsourced
+from pokayoke.core.catalogue.unknown_names import misnamed, unsourced
 from pokayoke.core.policy import AccessPolicy, ApprovalPolicy, LimitPolicy, Policy
 
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}

@@ -21,10 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.call import Raw
-from pokayoke.core.contract import Contract
-from pokayoke.core.output import Checked, check_output
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.terms import Compare, Envelope, Equal, Format, Range
+from pokayoke.core.output.validate import Checked, check_output
 from pokayoke.core.policy import ToolOutputPolicy
-from pokayoke.core.terms import Compare, Envelope, Equal, Format, Range
 
 PAGE = "<!doctype html>\n<html><head><title>Maintenance</title></head><body>Back soon.</body></html>"
 PROFILE = {

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.call import Finding
-from pokayoke.core.paths import _RULES, CODES, _examine, check_path, normalise, shown
+from pokayoke.core.gate.paths import _RULES, CODES, _examine, check_path, normalise, shown
 
 ROOT = "/srv/ws"
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pokayoke.core import neutral
-from pokayoke.core import present as presenting
 from pokayoke.core.call import Finding
-from pokayoke.core.neutral import escape, neutralise
-from pokayoke.core.present import MAX_REFUSAL, present, refusal_text
-from pokayoke.core.preview import page, preview
+from pokayoke.core.output import model_text as presenting
+from pokayoke.core.output.model_text import MAX_REFUSAL, present, refusal_text
+from pokayoke.core.output.preview import page, preview
+from pokayoke.core.text import neutralise as neutral
+from pokayoke.core.text.neutralise import escape, neutralise
 
 OPEN = re.compile(r"\A<tool_output tool=\"[^\"<>\n]*\" call=\"[^\"<>\n]*\" trust=\"[^\"<>\n]*\">\n")
 CLOSE = "\n</tool_output>"

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.canonical import canonical, digest
-from pokayoke.core.ledger import Record
-from pokayoke.core.ledger_key import compensation_key
-from pokayoke.core.reconcile import (
+from pokayoke.core.json.canonical import canonical, digest
+from pokayoke.core.ledger.key import compensation_key
+from pokayoke.core.ledger.reconcile import (
     AGREED,
     KINDS,
     Compared,
@@ -22,6 +21,7 @@ from pokayoke.core.reconcile import (
     undoing_hash,
     undoings,
 )
+from pokayoke.core.ledger.transitions import Record
 
 KEY = "a" * 64
 MARK = digest(canonical({"sku": "S1"}))

@@ -13,11 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pokayoke import Contract, Guard, ToolCall
-from pokayoke.core import secret_looks
-from pokayoke.core.card import is_card
-from pokayoke.core.redact import FAILED, FAILED_JSON, Redactor
-from pokayoke.core.secret import NameRules, Pattern
-from pokayoke.core.secret_seen import HIDDEN, Seen
+from pokayoke.core.redaction import prefilter as secret_looks
+from pokayoke.core.redaction.card_numbers import is_card
+from pokayoke.core.redaction.known_secrets import HIDDEN, Seen
+from pokayoke.core.redaction.redactor import FAILED, FAILED_JSON, Redactor
+from pokayoke.core.redaction.secret_rules import NameRules, Pattern
 from pokayoke.errors import PolicyError
 
 REDACTOR = Redactor()
@@ -864,7 +864,7 @@ def test_names_are_remembered_up_to_a_bound():
 
 def test_marks_are_remembered_up_to_a_bound(monkeypatch):
     """A new set of marks beyond the bound still works."""
-    monkeypatch.setattr("pokayoke.core.redact._REMEMBERED_MARKS", 1)
+    monkeypatch.setattr("pokayoke.core.redaction.redactor._REMEMBERED_MARKS", 1)
     assert redacted({"zebra": 1}, Redactor(), marks=("zebra",)) == {"zebra": HIDDEN}
 
 

@@ -10,8 +10,8 @@ from provider_rules import anthropic_problems, chat_problems, item_problems
 from pokayoke import compact
 from pokayoke.core.call import Outcome
 from pokayoke.core.intake import is_cut
-from pokayoke.core.present import present
-from pokayoke.core.replies import Ids, answered, answers, plain, spoken
+from pokayoke.core.messages.replies import Ids, answered, answers, plain, spoken
+from pokayoke.core.output.model_text import present
 from pokayoke.errors import UsageError
 
 

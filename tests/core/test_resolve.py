@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from pokayoke.core import resolve
-from pokayoke.core.admission import Request
 from pokayoke.core.call import Finding
-from pokayoke.core.contract import Contract
-from pokayoke.core.ledger import Admission, Claim, Record
-from pokayoke.core.ledger_key import compensation_key
-from pokayoke.core.steps import Admit, Gone, Look, Recall, Returned, Settle
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow import resolve
+from pokayoke.core.flow.steps import Admit, Gone, Look, Recall, Returned, Settle
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.key import compensation_key
+from pokayoke.core.ledger.transitions import Admission, Claim, Record
 
 WISH = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 40.0)
 RECORD = Record("k", "h", "executing", 1, "c0", 105.0, "pay", "pay@1", "r", 95.0, owner="them")

@@ -5,16 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.call import ToolCall
-from pokayoke.core.contract import Contract
-from pokayoke.core.gate import Principal, principal_of, stop_reason_for
-from pokayoke.core.judge import Judged
-from pokayoke.core.ledger import Record
-from pokayoke.core.lock import Candidate, Lock, ToolLock, Version
-from pokayoke.core.outcome import already_done
-from pokayoke.core.plan import snapshot
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow.outcomes import already_done
+from pokayoke.core.flow.plan import snapshot
+from pokayoke.core.flow.prepare import Judged
+from pokayoke.core.gate.rules import Principal, principal_of, stop_reason_for
+from pokayoke.core.ledger.transitions import Record
 from pokayoke.core.policy import Policy
-from pokayoke.core.rollout import NOT_OFFERED, drawn, pinned, version_for, version_withdrawn, versions_for
-from pokayoke.core.state import RunState
+from pokayoke.core.state.run_state import RunState
+from pokayoke.core.versions.lock import Candidate, Lock, ToolLock, Version
+from pokayoke.core.versions.rollout import NOT_OFFERED, drawn, pinned, version_for, version_withdrawn, versions_for
 
 VERSIONS = {version: Version(f"sha256:{version}", "c.yaml") for version in ("1", "2")}
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core import schema as schema_module
-from pokayoke.core import schema_explain
-from pokayoke.core.schema import compile_schema
-from pokayoke.core.schema_limits import count
-from pokayoke.core.schema_patterns import weight
-from pokayoke.core.schema_problems import MAX_DEPTH, MAX_PROBLEMS, short
+from pokayoke.core.schema import explain as schema_explain
+from pokayoke.core.schema import schema as schema_module
+from pokayoke.core.schema.cost import count
+from pokayoke.core.schema.problems import MAX_DEPTH, MAX_PROBLEMS, short
+from pokayoke.core.schema.schema import compile_schema
+from pokayoke.core.schema.schema_patterns import weight
 from pokayoke.errors import ContractError
 
 CLOSED = {

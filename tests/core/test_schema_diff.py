@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pokayoke.core.schema import compile_schema
-from pokayoke.core.schema_delta import Delta
-from pokayoke.core.schema_diff import schema_deltas
+from pokayoke.core.schema.schema import compile_schema
+from pokayoke.core.versions.schema_diff import schema_deltas
+from pokayoke.core.versions.schema_keywords import Delta
 from pokayoke.errors import ContractError
 
 SCALARS = st.one_of(

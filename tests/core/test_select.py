@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.contract import Contract
-from pokayoke.core.select import Index, close, words
+from pokayoke.core.catalogue.search import Index, close, words
+from pokayoke.core.contract.contract import Contract
 
 
 def tool(name, description="", **parameters):

@@ -27,8 +27,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.call import Finding
-from pokayoke.core.foreign import key_text
-from pokayoke.core.serialise import MAX_DEPTH, Serialised, serialise
+from pokayoke.core.json.python_objects import key_text
+from pokayoke.core.json.serialise import MAX_DEPTH, Serialised, serialise
 
 
 def to_json_value(value, **options):

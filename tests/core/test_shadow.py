@@ -5,16 +5,16 @@ import pytest
 from msgspec import UNSET
 
 from pokayoke.core.call import ToolCall
-from pokayoke.core.contract import Contract
-from pokayoke.core.gate import Principal
-from pokayoke.core.judge import Scene
-from pokayoke.core.lastgood import LastGood
-from pokayoke.core.loop import Rounds
-from pokayoke.core.plan import snapshot
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.terms import Envelope
+from pokayoke.core.flow.plan import snapshot
+from pokayoke.core.flow.prepare import Scene
+from pokayoke.core.flow.shadow import shadow_event
+from pokayoke.core.gate.rules import Principal
+from pokayoke.core.output.last_known_good import LastGood
 from pokayoke.core.policy import Policy
-from pokayoke.core.shadow import shadow_event
-from pokayoke.core.state import RunState
-from pokayoke.core.terms import Envelope
+from pokayoke.core.state.loop_guard import Rounds
+from pokayoke.core.state.run_state import RunState
 
 N, S = {"type": "number"}, {"type": "string"}
 

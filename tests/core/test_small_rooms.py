@@ -3,14 +3,14 @@
 import pytest
 
 from pokayoke import Contract, Policy, Raw
-from pokayoke.core.answer import final_answer
 from pokayoke.core.call import Finding
-from pokayoke.core.event import reason_of
-from pokayoke.core.gate import Asked, Principal, first_objection, rules_for, stop_reason_for
-from pokayoke.core.plan import snapshot
+from pokayoke.core.flow.events import reason_of
+from pokayoke.core.flow.plan import snapshot
+from pokayoke.core.flow.steps import NotStarted, Raised, Returned, TimedOut
+from pokayoke.core.flow.walk import is_transient
+from pokayoke.core.gate.rules import Asked, Principal, first_objection, rules_for, stop_reason_for
 from pokayoke.core.policy import AccessPolicy
-from pokayoke.core.steps import NotStarted, Raised, Returned, TimedOut
-from pokayoke.core.transient import is_transient
+from pokayoke.core.state.final_answer import final_answer
 
 PATHS = {
     "type": "object",

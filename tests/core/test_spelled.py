@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import pokayoke
 from pokayoke.core.intake import REFUSALS, read_arguments
-from pokayoke.core.replies import spoken
-from pokayoke.core.spelled import unanswered
+from pokayoke.core.messages.replies import spoken
+from pokayoke.core.messages.spelled import unanswered
 
 TOOLS = {"get": {"type": "object"}, "put": None}
 

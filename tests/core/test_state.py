@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.state import (
+from pokayoke.core.state.run_state import (
     Repeats,
     RunState,
     Taint,

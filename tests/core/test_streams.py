@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.intake import is_cut
-from pokayoke.core.replies import spoken
-from pokayoke.core.streams import AnthropicStream, ChatStream, ResponsesStream
+from pokayoke.core.messages.replies import spoken
+from pokayoke.core.messages.streams import AnthropicStream, ChatStream, ResponsesStream
 
 TEXT = st.text(max_size=30)
 VALUES = st.dictionaries(st.text(max_size=5), st.one_of(st.integers(), st.text(max_size=10), st.lists(st.booleans(), max_size=3)), max_size=4)  # fmt: skip

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core import strict
-from pokayoke.core.strict import StrictError, depth_of, dump_compact, parse
+from pokayoke.core.json import strict
+from pokayoke.core.json.strict import StrictError, depth_of, dump_compact, parse
 
 LONG = "x" * 17_000  # more than what is read as a short text
 VALUES = st.recursive(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.switch import (
+from pokayoke.core.state.kill_switch import (
     EVERYTHING,
     ITSELF,
     Board,

@@ -11,8 +11,8 @@ from token_fresh import COUNTS as FRESH_COUNTS
 from token_fresh import SAMPLES as FRESH
 from token_samples import COUNTS, SAMPLES
 
-from pokayoke.core.passing import Passing
-from pokayoke.core.tokens import (
+from pokayoke.core.context.token_sampling import Passing
+from pokayoke.core.context.tokens import (
     CALL_TOKENS,
     IMAGE_TOKENS,
     MESSAGE_TOKENS,

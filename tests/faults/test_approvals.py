@@ -13,9 +13,9 @@ from clishell import Shell
 from pgserver import Missing, empty_schema
 
 from pokayoke import open_store
-from pokayoke.core.admission import Approval, Request
-from pokayoke.core.ledger import Claim, Settlement
-from pokayoke.stores.nouns import Entry
+from pokayoke.core.ledger.admission import Approval, Request
+from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.stores.values import Entry
 
 # Reads one line of JSON per order, answers with one. The effect is a line in a file that no store touches.
 AGENT = """

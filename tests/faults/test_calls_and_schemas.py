@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from pokayoke import Contract, Guard, Raw, ToolCall, read_arguments
-from pokayoke.core.schema import compile_schema
+from pokayoke.core.schema.schema import compile_schema
 from pokayoke.errors import ContractError
 
 ANY = {"type": "object"}

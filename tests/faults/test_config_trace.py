@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 import pokayoke
-from pokayoke.runtime import config as config_module
+from pokayoke.runtime.config import config as config_module
 
 CANARY = "CANARY-hunter2-4711"
 TERMINAL = "\x1b]52;c;Y2FuYXJ5\x07\x1b[2J\x9b31m\x1b]8;;http://evil.example\x07"
@@ -146,7 +146,7 @@ def _pokayoke(*words):
 
 WRITERS = """
 import itertools, json, os, random, signal, sys, time
-from pokayoke.runtime.tracefile import TraceFile
+from pokayoke.runtime.trace.file import TraceFile
 
 def write(who, most=None):
     file = TraceFile(sys.argv[1], max_bytes=10**10, backups=1)

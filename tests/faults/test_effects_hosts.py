@@ -181,7 +181,7 @@ def test_another_machine_does_not_count_the_time_of_a_death_here(both, monkeypat
     assert call(changed(both, fields=settled_after(0.1))).status == "in_doubt"
     time.sleep(0.2)
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr("pokayoke.runtime.driver.is_dead", lambda name: False)
+        elsewhere.setattr("pokayoke.runtime.driver.sync.is_dead", lambda name: False)
         outcome = call(changed(both, fields=settled_after(0.1)))
     assert (outcome.status, outcome.retry_after, receipts(both)) == ("in_doubt", None, [])
 

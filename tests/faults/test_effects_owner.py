@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pokayoke.runtime.owner import is_dead, owner
+from pokayoke.runtime.driver.claim_owner import is_dead, owner
 
-NAMED = "from pokayoke.runtime.owner import owner; print(owner(), flush=True)\n"
+NAMED = "from pokayoke.runtime.driver.claim_owner import owner; print(owner(), flush=True)\n"
 
 
 def started(body, **options):
@@ -106,7 +106,7 @@ def test_a_process_that_proc_hides_is_not_dead(need):
     """Where users see only their own processes, another user's process is not taken for dead."""
     child, name = started("import time; time.sleep(60)")
     look = (
-        f"import os\nfrom pokayoke.runtime.owner import is_dead\nis_dead({name!r})\nos.setgid(65534)\nos.setuid(65534)\n"
+        f"import os\nfrom pokayoke.runtime.driver.claim_owner import is_dead\nis_dead({name!r})\nos.setgid(65534)\nos.setuid(65534)\n"
         f"print(os.path.exists('/proc/{child.pid}/stat'), is_dead({name!r}))"
     )
     mounted = f'mount -t proc -o hidepid=2 proc /proc && exec "{sys.executable}" -c "$0"'

@@ -11,9 +11,9 @@ import pytest
 from pgserver import Missing, empty_schema, joined
 
 from pokayoke import Contract, Guard, ToolCall, open_store
-from pokayoke.core.switch import Seen, mode_at
+from pokayoke.core.state.kill_switch import Seen, mode_at
 from pokayoke.stores.base import Query
-from pokayoke.stores.nouns import Flip
+from pokayoke.stores.values import Flip
 from pokayoke.testing import run_script
 
 STORES = ("sqlite", "postgres")
@@ -101,8 +101,8 @@ async def test_the_incident_in_one_process_stops_the_writes_of_all(url):
 WRITER = """
 import os, sys, time
 import pokayoke
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.transitions import Claim
 
 url, name, careless = sys.argv[1], sys.argv[2], sys.argv[3] == "careless"
 store = pokayoke.open_store(url)

@@ -12,9 +12,9 @@ from collections import Counter
 import pytest
 
 from pokayoke.errors import PathEscape
-from pokayoke.runtime import beneath
-from pokayoke.runtime.roots import prepare_roots
-from pokayoke.runtime.workspace import ConfinedPath, confine
+from pokayoke.runtime.files import confined_open as beneath
+from pokayoke.runtime.files.roots import prepare_roots
+from pokayoke.runtime.files.workspace import ConfinedPath, confine
 
 INSIDE, OUTSIDE = "inside", "OUTSIDE"
 

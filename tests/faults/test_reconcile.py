@@ -14,19 +14,19 @@ from clishell import Shell
 from pgserver import Missing, empty_schema
 
 from pokayoke import Contract, Guard, ToolCall, open_store
-from pokayoke.cli import operating
-from pokayoke.cli.ledger_join import Aside, Wanted, joined
-from pokayoke.cli.ledger_rows import mapping, row
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Settlement
-from pokayoke.core.ledger_key import compensation_key
-from pokayoke.core.reconcile import Compared, Compensation, Row, Times, undo_key, undoings
+from pokayoke.cli import options as operating
+from pokayoke.cli.ledger.business_rows import mapping, row
+from pokayoke.cli.ledger.join import Aside, Wanted, joined
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.key import compensation_key
+from pokayoke.core.ledger.reconcile import Compared, Compensation, Row, Times, undo_key, undoings
+from pokayoke.core.ledger.transitions import Claim, Settlement
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.clock import SystemClock
 from pokayoke.runtime.compensate import Compensator
-from pokayoke.runtime.effect import this_effect
+from pokayoke.runtime.driver.effect import this_effect
+from pokayoke.runtime.threads.clock import SystemClock
 from pokayoke.stores import MemoryStore
-from pokayoke.stores.nouns import Flip
+from pokayoke.stores.values import Flip
 from pokayoke.testing import FailingStore
 
 ARGUMENTS = {

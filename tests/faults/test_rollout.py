@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import pokayoke
-from pokayoke.core.rollout import drawn
-from pokayoke.runtime.lockfile import read_lock
+from pokayoke.core.versions.rollout import drawn
+from pokayoke.runtime.versions.lock_file import read_lock
 
 WORKER = Path(__file__).parents[1] / "support" / "drift_worker.py"
 

@@ -166,6 +166,6 @@ if __name__ == "__main__":
 
     import pokayoke
     from pokayoke.adapters.pydantic_ai import Guarded, contracts
-    from pokayoke.stores.nouns import Query
+    from pokayoke.stores.values import Query
 
     _mother()

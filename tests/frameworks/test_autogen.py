@@ -25,7 +25,7 @@ from pydantic import BaseModel
 
 import pokayoke
 from pokayoke.adapters.autogen import calls, contracts, guarded, message
-from pokayoke.stores.nouns import Query
+from pokayoke.stores.values import Query
 
 INFO = ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=True)
 REFUND = ("refund", '{"order": "A1"}')

@@ -814,7 +814,7 @@ def test_forked_processes_do_not_mark_different_calls_alike():
     """A history may go from one worker to another, which must not take a mark in it for one of its own."""
     code = """
         import os
-        from pokayoke.adapters.crewai_calls import _token
+        from pokayoke.adapters.crewai._model import _token
         child = os.fork()
         os.write(1, f"{_token()}\\n".encode())  # in one piece, however the output is buffered
         if child:

@@ -1238,7 +1238,7 @@ def test_a_thread_belongs_to_one_tenant(shop):
 
 def test_a_long_invocation_outlives_a_thousand_others(shop, monkeypatch):
     """While it goes on, a write of it happens once, however many were served meanwhile; what has ended is let go."""
-    monkeypatch.setattr("pokayoke.adapters.hosted._KEPT_RUNS", 3)
+    monkeypatch.setattr("pokayoke.adapters._host.run._KEPT_RUNS", 3)
 
     @tool
     def wait(order: str) -> str:

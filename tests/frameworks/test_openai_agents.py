@@ -53,7 +53,7 @@ from pydantic import BaseModel
 
 import pokayoke
 from pokayoke.adapters.openai_agents import GuardedRunner, calls, contracts, message
-from pokayoke.runtime.run import Run
+from pokayoke.runtime.run.run import Run
 
 QUIET = RunConfig(tracing_disabled=True)
 REFUND = ("refund", '{"order": "A1"}')

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from pokayoke.core.call import Finding
-from pokayoke.core.contract import Contract
+from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import ConfigurationError
-from pokayoke.replay.effects import guess_effect
-from pokayoke.replay.evidence import MOST_FIELDS, Budget, Evidence, Sightings
-from pokayoke.replay.infer import counted, infer
-from pokayoke.replay.learn import Draft, Learner, Skipped, Watched, draft
+from pokayoke.replay.learn.effect_guess import guess_effect
+from pokayoke.replay.learn.evidence import MOST_FIELDS, Budget, Evidence, Sightings
+from pokayoke.replay.learn.infer import counted, infer
+from pokayoke.replay.learn.learner import Draft, Learner, Skipped, Watched, draft
+from pokayoke.replay.learn.string_shapes import formats_of, pattern_of, shape_of
+from pokayoke.replay.learn.yaml_writer import yaml_text
 from pokayoke.replay.recording import Recording, Unread
-from pokayoke.replay.strings import formats_of, pattern_of, shape_of
-from pokayoke.replay.yamltext import yaml_text
-from pokayoke.runtime.document import read_document
+from pokayoke.runtime.config.yaml_reader import read_document
 
 
 def schema_of(values, *, arguments=False, runs=None):

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from pokayoke.core.contract import Contract
+from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import ConfigurationError
-from pokayoke.replay.learn import Draft, Learner
-from pokayoke.replay.listing import ask_server, completed, drafts_of, read_listing
+from pokayoke.replay.learn.learner import Draft, Learner
+from pokayoke.replay.learn.mcp_listing import ask_server, completed, drafts_of, read_listing
 from pokayoke.replay.recording import Recording
 
 TOOLS = [

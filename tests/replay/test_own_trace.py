@@ -5,12 +5,12 @@ import os
 import time
 
 import pokayoke
-from pokayoke.core.contract import Contract
-from pokayoke.replay.judge import Judge
-from pokayoke.replay.learn import Learner
+from pokayoke.core.contract.contract import Contract
+from pokayoke.replay.learn.learner import Learner
 from pokayoke.replay.readers import Source
 from pokayoke.replay.recording import Recording
-from pokayoke.replay.score import Scorer
+from pokayoke.replay.score.evaluate import Judge
+from pokayoke.replay.score.scorer import Scorer
 
 ITEM = {"type": "object", "properties": {"id": {"type": "string"}, "token": {"type": "string"}}, "required": ["id"]}
 

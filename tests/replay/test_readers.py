@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.readers import FORMATS, Source, parse_map
-from pokayoke.replay.readers.joining import Conversation
+from pokayoke.replay.readers.conversation import Conversation
 from pokayoke.replay.readers.lines import LONGEST_LINE, Input
 from pokayoke.replay.readers.source import READERS, claimed_format, read_value
 from pokayoke.replay.recording import Recording, Unread

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from pokayoke.core.contract import Contract
-from pokayoke.core.schema import compile_schema
-from pokayoke.replay.judge import Judge
-from pokayoke.replay.pseudonyms import Pseudonyms
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.schema.schema import compile_schema
+from pokayoke.replay.learn.string_shapes import formats_of, shape_of
 from pokayoke.replay.readers import Source
-from pokayoke.replay.recorder import Recorder
 from pokayoke.replay.recording import Recording
-from pokayoke.replay.strings import formats_of, shape_of
+from pokayoke.replay.sample.pseudonyms import Pseudonyms
+from pokayoke.replay.sample.recorder import Recorder
+from pokayoke.replay.score.evaluate import Judge
 
 KEY = b"0123456789abcdef" * 2
 SCHEMA = {

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.contract import Contract
-from pokayoke.replay.charts import bar, gauge
-from pokayoke.replay.judge import Judge
+from pokayoke.core.contract.contract import Contract
 from pokayoke.replay.recording import Recording, Unread
-from pokayoke.replay.report import html_report, percent
-from pokayoke.replay.score import Scorer
-from pokayoke.replay.summary import Set, summary
+from pokayoke.replay.score.charts import bar, gauge
+from pokayoke.replay.score.evaluate import Judge
+from pokayoke.replay.score.html_report import html_report, percent
+from pokayoke.replay.score.scorer import Scorer
+from pokayoke.replay.score.summary import Set, summary
 
 EVIL = [
     "<script>document.title='executed'</script>",

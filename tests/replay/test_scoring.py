@@ -17,17 +17,17 @@ from msgspec import UNSET
 
 import pokayoke
 from pokayoke.core.call import Finding
-from pokayoke.core.contract import Contract
+from pokayoke.core.contract.contract import Contract
 from pokayoke.core.policy import AccessPolicy, Policy
 from pokayoke.errors import ConfigurationError, PokayokeError
-from pokayoke.replay.failures import error_prefix, mentions_error, stated_failure
-from pokayoke.replay.judge import Judge
+from pokayoke.replay.learn.stated_failures import error_prefix, mentions_error, stated_failure
 from pokayoke.replay.readers import Source
 from pokayoke.replay.recording import Recording, Unread
-from pokayoke.replay.score import Scorer, fields_of
-from pokayoke.replay.summary import Set, is_clean, summary
-from pokayoke.replay.tally import MOST_NAMES, MOST_TOOLS, OTHERS, Tally, ToolTally, count, rates
-from pokayoke.replay.workers import Replay, default_jobs
+from pokayoke.replay.score.counts import MOST_NAMES, MOST_TOOLS, OTHERS, Tally, ToolTally, count, rates
+from pokayoke.replay.score.evaluate import Judge
+from pokayoke.replay.score.scorer import Scorer, fields_of
+from pokayoke.replay.score.summary import Set, is_clean, summary
+from pokayoke.replay.score.workers import Replay, default_jobs
 
 ORDER = {
     "type": "object",
@@ -252,7 +252,7 @@ def test_failures_that_pass_as_data_are_counted():
 
 def test_answers_of_our_own_trace_are_out_of_their_envelope():
     """A trace holds the value inside the envelope; it is not unwrapped a second time."""
-    wrapped = contracts(envelope=pokayoke.core.contract.Envelope(ok="/ok", data="/data"))[:1]
+    wrapped = contracts(envelope=pokayoke.core.contract.contract.Envelope(ok="/ok", data="/data"))[:1]
     judge = Judge(wrapped)
     assert judge.judge(Recording("create_order", GOOD, {"id": "7"}, contract="create_order@1")).output == "valid"
     assert judge.judge(Recording("create_order", GOOD, {"ok": True, "data": {"id": "7"}})).output == "valid"
@@ -524,10 +524,10 @@ def test_a_process_that_is_ended_is_an_error(tmp_path):
 
 FOR_EVER = """
 import sys
-from pokayoke.core.contract import Contract
-from pokayoke.replay.judge import Judge
+from pokayoke.core.contract.contract import Contract
+from pokayoke.replay.score.evaluate import Judge
 from pokayoke.replay.readers import Source
-from pokayoke.replay.workers import Replay
+from pokayoke.replay.score.workers import Replay
 
 with Replay([Judge([Contract.from_schema("ping", {"type": "object"})])], jobs=2) as work:
     while True:

@@ -11,10 +11,10 @@ import pytest
 
 import pokayoke
 from pokayoke.core.policy import AlertPolicy, TracePolicy
-from pokayoke.core.switch import Seen
+from pokayoke.core.state.kill_switch import Seen
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.alerts import Alerts
-from pokayoke.runtime.trace import Trace
+from pokayoke.runtime.guard.alerts import Alerts
+from pokayoke.runtime.trace.trace import Trace
 from pokayoke.stores.base import Query
 
 

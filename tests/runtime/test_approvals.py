@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall
-from pokayoke.core.admission import Approval
-from pokayoke.core.state import Taint, latch
+from pokayoke.core.ledger.admission import Approval
+from pokayoke.core.state.run_state import Taint, latch
 from pokayoke.errors import StoreError
-from pokayoke.runtime.approvals import Approvals, reviewing
+from pokayoke.runtime.approvals.approvals import Approvals, reviewing
 from pokayoke.stores import MemoryStore
-from pokayoke.stores.acts import Need
+from pokayoke.stores.operations import Need
 from pokayoke.testing import FailingStore, FrozenClock
 
 TRANSFER = {

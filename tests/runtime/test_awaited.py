@@ -6,8 +6,8 @@ import time
 import pytest
 
 import pokayoke
-from pokayoke.core.steps import Raised, Returned, TimedOut
-from pokayoke.runtime.adriver import awaited_here
+from pokayoke.core.flow.steps import Raised, Returned, TimedOut
+from pokayoke.runtime.driver.asynchronous import awaited_here
 
 LONG = 30.0
 

@@ -8,7 +8,7 @@ import pytest
 
 import pokayoke
 from pokayoke.core.context import Facts, OpenEffect, Refusal
-from pokayoke.runtime.compaction import facts_of
+from pokayoke.runtime.run.compaction import facts_of
 from pokayoke.stores import MemoryStore
 from pokayoke.testing import ScriptedModel, ask
 

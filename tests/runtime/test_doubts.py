@@ -10,16 +10,16 @@ import time
 import pytest
 
 from pokayoke import NOT_FOUND, UNKNOWN, Contract, Envelope, Found, Guard, ToolCall, open_store, this_effect
-from pokayoke.core.ledger import Resolution, Settlement
+from pokayoke.core.flow.steps import NotBegun
+from pokayoke.core.ledger.transitions import Resolution, Settlement
 from pokayoke.core.policy import RetryPolicy
-from pokayoke.core.state import worsen
-from pokayoke.core.steps import NotBegun
+from pokayoke.core.state.run_state import worsen
 from pokayoke.errors import UsageError
-from pokayoke.runtime import driver as driving
+from pokayoke.runtime.driver import sync as driving
 from pokayoke.stores import MemoryStore
-from pokayoke.stores.acts import settling
 from pokayoke.stores.base import Query
-from pokayoke.stores.nouns import Flip
+from pokayoke.stores.operations import settling
+from pokayoke.stores.values import Flip
 from pokayoke.testing import Crash, FailingStore, FrozenClock, crash_at, run_script
 
 ORDER = {"type": "object", "properties": {"user": {"type": "string"}}, "required": ["user"]}

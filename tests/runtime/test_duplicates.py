@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from pokayoke import Contract, Envelope, Guard, ToolCall, ToolError, this_effect
-from pokayoke.core.ledger_key import compensation_key
+from pokayoke.core.ledger.key import compensation_key
 from pokayoke.stores import MemoryStore
 from pokayoke.stores.base import Query
 from pokayoke.testing import FrozenClock

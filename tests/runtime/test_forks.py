@@ -8,9 +8,9 @@ from weakref import ref
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall, open_store
-from pokayoke.runtime.forks import process_token
-from pokayoke.runtime.rollout import Rollout
-from pokayoke.runtime.workers import Workers
+from pokayoke.runtime.threads.forks import process_token
+from pokayoke.runtime.threads.worker_pool import Workers
+from pokayoke.runtime.versions.rollout import Rollout
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here"),

@@ -7,8 +7,8 @@ import time
 import pytest
 
 import pokayoke
-from pokayoke.core.loop import KINDS
 from pokayoke.core.policy import LoopPolicy, RetryPolicy
+from pokayoke.core.state.loop_guard import KINDS
 from pokayoke.errors import PolicyError
 from pokayoke.stores import MemoryStore
 from pokayoke.testing import ScriptedModel, ask

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from pokayoke.runtime.handoff import Handoff
+from pokayoke.runtime.threads.background_queue import Handoff
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_a_forked_child_has_a_worker_of_its_own(handoff):
 def test_the_end_of_the_process_waits_for_what_waits():
     """Items offered right before the interpreter ends are still consumed."""
     script = (
-        "import sys; from pokayoke.runtime.handoff import Handoff\n"
+        "import sys; from pokayoke.runtime.threads.background_queue import Handoff\n"
         "queue = Handoff(lambda item: print(item, flush=True), 100, 'pokayoke-test')\n"
         "for number in range(3): queue.offer(number)\n"
     )

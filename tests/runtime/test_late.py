@@ -10,14 +10,14 @@ import time
 import pytest
 
 from pokayoke import Contract, Envelope, Guard, Raw, ToolCall, ToolError, open_store, this_effect
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim
-from pokayoke.core.steps import NotStarted, Returned
+from pokayoke.core.flow.steps import NotStarted, Returned
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.transitions import Claim
 from pokayoke.errors import ContractError, UsageError
-from pokayoke.runtime import workers as pool
-from pokayoke.runtime.compaction import facts_of
-from pokayoke.runtime.late import came_late
-from pokayoke.runtime.workers import Workers, started
+from pokayoke.runtime.driver.late_result import came_late
+from pokayoke.runtime.run.compaction import facts_of
+from pokayoke.runtime.threads import worker_pool as pool
+from pokayoke.runtime.threads.worker_pool import Workers, started
 from pokayoke.stores.base import Query
 
 ANY = {"type": "object"}

@@ -11,10 +11,10 @@ from loop_process import lines, process
 from provider_rules import anthropic_problems, chat_problems
 
 import pokayoke
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Settlement
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.transitions import Claim, Settlement
 from pokayoke.errors import UsageError
-from pokayoke.runtime import matters as matters_module
+from pokayoke.runtime.memory import call_log as matters_module
 from pokayoke.stores import MemoryStore
 from pokayoke.testing import Crash, FailingStore, FrozenClock, Reply, ScriptedModel, ask, crash_at
 
@@ -331,7 +331,7 @@ def test_what_another_process_did_is_told_whatever_its_clock_says(monkeypatch, a
     step = "after_settle" if settled else "after_invoke"
     other = guarded(store, clock=FrozenClock(1_000.0 + ahead), on_step=crash_at(step, how="raise"))
     with monkeypatch.context() as there:
-        there.setattr("pokayoke.runtime.run.process_token", lambda: "other")
+        there.setattr("pokayoke.runtime.run.run.process_token", lambda: "other")
         with pytest.raises(Crash):
             other.run("r").call(ask("put", key="a"))
     guard = guarded(store, clock=FrozenClock(1_001.0))

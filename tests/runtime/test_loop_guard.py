@@ -3,7 +3,7 @@
 import pytest
 
 import pokayoke
-from pokayoke.core.loop import Kind
+from pokayoke.core.state.loop_guard import Kind
 from pokayoke.testing import ask
 
 done = []

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from pokayoke.runtime.metrics_count import INSTRUMENTS, OTHER, PER_TOOL, UNKNOWN, Counting, Sample
+from pokayoke.runtime.metrics.counting import INSTRUMENTS, OTHER, PER_TOOL, UNKNOWN, Counting, Sample
 
 
 def call(decision="refuse", tool="get", **more):

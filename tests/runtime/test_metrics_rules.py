@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from pokayoke.core.alert import LEAST, SHARE
-from pokayoke.runtime.document import read_document
+from pokayoke.core.state.invalid_output_spike import LEAST, SHARE
+from pokayoke.runtime.config.yaml_reader import read_document
 from pokayoke.runtime.metrics import INSTRUMENTS, alert_rules
 
 FILE = read_document(alert_rules().read_text(encoding="utf-8"), name="alerts.yml").value
@@ -64,7 +64,7 @@ def test_an_expression_is_promql(rule, need):
 
 
 def test_the_alert_of_outputs_is_the_rule_of_the_library():
-    """The share and the least number are those of `core/alert.py`, so both tell of the same thing."""
+    """The share and the least number are those of `core/state/invalid_output_spike.py`, so both tell of the same thing."""
     rule = next(rule for rule in RULES if rule["alert"] == "PokayokeInvalidOutputs")
     assert f">= {SHARE} " in rule["expr"]
     assert rule["expr"].rstrip().endswith(f">= {LEAST}")

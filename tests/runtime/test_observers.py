@@ -7,7 +7,7 @@ import pytest
 import pokayoke
 from pokayoke.core.call import Correction, Finding
 from pokayoke.core.policy import TracePolicy
-from pokayoke.runtime.trace import Trace
+from pokayoke.runtime.trace.trace import Trace
 
 
 def result(**more):

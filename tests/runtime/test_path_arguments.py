@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from typing_extensions import TypeAliasType, TypedDict
 
 from pokayoke import ConfinedPath, Contract, Guard, ToolCall, tool
-from pokayoke.core.lock import Note, added
-from pokayoke.core.typed import mentions
+from pokayoke.core.contract.python_types import mentions
+from pokayoke.core.versions.lock import Note, added
 from pokayoke.errors import ContractError
-from pokayoke.runtime.lockfile import changing
+from pokayoke.runtime.versions.lock_file import changing
 
 NOTE = Note("2026-11-21T08:00:00Z", "mo", "test")
 
@@ -318,7 +318,7 @@ def show(p: ConfinedPath) -> str:
 @pytest.mark.parametrize("meanwhile", ["swapped", "elsewhere", "gone"])
 def test_another_configuration_leaves_a_root_what_it_was(tmp_path, monkeypatch, written, meanwhile):
     """A policy that is taken over finds no other folder under a root's name, and misses none that is gone."""
-    monkeypatch.setattr("pokayoke.runtime.config._QUIET", 0.0)
+    monkeypatch.setattr("pokayoke.runtime.config.config._QUIET", 0.0)
     for place, said in (("here", "right"), ("there", "wrong")):
         (tmp_path / place / "ws").mkdir(parents=True)
         (tmp_path / place / "ws" / "file").write_text(said)

@@ -7,9 +7,9 @@ import pytest
 
 from pokayoke import Contract, Guard
 from pokayoke.core.call import Finding, Outcome, ToolCall
-from pokayoke.core.state import RunState, Taint, latch
-from pokayoke.runtime.clock import SystemClock
-from pokayoke.runtime.progress import Progress
+from pokayoke.core.state.run_state import RunState, Taint, latch
+from pokayoke.runtime.memory.run_memory import Progress
+from pokayoke.runtime.threads.clock import SystemClock
 from pokayoke.stores import MemoryStore
 from pokayoke.testing import FailingStore
 

@@ -9,8 +9,8 @@ import pytest
 import pokayoke
 from pokayoke import Contract, Guard, ToolCall
 from pokayoke.errors import PolicyError
-from pokayoke.runtime.lockfile import changing
-from pokayoke.runtime.view import View
+from pokayoke.runtime.tools.view import View
+from pokayoke.runtime.versions.lock_file import changing
 
 ANY = {"type": "object"}
 CHECKED = Contract.from_schema("look", ANY, effect="read", output_schema=ANY, handler=dict)
@@ -21,7 +21,7 @@ LENIENT = "validation: {tool_output: {schema: declared}}\n"
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     """A file is believed as soon as it is written."""
-    monkeypatch.setattr("pokayoke.runtime.config._QUIET", 0.0)
+    monkeypatch.setattr("pokayoke.runtime.config.config._QUIET", 0.0)
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import pytest
 
 import pokayoke
 from pokayoke import ToolCall
-from pokayoke.core import lock as locking
-from pokayoke.core.lock import Note
+from pokayoke.core.versions import lock as locking
+from pokayoke.core.versions.lock import Note
 from pokayoke.errors import ConfigurationError, ContractError, StoreError
-from pokayoke.runtime.contractfile import read_contracts
-from pokayoke.runtime.lockfile import changing, lock_text, read_lock
+from pokayoke.runtime.config.contract_files import read_contracts
+from pokayoke.runtime.versions.lock_file import changing, lock_text, read_lock
 from pokayoke.testing import FailingStore
 
 NOTE = Note("2026-11-21T08:00:00Z", "mo", "test")
@@ -641,7 +641,7 @@ def test_a_broken_shadow_harms_no_call(tmp_path, fault, monkeypatch):
     shop.step(lambda lock: locking.added(lock, one, "shop:tools", NOTE, stable=True))
     shop.step(lambda lock: locking.added(lock, two, "shop:tools", NOTE, stable=False))
     shop.shadow()
-    monkeypatch.setattr("pokayoke.runtime.beside._MOST_WAITING", 50)
+    monkeypatch.setattr("pokayoke.runtime.trace.background._MOST_WAITING", 50)
     guard = shop.guard(one, two)
     run = guard.run("r")
     for _ in range(100):
@@ -713,7 +713,7 @@ def test_a_comparison_that_breaks_is_told_and_the_next_one_made(shop, tmp_path, 
         def broken(*_):
             raise SystemExit
 
-        patched.setattr("pokayoke.runtime.beside.shadow_event", broken)
+        patched.setattr("pokayoke.runtime.trace.background.shadow_event", broken)
         run.call(ask())
         assert guard.beside.flush(30)
     run.call(ask("text"))

@@ -9,9 +9,9 @@ import pytest
 import pokayoke
 from pokayoke import ToolCall
 from pokayoke.errors import ConfigurationError, PolicyError
-from pokayoke.replay.judge import Judge
 from pokayoke.replay.recording import Recording
-from pokayoke.runtime.sampling import _key_from
+from pokayoke.replay.score.evaluate import Judge
+from pokayoke.runtime.trace.sample import _key_from
 
 ORDER = {"type": "string", "pattern": "^#W[0-9]{7}$"}
 CONTRACT = {
@@ -162,7 +162,7 @@ def test_paths_count_from_the_configuration(tmp_path, monkeypatch):
     guard.run("r").call(ask("#W1234567"))
     guard.beside.flush()
     assert (tmp_path / "key").is_file()
-    monkeypatch.setattr("pokayoke.runtime.config._QUIET", 0.0)
+    monkeypatch.setattr("pokayoke.runtime.config.config._QUIET", 0.0)
     config.write_text("trace:\n  sample_path: other.jsonl\n  sample_share: 1.0\n  sample_key_path: key\n")
     guard.run("r").call(ask("#W1234567"))
     guard.beside.flush()

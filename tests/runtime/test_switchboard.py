@@ -8,9 +8,9 @@ import time
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall
-from pokayoke.core.switch import Seen
-from pokayoke.runtime.switchboard import Switchboard
-from pokayoke.runtime.workers import Workers
+from pokayoke.core.state.kill_switch import Seen
+from pokayoke.runtime.guard.output_counter import Switchboard
+from pokayoke.runtime.threads.worker_pool import Workers
 from pokayoke.stores import MemoryStore
 from pokayoke.testing import FailingStore, FrozenClock
 
@@ -179,7 +179,7 @@ def test_batches_of_many_threads_reach_the_store_one_after_the_other():
 
 def test_a_store_that_hangs_holds_few_threads_up(monkeypatch):
     """However many outputs come meanwhile, one thread is with the store and one waits for it; then all are counted."""
-    monkeypatch.setattr("pokayoke.runtime.switchboard._SECONDS", 0.01)
+    monkeypatch.setattr("pokayoke.runtime.guard.output_counter._SECONDS", 0.01)
     store, goes_on = Durable(), threading.Event()
     counted = store.observe
     store.observe = lambda seen, now: goes_on.wait(30) and counted(seen, now)

@@ -29,12 +29,12 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from pokayoke import Guard, ToolCall
-from pokayoke.core.contract import Contract, require_output_contract
+from pokayoke.core.contract.contract import Contract, require_output_contract
+from pokayoke.core.contract.python_types import is_plain
 from pokayoke.core.policy import ToolOutputPolicy
-from pokayoke.core.typed import is_plain
 from pokayoke.errors import ContractError
-from pokayoke.runtime.docstring import read_docstring
-from pokayoke.runtime.tool import tool
+from pokayoke.runtime.tools.docstring import read_docstring
+from pokayoke.runtime.tools.function import tool
 
 
 class Colour(enum.Enum):
@@ -749,7 +749,7 @@ def test_a_description_in_the_type_wins_over_the_docstring():
 def test_pydantic_is_not_imported_until_it_is_needed():
     """Importing contracts, catalogue and the decorator leaves pydantic alone."""
     code = (
-        "import sys, pokayoke.core.contract, pokayoke.core.catalogue, pokayoke.core.definitions, pokayoke.runtime.tool;"
+        "import sys, pokayoke.core.contract.contract, pokayoke.core.catalogue.catalogue, pokayoke.core.messages.tool_definitions, pokayoke.runtime.tools.function;"
         "print([m for m in ('pydantic', 'typer', 'rich', 'apsw') if m in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

@@ -17,13 +17,13 @@ import pytest
 from pokayoke import Contract, Guard, Raw, ToolCall, open_store
 from pokayoke.core.call import Correction, Finding
 from pokayoke.core.policy import TracePolicy
-from pokayoke.core.redact import FAILED, Redactor
+from pokayoke.core.redaction.redactor import FAILED, Redactor
 from pokayoke.errors import ConfigurationError, PolicyError
-from pokayoke.runtime import tracefile
-from pokayoke.runtime.ring import Ring
-from pokayoke.runtime.trace import Trace
-from pokayoke.runtime.tracefile import TraceFile
-from pokayoke.runtime.traceline import quiet
+from pokayoke.runtime.trace import file as tracefile
+from pokayoke.runtime.trace.file import TraceFile
+from pokayoke.runtime.trace.line import quiet
+from pokayoke.runtime.trace.ring import Ring
+from pokayoke.runtime.trace.trace import Trace
 
 
 def result(**more):
@@ -473,7 +473,7 @@ class TestFile:
     def test_a_program_that_just_ends_loses_nothing(self, path):
         """At exit everything is written, without a word from the program."""
         code = (
-            "import sys; from pokayoke.runtime.trace import Trace; from pokayoke.core.policy import TracePolicy;"
+            "import sys; from pokayoke.runtime.trace.trace import Trace; from pokayoke.core.policy import TracePolicy;"
             "t = Trace(TracePolicy(path=sys.argv[1])); [t.record({'event': 'e', 'ts': 1.0, 'step': s}) for s in range(5)]"
         )
         subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=30)

@@ -13,14 +13,14 @@ import msgspec
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall
-from pokayoke.core.admission import Approval
+from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.policy import TracePolicy, WebhookPolicy
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.clock import SystemClock
-from pokayoke.runtime.config import load_policy
-from pokayoke.runtime.signature import SECRET, SIGNATURE, TIMESTAMP, signed, signed_at
-from pokayoke.runtime.trace import Trace
-from pokayoke.runtime.webhook import Announcer, Webhook
+from pokayoke.runtime.approvals.signature import SECRET, SIGNATURE, TIMESTAMP, signed, signed_at
+from pokayoke.runtime.approvals.webhook import Announcer, Webhook
+from pokayoke.runtime.config.config import load_policy
+from pokayoke.runtime.threads.clock import SystemClock
+from pokayoke.runtime.trace.trace import Trace
 
 KEY = b"0123456789abcdef"
 QUESTION = Approval(

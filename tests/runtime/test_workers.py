@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from pokayoke.core.steps import NotStarted, Raised, Returned, TimedOut
-from pokayoke.runtime import workers as module
-from pokayoke.runtime.workers import Workers, react, started
+from pokayoke.core.flow.steps import NotStarted, Raised, Returned, TimedOut
+from pokayoke.runtime.threads import worker_pool as module
+from pokayoke.runtime.threads.worker_pool import Workers, react, started
 
 
 def _hanging():

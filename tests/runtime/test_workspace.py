@@ -13,12 +13,13 @@ import msgspec
 import orjson
 import pytest
 
-from pokayoke.core.paths import CODES as LEXICAL_CODES
-from pokayoke.core.paths import check_path
+from pokayoke.core.gate.paths import CODES as LEXICAL_CODES
+from pokayoke.core.gate.paths import check_path
 from pokayoke.errors import ConfigurationError, PathEscape
-from pokayoke.runtime import beneath, roots
-from pokayoke.runtime.roots import prepare_roots
-from pokayoke.runtime.workspace import CODES, ConfinedPath, confine, open_beneath
+from pokayoke.runtime.files import confined_open as beneath
+from pokayoke.runtime.files import roots
+from pokayoke.runtime.files.roots import prepare_roots
+from pokayoke.runtime.files.workspace import CODES, ConfinedPath, confine, open_beneath
 
 METHODS = ["openat2", "walk", "resolve"]
 

@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from pokayoke.core.admission import Approval, Charge, Request
-from pokayoke.core.ledger import Claim, Resolution, Settlement
-from pokayoke.core.state import Taint, latch, worsen
-from pokayoke.core.switch import Seen
+from pokayoke.core.ledger.admission import Approval, Charge, Request
+from pokayoke.core.ledger.transitions import Claim, Resolution, Settlement
+from pokayoke.core.state.kill_switch import Seen
+from pokayoke.core.state.run_state import Taint, latch, worsen
 from pokayoke.errors import StoreError
-from pokayoke.stores import acts
-from pokayoke.stores.acts import Act, Changes, Need
-from pokayoke.stores.nouns import Entry, Flip, Query
+from pokayoke.stores import operations as acts
+from pokayoke.stores.operations import Act, Changes, Need
+from pokayoke.stores.values import Entry, Flip, Query
 
 WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0, owner="me")
 QUESTION = Approval("a1", "f1", "pay", "pay@1", {"amount": [1, 2.5, None, "é"]}, "r", 100.0, 200.0)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Record, Resolution, Settled, Settlement
-from pokayoke.core.switch import Board, Rate, Seen, Switch
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.transitions import Claim, Record, Resolution, Settled, Settlement
+from pokayoke.core.state.kill_switch import Board, Rate, Seen, Switch
 from pokayoke.errors import StoreError
-from pokayoke.stores import acts
-from pokayoke.stores.acts import Books
-from pokayoke.stores.nouns import Flip
+from pokayoke.stores import operations as acts
+from pokayoke.stores.operations import Books
+from pokayoke.stores.values import Flip
 
 RECORD = Record("k", "h", "completed", 1, "c", 105.0, "pay", "pay@1", "r", 95.0, settled_at=100.0, decided_by="ann")
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.admission import Approval, Charge, Request
-from pokayoke.core.ledger import Claim, Resolution, Settlement
-from pokayoke.core.state import Taint, begin_turn, latch, unlatch, worsen
-from pokayoke.core.switch import Seen
+from pokayoke.core.ledger.admission import Approval, Charge, Request
+from pokayoke.core.ledger.transitions import Claim, Resolution, Settlement
+from pokayoke.core.state.kill_switch import Seen
+from pokayoke.core.state.run_state import Taint, begin_turn, latch, unlatch, worsen
 from pokayoke.errors import StoreError
 from pokayoke.stores import MemoryStore
-from pokayoke.stores.nouns import Entry, Flip, Query
-from pokayoke.stores.sqlite import SqliteStore
+from pokayoke.stores.sqlite.store import SqliteStore
+from pokayoke.stores.values import Entry, Flip, Query
 
 KEYS, CALLERS, TOOLS, RUNS = ("k1", "k2"), ("c1", "c2", "c3"), ("pay", "read"), ("r1", "r2")
 TIMES = st.floats(1.0, 2_000.0, allow_nan=False).map(lambda value: round(value, 1))

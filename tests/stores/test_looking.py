@@ -5,12 +5,12 @@ import time
 import msgspec
 import pytest
 
-from pokayoke.core.admission import Approval, Charge, Request
-from pokayoke.core.ledger import Claim, Settlement
-from pokayoke.core.state import Taint, latch, worsen
-from pokayoke.core.switch import Seen
-from pokayoke.stores.nouns import Flip, Query
+from pokayoke.core.ledger.admission import Approval, Charge, Request
+from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.core.state.kill_switch import Seen
+from pokayoke.core.state.run_state import Taint, latch, worsen
 from pokayoke.stores.sql import queries
+from pokayoke.stores.values import Flip, Query
 
 STATES = ("executing", "resolving", "completed", "failed_retriable", "failed_final", "in_doubt")
 

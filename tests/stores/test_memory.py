@@ -5,12 +5,12 @@ import signal
 
 import msgspec
 
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Resolution, Settlement
-from pokayoke.core.state import Taint, begin_turn, latch, unlatch, worsen
-from pokayoke.core.switch import Seen
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.transitions import Claim, Resolution, Settlement
+from pokayoke.core.state.kill_switch import Seen
+from pokayoke.core.state.run_state import Taint, begin_turn, latch, unlatch, worsen
 from pokayoke.stores import MemoryStore, memory
-from pokayoke.stores.nouns import Flip
+from pokayoke.stores.values import Flip
 
 WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0)
 

@@ -3,13 +3,13 @@
 import apsw
 import pytest
 
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Settlement
-from pokayoke.core.state import worsen
-from pokayoke.stores import sqlite_notes
-from pokayoke.stores.nouns import Flip
-from pokayoke.stores.sqlite import SqliteStore
-from pokayoke.stores.sqlite_file import Connection
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.core.state.run_state import worsen
+from pokayoke.stores.sqlite import cache as sqlite_notes
+from pokayoke.stores.sqlite.connection import Connection
+from pokayoke.stores.sqlite.store import SqliteStore
+from pokayoke.stores.values import Flip
 
 
 @pytest.fixture

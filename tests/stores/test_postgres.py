@@ -19,13 +19,14 @@ from pgserver import SERVER, Missing, empty_schema, joined
 from tcpproxy import Proxy
 
 from pokayoke.errors import StoreError
-from pokayoke.stores import postgres, postgres_link
-from pokayoke.stores.nouns import Query
-from pokayoke.stores.postgres import PostgresStore
-from pokayoke.stores.postgres_act import locking
-from pokayoke.stores.postgres_place import place
-from pokayoke.stores.sql import schema
+from pokayoke.stores.postgres import pool as postgres_link
+from pokayoke.stores.postgres import store as postgres
+from pokayoke.stores.postgres.store import PostgresStore
+from pokayoke.stores.postgres.transaction import locking
+from pokayoke.stores.postgres.url import place
+from pokayoke.stores.sql import migrations as schema
 from pokayoke.stores.sql.statements import MIGRATION, Lock
+from pokayoke.stores.values import Query
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from pgacts import done, line, wish
 from pgserver import Cluster, Missing, joined
 from tcpproxy import Proxy, once
 
-from pokayoke.core.admission import Charge
+from pokayoke.core.ledger.admission import Charge
 from pokayoke.errors import StoreError
-from pokayoke.stores.nouns import Query
-from pokayoke.stores.postgres import PostgresStore
+from pokayoke.stores.postgres.store import PostgresStore
+from pokayoke.stores.values import Query
 
 PATIENCE = 2.0
 BOUND = 2 * PATIENCE + 5  # twice the time of an act, and room for a busy machine: it only has to end

@@ -9,7 +9,7 @@ from pgacts import done, wish
 from pgserver import Missing, empty_schema
 
 from pokayoke.errors import StoreError
-from pokayoke.stores.postgres import PostgresStore
+from pokayoke.stores.postgres.store import PostgresStore
 
 sqlalchemy = pytest.importorskip("sqlalchemy")
 asynchronous = pytest.importorskip("sqlalchemy.ext.asyncio")

@@ -12,12 +12,12 @@ import pytest
 from pgacts import done, line, wish
 from pgserver import Missing, empty_schema, joined
 
-from pokayoke.core.admission import Approval, Charge
-from pokayoke.core.ledger import Resolution
-from pokayoke.core.switch import Seen
+from pokayoke.core.ledger.admission import Approval, Charge
+from pokayoke.core.ledger.transitions import Resolution
+from pokayoke.core.state.kill_switch import Seen
 from pokayoke.errors import StoreError
-from pokayoke.stores.nouns import Flip, Query
-from pokayoke.stores.postgres import PostgresStore
+from pokayoke.stores.postgres.store import PostgresStore
+from pokayoke.stores.values import Flip, Query
 
 
 @pytest.fixture

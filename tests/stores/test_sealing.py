@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.admission import Approval, Request
-from pokayoke.core.ledger import Claim, Settlement
+from pokayoke.core.ledger.admission import Approval, Request
+from pokayoke.core.ledger.transitions import Claim, Settlement
 from pokayoke.errors import MissingExtraError, StoreError
-from pokayoke.stores import seal as seals
-from pokayoke.stores.nouns import Query
-from pokayoke.stores.seal import Seal, from_environment
+from pokayoke.stores import encryption as seals
+from pokayoke.stores.encryption import Seal, from_environment
 from pokayoke.stores.sql import rows
+from pokayoke.stores.values import Query
 
 OLD, NEW = b"o" * 32, b"n" * 32
 CANARY = "4111-canary-1111"

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.admission import Approval, Used
-from pokayoke.core.ledger import Record
-from pokayoke.core.state import LoopCount, RunState, Taint
-from pokayoke.core.switch import Board, Rate, Switch
+from pokayoke.core.ledger.admission import Approval, Used
+from pokayoke.core.ledger.transitions import Record
+from pokayoke.core.state.kill_switch import Board, Rate, Switch
+from pokayoke.core.state.run_state import LoopCount, RunState, Taint
 from pokayoke.errors import StoreError
-from pokayoke.stores.acts import Books, Changes, Need
-from pokayoke.stores.nouns import Entry, Query
-from pokayoke.stores.seal import Seal
-from pokayoke.stores.sql import queries, rows, schema, statements
+from pokayoke.stores.encryption import Seal
+from pokayoke.stores.operations import Books, Changes, Need
+from pokayoke.stores.sql import migrations as schema
+from pokayoke.stores.sql import queries, rows, statements
 from pokayoke.stores.sql.dialect import POSTGRES, SQLITE
+from pokayoke.stores.values import Entry, Query
 
 TEXTS = st.text(st.characters(exclude_categories=[]), max_size=8)  # NUL and half characters, too
 TIMES = st.floats(0, 2e9, allow_nan=False)

@@ -14,13 +14,15 @@ from pathlib import Path
 import apsw
 import pytest
 
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Settlement
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.transitions import Claim, Settlement
 from pokayoke.errors import StoreError
-from pokayoke.stores import open_store, sqlite_file, sqlite_install
-from pokayoke.stores.nouns import Query
-from pokayoke.stores.sql import schema
-from pokayoke.stores.sqlite import SqliteStore
+from pokayoke.stores import open_store
+from pokayoke.stores.sql import migrations as schema
+from pokayoke.stores.sqlite import connection as sqlite_file
+from pokayoke.stores.sqlite import install as sqlite_install
+from pokayoke.stores.sqlite.store import SqliteStore
+from pokayoke.stores.values import Query
 
 INIT = "pokayoke ledger init --store sqlite:///"
 
@@ -423,8 +425,8 @@ def test_a_waiting_write_goes_through_when_the_lock_is_gone(path, opened):
 
 CHILD = """
 import sys
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Settlement
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.transitions import Claim, Settlement
 from pokayoke.stores import open_store
 store = open_store(sys.argv[1])
 for n in range(40):

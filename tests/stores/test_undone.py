@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from pokayoke import Contract, Envelope, Guard, ToolCall
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Resolution
-from pokayoke.core.ledger_key import compensation_key
-from pokayoke.core.reconcile import Compared, Row, undoings
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.key import compensation_key
+from pokayoke.core.ledger.reconcile import Compared, Row, undoings
+from pokayoke.core.ledger.transitions import Claim, Resolution
 from pokayoke.runtime.compensate import Compensator
 from pokayoke.testing import FailingStore
 

@@ -13,15 +13,17 @@ import time
 import apsw
 import pytest
 
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Record, Settlement
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.transitions import Claim, Record, Settlement
 from pokayoke.errors import StoreError
-from pokayoke.stores import forking, sqlite_file, writer
-from pokayoke.stores.acts import Act, Changes, Need
-from pokayoke.stores.nouns import Entry, Query
-from pokayoke.stores.sqlite import SqliteStore
-from pokayoke.stores.sqlite_file import Connection
-from pokayoke.stores.writer import Writer
+from pokayoke.stores.operations import Act, Changes, Need
+from pokayoke.stores.sqlite import connection as sqlite_file
+from pokayoke.stores.sqlite import fork_safety as forking
+from pokayoke.stores.sqlite import writer
+from pokayoke.stores.sqlite.connection import Connection
+from pokayoke.stores.sqlite.store import SqliteStore
+from pokayoke.stores.sqlite.writer import Writer
+from pokayoke.stores.values import Entry, Query
 
 
 def claim(store, key="k"):
@@ -686,8 +688,8 @@ def test_the_interpreter_ends_without_closing(url, end):
     SqliteStore(url, create=True).close()
     code = f"""
 import sys, threading
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.transitions import Claim
 from pokayoke.stores import open_store
 store = open_store({url!r})
 def claim(key):

@@ -23,7 +23,7 @@ import msgspec
 from effects_target import Ground, receipt_of
 
 from pokayoke import Contract, Guard, ToolCall, open_store, this_effect
-from pokayoke.core.resolve import NOT_FOUND, Found
+from pokayoke.core.flow.resolve import NOT_FOUND, Found
 from pokayoke.testing import STEPS, FailingStore, crash_at
 
 ARGUMENTS = {

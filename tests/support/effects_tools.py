@@ -9,7 +9,7 @@ import msgspec
 from effects_target import ask, receipt_of
 
 from pokayoke import Contract, this_effect
-from pokayoke.core.resolve import NOT_FOUND, Found
+from pokayoke.core.flow.resolve import NOT_FOUND, Found
 
 TOKEN = contextvars.ContextVar("token", default="-")
 """Names the call that runs the tool, so that what it did can be told from what others did."""

@@ -12,7 +12,7 @@ from effects_tools import KINDS, TOKEN, contract
 
 from pokayoke import Guard, ToolCall, open_store
 from pokayoke.errors import StoreError
-from pokayoke.stores.acts import NOTHING, Act
+from pokayoke.stores.operations import NOTHING, Act
 from pokayoke.testing import FailingStore
 
 PER_RUN = 64

@@ -2,9 +2,9 @@
 
 import time
 
-from pokayoke.core.admission import Request
-from pokayoke.core.ledger import Claim, Settlement
-from pokayoke.stores.nouns import Entry
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.stores.values import Entry
 
 
 def wish(key, claim_id="c1", *, args="h1", run="r", lease=30.0, now=None, **more):

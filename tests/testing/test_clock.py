@@ -2,8 +2,8 @@
 
 import pytest
 
-from pokayoke.runtime import clock as clocks
-from pokayoke.runtime.clock import SystemClock
+from pokayoke.runtime.threads import clock as clocks
+from pokayoke.runtime.threads.clock import SystemClock
 from pokayoke.testing import FrozenClock
 
 

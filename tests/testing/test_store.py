@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from pokayoke.stores import acts
+from pokayoke.stores import operations as acts
 from pokayoke.stores.base import Query, Store
 from pokayoke.testing import FailingStore
 

@@ -12,8 +12,8 @@ import pytest
 
 from pokayoke import testing
 from pokayoke.core.call import Raw
-from pokayoke.core.contract import Contract
-from pokayoke.runtime.tool import from_function
+from pokayoke.core.contract.contract import Contract
+from pokayoke.runtime.tools.function import from_function
 from pokayoke.testing import FAULTS, Faults, faulty
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from pokayoke.adapters.client import OnText, aput_together, options_for, put_together, sdk
+from pokayoke.adapters._host.model_client import OnText, aput_together, options_for, put_together, sdk
 from pokayoke.core.call import Outcome, ToolCall
-from pokayoke.core.messages import field, text_of
-from pokayoke.core.replies import answered, answers, spoken
-from pokayoke.core.streams import AnthropicStream
+from pokayoke.core.messages.messages import field, text_of
+from pokayoke.core.messages.replies import answered, answers, spoken
+from pokayoke.core.messages.streams import AnthropicStream
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.run import Run
+    from pokayoke.runtime.run.run import Run
 
 __all__ = ["AsyncMessagesModel", "MessagesModel", "calls", "history", "message", "results"]
 

@@ -10,14 +10,14 @@ import contextlib
 from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters.client import OnText, heard, options_for
-from pokayoke.adapters.hosted import stand_in
+from pokayoke.adapters._host.model_client import OnText, heard, options_for
+from pokayoke.adapters._host.run import stand_in
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.replies import Ids, answered, plain, spoken
-from pokayoke.core.streams import CUT, ChatStream
-from pokayoke.core.strict import dump_compact
+from pokayoke.core.json.strict import dump_compact
+from pokayoke.core.messages.replies import Ids, answered, plain, spoken
+from pokayoke.core.messages.streams import CUT, ChatStream
 from pokayoke.errors import MissingExtraError
 
 try:
@@ -28,7 +28,7 @@ except ImportError as error:
     raise MissingExtraError("litellm", "litellm") from error
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.run import Run
+    from pokayoke.runtime.run.run import Run
 
 __all__ = ["AsyncCompletionModel", "CompletionModel", "ReplyMender", "calls", "history", "mended", "message"]
 

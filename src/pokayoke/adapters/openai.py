@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters.client import OnText, aput_together, options_for, put_together, sdk
+from pokayoke.adapters._host.model_client import OnText, aput_together, options_for, put_together, sdk
 from pokayoke.core.call import Outcome, ToolCall
-from pokayoke.core.messages import calls_in
-from pokayoke.core.replies import answered, spoken
-from pokayoke.core.streams import ChatStream, ResponsesStream, Stream
+from pokayoke.core.messages.messages import calls_in
+from pokayoke.core.messages.replies import answered, spoken
+from pokayoke.core.messages.streams import ChatStream, ResponsesStream, Stream
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.run import Run
+    from pokayoke.runtime.run.run import Run
 
 __all__ = ["AsyncChatModel", "AsyncResponsesModel", "ChatModel", "ResponsesModel", "calls", "history", "message"]
 

@@ -12,12 +12,12 @@ import typer
 from pokayoke.cli.output import as_json, out, painter, say, show
 from pokayoke.cli.sources import Material, Problem, misnaming, read_sources
 from pokayoke.core.call import ToolCall, Verdict
-from pokayoke.core.contract import Contract
-from pokayoke.core.misnamed import misnamed
-from pokayoke.core.shapes import is_object
-from pokayoke.core.strict import StrictError, parse
+from pokayoke.core.catalogue.unknown_names import misnamed
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.json.strict import StrictError, parse
+from pokayoke.core.json.values import is_object
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.config import SCHEMA_FILE
+from pokayoke.runtime.config.config import SCHEMA_FILE
 
 
 def check(
@@ -89,7 +89,7 @@ def weaknesses(contract: Contract) -> Iterator[Problem]:
 
 def _together(material: Material) -> Iterator[Problem]:
     """What is wrong between the tools: names that cannot be told apart, missing output contracts."""
-    from pokayoke.runtime.guard import Guard  # noqa: PLC0415 - the rooms are loaded when they are wanted
+    from pokayoke.runtime.guard.guard import Guard  # noqa: PLC0415 - the rooms are loaded when they are wanted
 
     told: set[str] = set()
     for contracts in _one_version_each(material.contracts):
@@ -122,7 +122,7 @@ def _without_file(material: Material) -> Any:
 
 
 def _judged(material: Material, text: bytes) -> Verdict:
-    from pokayoke.runtime.guard import Guard  # noqa: PLC0415 - as above
+    from pokayoke.runtime.guard.guard import Guard  # noqa: PLC0415 - as above
 
     if not material.contracts:
         raise ConfigurationError("--call needs tools: name definitions or MODULE:ATTRIBUTE")

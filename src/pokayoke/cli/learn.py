@@ -11,15 +11,15 @@ import typer
 from pokayoke.cli.output import as_json, out, plural, say
 from pokayoke.cli.progress import reading
 from pokayoke.cli.sources import refuse_to_overwrite
-from pokayoke.core.contract import Contract
+from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import ConfigurationError, PokayokeError
-from pokayoke.replay.learn import Draft, Learner, Skipped
-from pokayoke.replay.listing import ask_server, completed, drafts_of, read_listing
+from pokayoke.replay.learn.learner import Draft, Learner, Skipped
+from pokayoke.replay.learn.mcp_listing import ask_server, completed, drafts_of, read_listing
+from pokayoke.replay.learn.yaml_writer import yaml_text
 from pokayoke.replay.readers import Source, parse_map, read_block
 from pokayoke.replay.readers.source import claimed_format
-from pokayoke.replay.yamltext import yaml_text
-from pokayoke.runtime.document import read_document
-from pokayoke.runtime.wholefile import whole_file
+from pokayoke.runtime.config.yaml_reader import read_document
+from pokayoke.runtime.files.atomic_file import whole_file
 
 _MOST_NAMED: Final = 10
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from pokayoke.core.neutral import UNSEEN
-from pokayoke.runtime.traceline import quiet
+from pokayoke.core.text.neutralise import UNSEEN
+from pokayoke.runtime.trace.line import quiet
 
 _UNSAFE: Final = re.compile(f"[\t\n{UNSEEN}]")
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}

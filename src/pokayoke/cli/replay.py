@@ -8,20 +8,20 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pokayoke.cli.operating import share_of
+from pokayoke.cli.options import share_of
 from pokayoke.cli.output import as_json, out, painter, plural, say, section, show, table
 from pokayoke.cli.progress import reading
 from pokayoke.cli.sources import Material, read_sources, refuse_to_overwrite
 from pokayoke.errors import ConfigurationError
-from pokayoke.replay.judge import Judge
 from pokayoke.replay.readers import Source, parse_map
 from pokayoke.replay.readers.source import claimed_format
-from pokayoke.replay.recorder import Recorder
 from pokayoke.replay.recording import Recording
-from pokayoke.replay.report import html_report, percent
-from pokayoke.replay.summary import Set, is_clean, summary
-from pokayoke.replay.workers import Replay, default_jobs
-from pokayoke.runtime.wholefile import whole_file
+from pokayoke.replay.sample.recorder import Recorder
+from pokayoke.replay.score.evaluate import Judge
+from pokayoke.replay.score.html_report import html_report, percent
+from pokayoke.replay.score.summary import Set, is_clean, summary
+from pokayoke.replay.score.workers import Replay, default_jobs
+from pokayoke.runtime.files.atomic_file import whole_file
 
 _SMALL: Final = 2_000_000
 # All of them are started before the first line is read.

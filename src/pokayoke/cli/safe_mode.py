@@ -6,22 +6,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pokayoke.cli.operating import (
-    ByOption,
-    JsonOption,
-    ReasonOption,
-    StoreOption,
-    ago,
-    now,
-    opened,
-    plain,
-    when,
-)
+from pokayoke.cli.options import ByOption, JsonOption, ReasonOption, StoreOption, ago, now, opened, plain, when
 from pokayoke.cli.output import as_json, listing, out, say, show
-from pokayoke.core.switch import EVERYTHING, PROBES, Rate, Switch, mode_at, probes_from
+from pokayoke.core.state.kill_switch import EVERYTHING, PROBES, Rate, Switch, mode_at, probes_from
 from pokayoke.errors import ConfigurationError
 from pokayoke.stores.base import Store
-from pokayoke.stores.nouns import Flip, Query
+from pokayoke.stores.values import Flip, Query
 
 _MARKS = {"open": "bad", "half_open": "note", "closed": "ok"}
 

@@ -12,17 +12,17 @@ from typing import Any, Final
 
 import msgspec
 
-from pokayoke.core.contract import Contract
-from pokayoke.core.loop import Kind, unknown_kinds
-from pokayoke.core.misnamed import misnamed, unsourced
-from pokayoke.core.plan import Snapshot
+from pokayoke.core.catalogue.unknown_names import misnamed, unsourced
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow.plan import Snapshot
+from pokayoke.core.json.values import is_array, is_object
 from pokayoke.core.policy import Policy
-from pokayoke.core.shapes import is_array, is_object
+from pokayoke.core.state.loop_guard import Kind, unknown_kinds
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.config import Keys, dotted, load_policy
-from pokayoke.runtime.contractfile import DEFINING, fields_of, read_definitions
-from pokayoke.runtime.document import read_document
-from pokayoke.runtime.view import OWN_TOOLS
+from pokayoke.runtime.config.config import Keys, dotted, load_policy
+from pokayoke.runtime.config.contract_files import DEFINING, fields_of, read_definitions
+from pokayoke.runtime.config.yaml_reader import read_document
+from pokayoke.runtime.tools.view import OWN_TOOLS
 
 DEFAULT_CONFIG: Final = "pokayoke.yaml"
 ATTRIBUTE: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_]\w*(?:\.\w+)*")

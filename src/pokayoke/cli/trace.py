@@ -15,9 +15,9 @@ from typing import Annotated, Any, BinaryIO, Final
 import msgspec
 import typer
 
-from pokayoke.cli.operating import when
+from pokayoke.cli.options import when
 from pokayoke.cli.output import as_json, out, painter, plural, say, section, show
-from pokayoke.core.shapes import is_array, is_object
+from pokayoke.core.json.values import is_array, is_object
 from pokayoke.replay.readers.lines import LONGEST_LINE, Input
 
 _TOO_LONG: Final = b"(too long)"

@@ -1,6 +1,6 @@
 """What a guard is allowed to do: values only, every default is the safe one.
 
-The YAML file maps one to one onto these structures (`runtime/config.py` reads it), and the
+The YAML file maps one to one onto these structures (`runtime/config/config.py` reads it), and the
 published JSON Schema is generated from them. Unknown keys are errors.
 """
 

@@ -14,24 +14,24 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from pokayoke.core.admission import Request
-from pokayoke.core.contract import Contract
-from pokayoke.core.contract_rules import is_async
-from pokayoke.core.failure import trouble
-from pokayoke.core.ledger import Admission, Claim, Record, Resolution, Settlement, Settling
-from pokayoke.core.ledger_key import compensation_key
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.rules import is_async
+from pokayoke.core.flow.failures import trouble
+from pokayoke.core.flow.resolve import UNDOINGS, admitted, is_of
+from pokayoke.core.flow.steps import Admit, Gone, NotStarted, Reaction, Returned, TimedOut
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.key import compensation_key
+from pokayoke.core.ledger.reconcile import Compensation, undoing_hash
+from pokayoke.core.ledger.transitions import Admission, Claim, Record, Resolution, Settlement, Settling
 from pokayoke.core.policy import ExecutionPolicy
-from pokayoke.core.reconcile import Compensation, undoing_hash
-from pokayoke.core.resolve import UNDOINGS, admitted, is_of
-from pokayoke.core.steps import Admit, Gone, NotStarted, Reaction, Returned, TimedOut
 from pokayoke.errors import ConfigurationError, StoreError
-from pokayoke.runtime.clock import Clock, SystemClock
-from pokayoke.runtime.driver import SETTLE_AGAIN
-from pokayoke.runtime.effect import Checks, Effect, within
-from pokayoke.runtime.owner import is_dead, owner
-from pokayoke.runtime.workers import Workers, react
+from pokayoke.runtime.driver.claim_owner import is_dead, owner
+from pokayoke.runtime.driver.effect import Checks, Effect, within
+from pokayoke.runtime.driver.sync import SETTLE_AGAIN
+from pokayoke.runtime.threads.clock import Clock, SystemClock
+from pokayoke.runtime.threads.worker_pool import Workers, react
 from pokayoke.stores.base import Store
-from pokayoke.stores.nouns import Entry
+from pokayoke.stores.values import Entry
 
 _USUAL = ExecutionPolicy()  # no guard and no configuration is at work here
 

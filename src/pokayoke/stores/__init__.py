@@ -1,4 +1,4 @@
-"""REMEMBER: what must be known beyond one call. One set of rules (`core/admission.py`) over every store."""
+"""REMEMBER: what must be known beyond one call. One set of rules (`core/ledger/admission.py`) over every store."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
         raise StoreError(f"a store is named by its URL, not by {url!r}: use {_KINDS}")
     kind = url.partition(":")[0].partition("+")[0]
     if kind == "sqlite":
-        from pokayoke.stores.sqlite import SqliteStore  # noqa: PLC0415 - 10 ms of import, for those who use it
+        from pokayoke.stores.sqlite.store import SqliteStore  # noqa: PLC0415 - 10 ms of import, for those who use it
 
         return SqliteStore(url, create=create)
     if kind in ("postgresql", "postgres"):
-        from pokayoke.stores.postgres import PostgresStore  # noqa: PLC0415 - an extra
+        from pokayoke.stores.postgres.store import PostgresStore  # noqa: PLC0415 - an extra
 
         return PostgresStore(url, create=create)
     raise StoreError(f"{kind!r} is not a kind of store: use {_KINDS}")

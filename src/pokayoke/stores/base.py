@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from pokayoke.core.admission import Approval, Request
-from pokayoke.core.ledger import Admission, Record, Resolution, Settled, Settlement
-from pokayoke.core.state import RunState
-from pokayoke.core.switch import Rate, Seen, Switch
+from pokayoke.core.ledger.admission import Approval, Request
+from pokayoke.core.ledger.transitions import Admission, Record, Resolution, Settled, Settlement
+from pokayoke.core.state.kill_switch import Rate, Seen, Switch
+from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError
-from pokayoke.stores import acts
-from pokayoke.stores.acts import Act
-from pokayoke.stores.nouns import Entry, Flip, Query, RunChange
+from pokayoke.stores import operations as acts
+from pokayoke.stores.operations import Act
+from pokayoke.stores.values import Entry, Flip, Query, RunChange
 
 __all__ = ["Entry", "Flip", "Query", "RunChange", "Store"]
 

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 import msgspec
 
-from pokayoke.core.admission import Approval, Held, Request, Used, admit
-from pokayoke.core.ledger import OPEN, Admission, Record, Settled, Settlement, settle
-from pokayoke.core.state import RunState
-from pokayoke.core.switch import Board, Rate, Switch
-from pokayoke.stores.acts import Act, Books, Changes, Need, only, settling
+from pokayoke.core.ledger.admission import Approval, Held, Request, Used, admit
+from pokayoke.core.ledger.transitions import OPEN, Admission, Record, Settled, Settlement, settle
+from pokayoke.core.state.kill_switch import Board, Rate, Switch
+from pokayoke.core.state.run_state import RunState
 from pokayoke.stores.base import Store
-from pokayoke.stores.nouns import Entry, Query
+from pokayoke.stores.operations import Act, Books, Changes, Need, only, settling
+from pokayoke.stores.values import Entry, Query
 
 T = TypeVar("T")
 _MOST_ENTRIES = 10_000

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from pokayoke.core.admission import Approval
-from pokayoke.core.ledger import Record, Settlement
-from pokayoke.core.state import RunState
-from pokayoke.core.switch import Rate, Switch
-from pokayoke.stores.acts import Act
+from pokayoke.core.ledger.admission import Approval
+from pokayoke.core.ledger.transitions import Record, Settlement
+from pokayoke.core.state.kill_switch import Rate, Switch
+from pokayoke.core.state.run_state import RunState
 from pokayoke.stores.base import Entry, Query, Store
+from pokayoke.stores.operations import Act
 
 T = TypeVar("T")
 FailOn = str | Iterable[str] | Mapping[str, Iterable[int]] | Callable[[str, int], bool]

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast, overload
 import msgspec
 
 from pokayoke.core.call import Raw
-from pokayoke.core.contract import Contract
+from pokayoke.core.contract.contract import Contract
 
 Effect = Literal["first", "last", "never"]
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pokayoke.core.call import Finding
-from pokayoke.core.context.extract import tool_in
+from pokayoke.core.context.findings import mended
 from pokayoke.core.context.groups import GONE, UNANSWERED, Group, Rebuilt, Result, altered, free_id, usable_name
 from pokayoke.core.context.note import is_note
-from pokayoke.core.context.problems import mended
-from pokayoke.core.messages import Answered, Asked, answers_in, calls_in, field, items, role_of, text_of
+from pokayoke.core.context.quotes import tool_in
+from pokayoke.core.messages.messages import Answered, Asked, answers_in, calls_in, field, items, role_of, text_of
 
 
 class Maker:

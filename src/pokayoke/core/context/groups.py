@@ -15,7 +15,7 @@ import msgspec
 
 from pokayoke.core.call import Finding
 from pokayoke.core.context.values import HistoryFormat
-from pokayoke.core.messages import Asked, field, items
+from pokayoke.core.messages.messages import Asked, field, items
 from pokayoke.errors import UsageError
 
 UNANSWERED = (

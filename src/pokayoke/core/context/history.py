@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.call import Finding
+from pokayoke.core.context.tokens import TokenCounter, estimate_tokens
 from pokayoke.core.context.values import Compacted, Facts, HistoryFormat, Identity, Options, Summariser
+from pokayoke.core.host_input import history_of
 from pokayoke.core.ident import token_count
-from pokayoke.core.misuse import history_of
-from pokayoke.core.preview import Page, page
-from pokayoke.core.tokens import TokenCounter, estimate_tokens
+from pokayoke.core.output.preview import Page, page
 
 _MOST_TEXTS = 64  # offloaded texts that can be paged through
 
@@ -65,7 +65,7 @@ class History:
         large: int | None = None,
         kept: bool = False,
     ) -> None:
-        from pokayoke.core.context.growth import Growth  # noqa: PLC0415 - 10 ms of import, for who has histories
+        from pokayoke.core.context.incremental import Growth  # noqa: PLC0415 - 10 ms of import, for who has histories
 
         self._facts = facts
         self._options = Options(

@@ -9,9 +9,9 @@ from typing import Any, Literal, cast
 import msgspec
 
 from pokayoke.core.call import Finding
-from pokayoke.core.misuse import function_of, whole_number
-from pokayoke.core.state import Taint
-from pokayoke.core.tokens import estimate_tokens
+from pokayoke.core.context.tokens import estimate_tokens
+from pokayoke.core.host_input import function_of, whole_number
+from pokayoke.core.state.run_state import Taint
 from pokayoke.errors import UsageError
 
 HistoryFormat = Literal["openai", "anthropic", "langchain"]

@@ -8,9 +8,9 @@ import msgspec
 import orjson
 
 from pokayoke.core.intake.reading import Reading, SchemaLike, is_cut, refused
-from pokayoke.core.serialise import undumpable
-from pokayoke.core.strict import StrictError, depth_of, parse
-from pokayoke.core.tight import dumps
+from pokayoke.core.json.dump import dumps
+from pokayoke.core.json.serialise import undumpable
+from pokayoke.core.json.strict import StrictError, depth_of, parse
 
 if TYPE_CHECKING:
     from pokayoke.core.intake.grading import Grading

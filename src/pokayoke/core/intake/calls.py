@@ -1,4 +1,4 @@
-"""Calls written as text: the way in. `core/intake/texts.py` finds them."""
+"""Calls written as text: the way in. `core/intake/call_finder.py` finds them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read_calls(
         return _unreadable(refused(reason), len(text))
     if len(plain) > max_chars:
         return _unreadable(refused("too_long", max_chars), len(plain))
-    from pokayoke.core.intake.texts import find_calls  # noqa: PLC0415 - its patterns are compiled when one is needed
+    from pokayoke.core.intake.call_finder import find_calls  # noqa: PLC0415 - its patterns are compiled when one is needed
 
     try:
         found = find_calls(plain, tools, max_depth=max_depth)

@@ -6,15 +6,15 @@ import re
 from itertools import pairwise
 from typing import Any, cast
 
-from pokayoke.core.intake.edits import suggest
-from pokayoke.core.intake.evidence import declared_by, may_lack_member, mistaken_word, no_object_lost
-from pokayoke.core.intake.meant import is_disowned
-from pokayoke.core.intake.patterns import ODD_SPACE, Refusal
+from pokayoke.core.intake.disowned import is_disowned
+from pokayoke.core.intake.framing import find_object, gives_missing, is_named, unwrap_after
 from pokayoke.core.intake.reader import Reader
 from pokayoke.core.intake.reading import Grade, Reading, SchemaLike, refused
-from pokayoke.core.intake.wrapping import find_object, gives_missing, is_named, unwrap_after
-from pokayoke.core.schema import Schema, compile_schema
-from pokayoke.core.strict import StrictError, dump_compact, parse
+from pokayoke.core.intake.schema_evidence import declared_by, may_lack_member, mistaken_word, no_object_lost
+from pokayoke.core.intake.single_edit import suggest
+from pokayoke.core.intake.tokens import ODD_SPACE, Refusal
+from pokayoke.core.json.strict import StrictError, dump_compact, parse
+from pokayoke.core.schema.schema import Schema, compile_schema
 
 _MAX_ENCODINGS = 3
 """How often an object may be written as a JSON string inside a JSON string."""

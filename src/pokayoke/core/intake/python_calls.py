@@ -6,9 +6,9 @@ import re
 from collections.abc import Container
 from typing import Any, NamedTuple
 
-from pokayoke.core.intake.envelopes import read_keywords
-from pokayoke.core.intake.patterns import NAME, Refusal
+from pokayoke.core.intake.call_envelopes import read_keywords
 from pokayoke.core.intake.reader import Reader
+from pokayoke.core.intake.tokens import NAME, Refusal
 
 _CALL = re.compile(rf"({NAME})\(")
 _CALL_END = re.compile(r"[,` \t]*+(?:\n|\Z|[<\[;])").match

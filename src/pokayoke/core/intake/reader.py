@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pokayoke.core.intake import patterns as p
-from pokayoke.core.intake.patterns import Refusal
+from pokayoke.core.intake import tokens as p
 from pokayoke.core.intake.scanner import Scanner
-from pokayoke.core.strict import dump_compact, read_double
+from pokayoke.core.intake.tokens import Refusal
+from pokayoke.core.json.strict import dump_compact, read_double
 
 _NO_VALUE_SIGNS = {".": "ellipsis", "…": "ellipsis", "<": "bare_reference", "$": "bare_reference", "{": "unexpected"}
 _AFTER_SIGNS = {

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from pokayoke.core.call import Effect, Finding
-from pokayoke.core.schema import Schema
+from pokayoke.core.schema.schema import Schema
 from pokayoke.errors import UsageError
 
 SchemaLike = Schema | dict[str, Any] | bool

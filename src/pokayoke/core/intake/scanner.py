@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pokayoke.core.intake import patterns as p
-from pokayoke.core.intake.patterns import Refusal
+from pokayoke.core.intake import tokens as p
+from pokayoke.core.intake.tokens import Refusal
 
 _NEAR = 200
 _LONGEST_COMMENT = 500

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pokayoke.core.shapes import is_array, is_object
-from pokayoke.replay.readers.joining import Conversation, joined_text, messages_of, run_of
+from pokayoke.core.json.values import is_array, is_object
+from pokayoke.replay.readers.conversation import Conversation, joined_text, messages_of, run_of
 from pokayoke.replay.recording import Read, Reader
 
 _CALL, _ANSWER = "tool_use", "tool_result"

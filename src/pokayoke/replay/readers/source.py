@@ -11,15 +11,15 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from pokayoke.core.shapes import is_array, is_object
+from pokayoke.core.json.values import is_array, is_object
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.readers.anthropic import Anthropic
+from pokayoke.replay.readers.json_lines import Plain
 from pokayoke.replay.readers.langchain import LangChain
 from pokayoke.replay.readers.lines import LARGEST_DOCUMENT, TOO_LONG, Block, Input
 from pokayoke.replay.readers.openai_chat import OpenAIChat
 from pokayoke.replay.readers.openai_responses import OpenAIResponses
-from pokayoke.replay.readers.otel import OpenTelemetry
-from pokayoke.replay.readers.plain import Plain
+from pokayoke.replay.readers.opentelemetry import OpenTelemetry
 from pokayoke.replay.readers.trace import OwnTrace
 from pokayoke.replay.recording import FormatName, MakeReader, Read, Reader, Unread
 

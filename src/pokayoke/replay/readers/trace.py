@@ -10,8 +10,8 @@ import msgspec
 from msgspec import UNSET
 
 from pokayoke.core.call import Finding
-from pokayoke.core.shapes import is_array, is_object
-from pokayoke.replay.readers.joining import text_of
+from pokayoke.core.json.values import is_array, is_object
+from pokayoke.replay.readers.conversation import text_of
 from pokayoke.replay.recording import Read, Reader, Recording, Unread
 
 _MOST_WAITING = 10_000

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any, Final
 
-from pokayoke.core.ledger import SETTLED, RecordState
-from pokayoke.stores.nouns import Entry, Query
+from pokayoke.core.ledger.transitions import SETTLED, RecordState
 from pokayoke.stores.sql import rows
 from pokayoke.stores.sql.dialect import Dialect, Statement
 from pokayoke.stores.sql.rows import APPROVAL_COLUMNS, ENTRY_COLUMNS, RECORD_COLUMNS, Row
@@ -18,6 +17,7 @@ from pokayoke.stores.sql.statements import (
     READ_SWITCHES,
     WRITE_ENTRY,
 )
+from pokayoke.stores.values import Entry, Query
 
 CHUNK: Final = 500
 """Records that are forgotten in one transaction: nobody waits long for it."""

@@ -12,14 +12,14 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from pokayoke.core.admission import Approval, Used
-from pokayoke.core.ledger import Record
-from pokayoke.core.shapes import is_array
-from pokayoke.core.state import RunState
-from pokayoke.core.switch import Rate, Switch
+from pokayoke.core.json.values import is_array
+from pokayoke.core.ledger.admission import Approval, Used
+from pokayoke.core.ledger.transitions import Record
+from pokayoke.core.state.kill_switch import Rate, Switch
+from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError
-from pokayoke.stores.nouns import Entry
-from pokayoke.stores.seal import Seal
+from pokayoke.stores.encryption import Seal
+from pokayoke.stores.values import Entry
 
 T = TypeVar("T")
 SEALED: Final = "(sealed)"

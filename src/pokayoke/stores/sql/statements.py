@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from pokayoke.core.admission import Approval
-from pokayoke.core.ledger import Record
-from pokayoke.core.switch import Board
-from pokayoke.stores.acts import Books, Changes, Need, only
-from pokayoke.stores.seal import Seal
+from pokayoke.core.ledger.admission import Approval
+from pokayoke.core.ledger.transitions import Record
+from pokayoke.core.state.kill_switch import Board
+from pokayoke.stores.encryption import Seal
+from pokayoke.stores.operations import Books, Changes, Need, only
 from pokayoke.stores.sql import rows
 from pokayoke.stores.sql.dialect import Statement
 from pokayoke.stores.sql.rows import APPROVAL_COLUMNS, ENTRY_COLUMNS, RECORD_COLUMNS, Row

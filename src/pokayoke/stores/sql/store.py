@@ -5,17 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from pokayoke.core.admission import Approval
-from pokayoke.core.ledger import Record
-from pokayoke.core.state import RunState
-from pokayoke.core.switch import Rate, Switch
-from pokayoke.stores.acts import only
+from pokayoke.core.ledger.admission import Approval
+from pokayoke.core.ledger.transitions import Record
+from pokayoke.core.state.kill_switch import Rate, Switch
+from pokayoke.core.state.run_state import RunState
 from pokayoke.stores.base import Store
-from pokayoke.stores.nouns import Entry, Query
-from pokayoke.stores.seal import VARIABLE, Seal
+from pokayoke.stores.encryption import VARIABLE, Seal
+from pokayoke.stores.operations import only
 from pokayoke.stores.sql import queries, rows
 from pokayoke.stores.sql.dialect import Statement
 from pokayoke.stores.sql.rows import Row
+from pokayoke.stores.values import Entry, Query
 
 
 class SqlStore(Store):

@@ -1,0 +1,1 @@
+"""What every adapter needs: the run inside a framework's loop, contracts from its tools, the order of calls."""

@@ -1,0 +1,253 @@
+"""Inside one tool invocation of Microsoft Agent Framework: what really ran, and what it really returned."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextvars import ContextVar
+from inspect import isawaitable
+from traceback import walk_tb
+from typing import Any
+
+from agent_framework import (
+    SKIP_PARSING,
+    Content,
+    FunctionInvocationContext,
+    FunctionTool,
+    MiddlewareFailure,
+    MiddlewareTermination,
+    UserInputRequiredException,
+    normalize_tools,
+)
+
+from pokayoke.adapters._host import run as host
+from pokayoke.core.call import Outcome
+from pokayoke.core.contract.contract import Contract
+
+THROUGH: tuple[type[Exception], ...] = (UserInputRequiredException, MiddlewareTermination, MiddlewareFailure)
+"""By these the framework steers itself. The first is raised by a tool that waits for a person and is called again."""
+
+
+# The framework then asks again, with the arguments as they are now; it has no public name.
+_CHANGED = "_FunctionArgumentsChangedAfterApproval"
+
+
+class ToolNotStartedError(Exception):
+    """The framework, or middleware behind the guard, turned a call away before its tool began."""
+
+
+def contracts(
+    tools: Any,
+    *,
+    reads: Collection[str] = (),
+    destructive: Collection[str] = (),
+    fields: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Contract]:
+    """Build the contracts of an agent's tools; hosted tools, which the provider runs, have none.
+
+    Args:
+        tools: what the agent gets: functions, `FunctionTool`s, connected MCP tools, or a list of them.
+        reads: names of those that change nothing.
+        destructive: names of those whose effect cannot be undone.
+        fields: further fields of the contracts, by tool name.
+
+    Raises:
+        UsageError: a tool is named that does not exist.
+        ContractError: a field contradicts another or its schema.
+    """
+    through = (ToolNotStartedError, UserInputRequiredException)
+    return host.contracts(
+        map(_described, _local(tools)), reads=reads, destructive=destructive, fields=fields, through=through
+    )
+
+
+def _local(tools: Any) -> list[FunctionTool]:
+    found: list[FunctionTool] = []
+    for tool in normalize_tools(tools):
+        functions = [tool] if isinstance(tool, FunctionTool) else getattr(tool, "functions", ())
+        found.extend(one for one in functions if isinstance(one, FunctionTool))
+    return found
+
+
+def _described(tool: FunctionTool) -> host.Described:
+    return host.Described(tool.name, tool.description, tool.parameters())
+
+
+class Placeholder(FunctionTool):
+    """A tool that nobody has: the framework takes a call of it to its middleware, and the guard answers there."""
+
+    def __init__(self, name: str, *, description: str = "", input_model: dict[str, Any] | None = None) -> None:
+        """Take a name, and what the model is to know of it."""
+        schema = input_model or {"type": "object", "properties": {}}
+        super().__init__(name=name, description=description, func=_nothing, input_model=schema)
+
+
+def _nothing(**_: Any) -> None:
+    """Nobody calls it."""
+
+
+class Invocation:
+    """How the framework goes on with a call; called with the effective arguments.
+
+    Args:
+        context: the framework's, of this call.
+        call_next: the rest of the framework's middleware, and the tool.
+        reads: tells whether the call changes nothing.
+
+    Attributes:
+        function: the framework's tool.
+        media: what it returned beside text and data, for the model as it is.
+        instead: what middleware behind the guard answered in place of a tool that would have changed something,
+            or a question of its own to the framework's user; the framework gets it as it is.
+        raised: the exception by which the framework steers itself, to be raised once the call is settled.
+    """
+
+    def __init__(
+        self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]], reads: Callable[[], bool]
+    ) -> None:
+        """Take one call."""
+        self.function: Any = context.function
+        self.media: list[Any] = []
+        self.instead: Any = None
+        self.raised: Exception | None = None
+        self._context, self._call_next, self._reads = context, call_next, reads
+        self._returned: Any = None
+        self._parsed: Any = None
+        self._ended = False
+
+    async def __call__(self, arguments: dict[str, Any]) -> Any:
+        """Run the rest of the framework's middleware and the tool; returns what the tool returned."""
+        _Keeper.put_on(self.function)
+        if not self._approved(arguments):
+            self._context.arguments = arguments
+        self._ended, self.raised = False, None
+        token = _current.set(self)
+        try:
+            await self._call_next()
+        except THROUGH as steering:
+            self.raised = steering
+            if not self._ended:
+                return self._stopped(steering)
+            # What the tool did is done, although middleware ends the loop after it.
+        except Exception as error:
+            if _begun(error):
+                raise
+            if type(error).__name__ == _CHANGED:
+                self.raised = error
+            raise self._not_started(type(error).__name__) from error
+        finally:
+            _current.reset(token)
+        # A tool whose results are not parsed at all cannot be told from one that never ran.
+        ran = self._ended or self.function.result_parser is SKIP_PARSING
+        return self._result() if ran else self._answered(self._context.result)
+
+    async def missing(self, _: dict[str, Any]) -> Any:
+        """Stand for a tool that has a contract but was not given to this agent."""
+        raise self._not_started("the agent does not have it")
+
+    def _approved(self, arguments: dict[str, Any]) -> bool:
+        """True if a person approved these arguments: then the framework has them already, in the tool's own types."""
+        response = self._context.metadata.get("approval_response")
+        return response is not None and response.function_call.parse_arguments() == arguments
+
+    def kept(self, returned: Any, parsed: Any) -> None:
+        """Take what the tool returned and what the framework made of it."""
+        self._returned, self._parsed, self._ended = returned, parsed, True
+
+    def _stopped(self, steering: Exception) -> Any:
+        """Judge an exception of the framework that came instead of a result."""
+        if _begun(steering):
+            raise steering
+        given = self._context.result
+        if given is None or isawaitable(given):
+            given = getattr(steering, "result", None)
+        if given is None:
+            raise self._not_started(type(steering).__name__) from steering
+        return self._answered(given)
+
+    def _answered(self, given: Any) -> Any:
+        """Take what middleware says in place of the tool: a cache may stand for a read, and nothing for a write."""
+        asks = isinstance(given, Content) and given.type == "function_approval_request"
+        if asks or not self._reads():
+            self.instead = given
+            raise self._not_started("middleware answers in its place")
+        self._context.result = given
+        return self._result()
+
+    def _not_started(self, why: str) -> ToolNotStartedError:
+        return ToolNotStartedError(f"{self.function.name} was not started: {why}")
+
+    def _result(self) -> Any:
+        result = self._context.result
+        if self._ended and result is self._parsed:
+            result = self._returned
+        if isinstance(result, Content):
+            result = [result]
+        if not isinstance(result, list) or not any(isinstance(one, Content) for one in result):
+            return result
+        self.media = [one for one in result if isinstance(one, Content) and one.type != "text"]
+        texts = [
+            one.text or "" if isinstance(one, Content) else one
+            for one in result
+            if not isinstance(one, Content) or one.type == "text"
+        ]
+        if self.media:
+            return [*({"type": "text", "text": str(text)} for text in texts), *map(_block, self.media)]
+        return texts[0] if len(texts) == 1 else "\n".join(map(str, texts))
+
+
+def _begun(error: Exception) -> bool:
+    """True if an exception came through the tool's own code: its traceback proves it."""
+    return any(frame.f_code is _RUNS for frame, _ in walk_tb(error.__traceback__))
+
+
+_current: ContextVar[Invocation | None] = ContextVar("pokayoke_agent_framework_tool", default=None)
+_RUNS = getattr(FunctionTool, "_invoke_function", FunctionTool.invoke).__code__
+
+
+class _Keeper:
+    """A result parser that also keeps what the tool returned: the framework makes a text of everything.
+
+    Args:
+        parser: the tool's own parser, or None for the framework's.
+    """
+
+    def __init__(self, parser: Callable[[Any], Any] | None) -> None:
+        self._parser = parser
+
+    @classmethod
+    def put_on(cls, tool: FunctionTool) -> None:
+        """See to it that a tool has one."""
+        parser = tool.result_parser
+        if parser is not SKIP_PARSING and not isinstance(parser, cls):
+            tool.result_parser = cls(parser)
+
+    def __call__(self, returned: Any) -> Any:
+        parsed = _parsed(returned) if self._parser is None else self._parser(returned)
+        if (invocation := _current.get()) is not None:
+            # A parser that the tool's author wrote says what its result is.
+            invocation.kept(returned if self._parser is None else parsed, parsed)
+        return parsed
+
+
+def _parsed(returned: Any) -> Any:
+    try:
+        return FunctionTool.parse_result(returned)
+    except Exception:  # noqa: BLE001 - as the framework does where a tool has no parser
+        return [Content.from_text(str(returned))]
+
+
+def _block(content: Any) -> dict[str, Any]:
+    return {"type": "file", "data": content.to_dict()}
+
+
+def result_of(outcome: Outcome, media: Iterable[Any] = ()) -> str | list[Any]:
+    """Return what a function result holds: the text, and images and files if the call ended ok.
+
+    Args:
+        outcome: what became of the call.
+        media: what the tool returned just now; of a replayed call it comes out of the outcome.
+    """
+    if not outcome.ok or not outcome.content:
+        return outcome.text
+    shown = list(media) or [Content.from_dict(block["data"]) for block in outcome.content if "data" in block]
+    return [Content.from_text(outcome.text), *shown]

@@ -1,0 +1,126 @@
+"""What LiteLLM answers an ADK agent, kept whole until the guard has read it.
+
+ADK parses argument texts by itself: it drops calls it cannot parse, and ends the run when a message was cut.
+So each such text is put aside before ADK sees it, under a key that its parser takes and no model can guess.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pokayoke.adapters.google_adk._model import KEY, PutAside, aside
+from pokayoke.core.call import ToolCall
+from pokayoke.core.intake.arguments import read_arguments
+from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.messages.streams import CUT, ChatStream
+from pokayoke.errors import MissingExtraError
+
+try:
+    from google.adk.models.lite_llm import LiteLLMClient
+except ImportError as error:
+    raise MissingExtraError("litellm", "litellm") from error
+
+__all__ = ["GuardClient"]
+
+
+class GuardClient(LiteLLMClient):
+    """For `LiteLlm(model=..., llm_client=GuardClient())`. It keeps no state: one serves any number of agents.
+
+    Args:
+        inner: the client to ask; None is ADK's own.
+    """
+
+    def __init__(self, inner: LiteLLMClient | None = None) -> None:
+        """Keep whom to ask."""
+        self._inner = inner or LiteLLMClient()
+
+    async def acompletion(self, model: Any, messages: Any, tools: Any, **options: Any) -> Any:
+        """Ask the model. What the client raises goes through."""
+        answer = await self._inner.acompletion(model=model, messages=messages, tools=tools, **options)
+        calls = aside.get()
+        if calls is None:
+            return answer
+        if options.get("stream"):
+            return _whole_calls(answer, calls)
+        for choice in answer.choices:
+            asked = getattr(choice.message, "tool_calls", None)
+            if not asked:
+                continue
+            for call in asked:
+                _put_aside(call.function, choice.finish_reason, calls)
+            # The calls carry the proof of a cut now. ADK would end the run over it, and nobody would be answered.
+            choice.finish_reason = "tool_calls"
+        return answer
+
+    def completion(self, model: Any, messages: Any, tools: Any, stream: bool = False, **options: Any) -> Any:
+        """Ask the model without awaiting. ADK 2 never does."""
+        return self._inner.completion(model=model, messages=messages, tools=tools, stream=stream, **options)
+
+
+async def _whole_calls(stream: AsyncIterator[Any], calls: PutAside) -> AsyncIterator[Any]:
+    """Hand text on as it comes and calls once they are whole, with a stop reason that keeps the run going."""
+    whole = ChatStream()
+    last: Any = None
+    async for chunk in stream:
+        choice: Any = next((one for one in chunk.choices if not one.index), None)
+        parts = choice.delta.tool_calls if choice is not None else None
+        ends = choice is not None and choice.finish_reason is not None
+        if choice is not None and (parts or ends):
+            whole.add(chunk)
+        if choice is not None and parts:
+            last = chunk.model_copy(deep=True)
+            choice.finish_reason = None
+            _strip(parts)
+        if choice is not None and ends and last is not None:
+            if parts:  # the end came with a piece of a call
+                yield chunk
+            yield _calls_of(whole, last, calls, broke_off=_broke_off(stream))
+            last = None
+            if parts:
+                continue
+            choice.finish_reason = "tool_calls"
+        yield chunk
+    if last is not None:  # the stream broke off: no stop reason ever came
+        yield _calls_of(whole, last, calls, broke_off=True)
+
+
+def _strip(parts: list[Any]) -> None:
+    """Leave of the pieces of calls what nobody but the provider reads, such as the signature of a thought."""
+    for part in parts:
+        if part.function is not None:
+            part.function.name, part.function.arguments = None, ""
+
+
+def _broke_off(stream: Any) -> bool:
+    """LiteLLM says `stop` for a stream that ended before its provider said why, and remembers that it did not."""
+    known = type(stream).__name__ == "CustomStreamWrapper"  # a router's stream, made of others, does not know
+    return known and stream.received_finish_reason is None
+
+
+def _calls_of(whole: ChatStream, chunk: Any, calls: PutAside, *, broke_off: bool) -> Any:
+    """Make of a chunk the one that holds all calls, and ends the reply."""
+    from litellm.types.utils import ChatCompletionDeltaToolCall, Function  # noqa: PLC0415 - heavy; here it is loaded
+
+    choice = next(one for one in chunk.choices if not one.index)
+    (said,) = whole.reply()["choices"]
+    made: list[Any] = []
+    for place, call in enumerate(said["message"]["tool_calls"]):
+        function = Function(name=call["function"]["name"], arguments=call["function"]["arguments"])
+        _put_aside(function, CUT if broke_off else said["finish_reason"], calls)
+        made.append(ChatCompletionDeltaToolCall(id=call["id"], type="function", index=place, function=function))
+    choice.delta.content, choice.delta.tool_calls = None, made
+    choice.finish_reason = "tool_calls"
+    return chunk
+
+
+def _put_aside(function: Any, stop_reason: Any, calls: PutAside) -> None:
+    """Put the text of a call aside unless ADK's parser reads in it what the guard reads."""
+    text = function.arguments if isinstance(function.arguments, str) else ""
+    cut = is_cut(stop_reason)
+    if not cut and read_arguments(text).grade == "exact":
+        return
+    key = uuid.uuid4().hex
+    calls[key] = ToolCall("", function.name or "", text, "length" if cut else None)
+    function.arguments = f'{{"{KEY}": "{key}"}}'

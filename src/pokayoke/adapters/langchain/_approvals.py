@@ -1,0 +1,128 @@
+"""Questions to people as LangGraph asks them: by an interrupt, whose answer comes with `Command(resume=...)`.
+
+The question itself stands in the guard's store. So it can be answered there as well, it survives whatever happens to
+the graph, and what a resume says is one way of answering it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pokayoke.errors import StoreError
+
+if TYPE_CHECKING:
+    from pokayoke.core.call import Outcome
+    from pokayoke.runtime.guard.guard import Guard
+
+__all__ = ["places_of", "question", "take"]
+
+_YES = frozenset({"approve", "approved", "accept", "yes"})
+_NO = frozenset({"deny", "denied", "reject", "rejected", "no"})
+_MARK = "resumed by task "
+
+
+class _Said(NamedTuple):
+    approved: bool
+    by: str
+    reason: str
+
+
+def question(guard: Guard, outcome: Outcome, *, alone: bool, problem: str = "") -> dict[str, Any]:
+    """Return what the interrupt shows.
+
+    Args:
+        guard: the guard; its store holds the question.
+        outcome: the pending outcome.
+        alone: True if no other call waits in the same task of the graph.
+        problem: what was wrong with the answer before.
+    """
+    ident = outcome.approval or ""
+    known = guard.approvals.get(ident)
+    shown = {"approval": ident, "tool": outcome.tool, "arguments": known.arguments, "expires_at": known.expires_at}
+    answer = "True or False" if alone else f"{{{ident!r}: True}} or {{{ident!r}: False}}"
+    how = {"question": f"May {outcome.tool} run with these arguments?", "resume_with": answer}
+    return {**shown, **how, **({"problem": problem} if problem else {})}
+
+
+def take(guard: Guard, ident: str, answer: Any, *, alone: bool, place: str) -> str:
+    """Keep what a resume says. Returns "" or, if it says nothing about this question, what is wrong with it.
+
+    Nothing but a clear yes is consent. Several calls of one task share their resumes, so there an answer has to name
+    the question; whatever other questions it names are answered, too.
+
+    Args:
+        guard: the guard; its store holds the question.
+        ident: id of the question.
+        answer: a bool, `"approve"` or `"deny"`, a dict with `approved` (and `by`, `reason`) or with a `type` of
+            these words, or a dict of such answers by the ids of questions.
+        alone: as in `question`.
+        place: of the answer, see `places_of`.
+    """
+    by_id = _by_id(answer)
+    if by_id is None:
+        said = _said(answer)
+        if said is None:
+            return "this is no answer: resume with True or False"
+        if not alone:
+            return "several calls may wait here: say which one is meant"
+        by_id = {ident: said}
+    for name, one in by_id.items():
+        _keep(guard, name, one, place)
+    return "" if ident in by_id else f"nothing was said about {ident}"
+
+
+def places_of(guard: Guard, run_id: str, task: str) -> int:
+    """Return how many answers to a task of the graph were for the guard, as far as one of them has decided a question.
+
+    Args:
+        guard: the guard; its store holds the questions.
+        run_id: id of the run.
+        task: id of the task; a place is that id, a slash, and the number of the answer.
+    """
+    marks = (
+        (one.reason or "").rpartition(f"{_MARK}{task}/")
+        for one in guard.approvals.list(waiting=False)
+        if one.run_id == run_id
+    )
+    return max((int(number) for _, mark, number in marks if mark and number.isdecimal()), default=0)
+
+
+def _by_id(answer: Any) -> dict[str, _Said] | None:
+    if not isinstance(answer, Mapping) or not answer:
+        return None
+    given: Mapping[Any, Any] = answer
+    found = {name: _said(one) for name, one in given.items() if isinstance(name, str) and name.startswith("ap-")}
+    if not found or len(found) != len(given):
+        return None
+    return {name: said for name, said in found.items() if said is not None}
+
+
+def _said(answer: Any) -> _Said | None:
+    if isinstance(answer, bool):
+        return _Said(answer, "resume", "")
+    if isinstance(answer, str):
+        word = answer.strip().lower()
+        return _Said(word in _YES, "resume", "") if word in _YES | _NO else None
+    if not isinstance(answer, Mapping):
+        return None
+    given: Mapping[Any, Any] = answer
+    several: Any = given.get("decisions")  # as LangChain's own middleware for people has it
+    if isinstance(several, list):
+        return _said(several[0]) if len(several) == 1 else None
+    found = _said(given["approved"]) if isinstance(given.get("approved"), bool) else None
+    if found is None and isinstance(given.get("type"), str):
+        found = _said(given["type"])
+    if found is None:
+        return None
+    return _Said(
+        found.approved, str(given.get("by") or "resume"), str(given.get("reason") or given.get("message") or "")
+    )
+
+
+def _keep(guard: Guard, ident: str, said: _Said, place: str) -> None:
+    reason = f"{said.reason}; {_MARK}{place}" if said.reason else f"{_MARK}{place}"
+    try:
+        guard.approvals.answer(ident, approved=said.approved, by=said.by, reason=reason)
+    except StoreError:
+        return  # decided elsewhere or expired meanwhile: admission knows what holds

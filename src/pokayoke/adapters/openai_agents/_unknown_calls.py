@@ -1,0 +1,147 @@
+"""The tool that answers what no tool of an agent can take, and the handoffs whose arguments it has to answer for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pokayoke.adapters.openai_agents._run import SINK, WRAPPED, as_heard, slot_in_use
+from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.names import history_name
+from pokayoke.core.correct.correct import prepare
+from pokayoke.core.flow.plan import Snapshot
+from pokayoke.core.flow.steps import NotBegun
+from pokayoke.core.intake import finding_for, read_arguments
+from pokayoke.core.json.canonical import digest
+from pokayoke.core.output.model_text import refusal_text
+from pokayoke.errors import ContractError, MissingExtraError
+
+try:
+    from agents import FunctionTool
+except ImportError as error:
+    raise MissingExtraError("openai-agents", "openai-agents") from error
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run.run import Run
+
+__all__ = ["Handed", "as_written", "is_object", "loosened", "offer", "sink"]
+
+
+class Handed:
+    """A handoff, whose arguments are read as those of a write: what it starts may change things.
+
+    Args:
+        handoff: the handoff.
+    """
+
+    def __init__(self, handoff: Any) -> None:
+        """Look at nothing yet; most replies hand nobody over."""
+        self._handoff = handoff
+
+    def read(self, text: Any, snapshot: Snapshot) -> tuple[Any, tuple[Finding, ...]]:
+        """Return the arguments as the SDK can take them, and what is wrong with them if it cannot.
+
+        Args:
+            text: the arguments as the model wrote them.
+            snapshot: what is in force.
+        """
+        schema = self._handoff.input_json_schema
+        if not schema.get("properties"):
+            return text, ()  # the SDK does not look at them
+        # Of keys that it does not know, the SDK makes nothing.
+        schema = {**loosened(schema), "additionalProperties": True}
+        try:
+            contract = Contract.from_schema(self._handoff.tool_name, schema)
+        except ContractError:
+            return text, ()
+        reading = read_arguments(text, schema=contract.input)
+        if reading.value is None or reading.grade == "edited":
+            return text, (finding_for(reading, effect="write", tool=contract.name),)
+        prepared = prepare(reading.value, contract, kinds=snapshot.policy.corrections.write)
+        if prepared.findings or (reading.grade == "exact" and not prepared.changed):
+            return text, prepared.findings
+        return json.dumps(prepared.value, ensure_ascii=False), ()
+
+
+def loosened(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without what strict mode adds for the provider: a field with a default is none too many."""
+    loose = dict(schema)
+    shown = loose.get("properties", {})
+    if "required" in loose:
+        loose["required"] = [name for name in loose["required"] if "default" not in shown.get(name, {})]
+    return loose
+
+
+def offer(contract: Any) -> Any:
+    """Return the definition of a tool that the guard itself answers."""
+    schema = dict(contract.input_schema)
+    return FunctionTool(contract.name, contract.description, schema, _answered, strict_json_schema=False)
+
+
+async def _answered(context: Any, text: str) -> str:
+    """Answer a call that no tool of the agent can take. The guard's own tools are known to it alone."""
+    slot = slot_in_use()
+    hosted, call = slot.hosted, as_heard(context.tool_call_id, SINK, text)
+    plan = hosted.run.snapshot.find(call.name)
+    handed = slot.handoffs.get(call.name)
+    wrong = handed.read(call.arguments, hosted.run.snapshot)[1] if handed and call.stop_reason is None else ()
+    if wrong:
+        return _sent_back(hosted.run, call, wrong).text
+    if isinstance(plan, Finding) or plan.contract is hosted.run.guard.pager:
+        return (await hosted.acall(call)).text
+
+    def missing(_arguments: dict[str, Any]) -> Any:
+        raise NotBegun("it is not among the tools of the agent now", blame="model")
+
+    told, known = (await hosted.acall(call, missing)).text, slot.listed.names if slot.listed is not None else ()
+    return f"{plan.contract.name} is not among your tools now. There are: {', '.join(known) or 'none'}.\n{told}"
+
+
+def _sent_back(run: Run, call: ToolCall, wrong: tuple[Finding, ...]) -> Outcome:
+    """Refuse a handoff, which has no contract, so that it counts like any call that is refused."""
+    outcome = Outcome(
+        status="refused",
+        call_id=call.id,
+        tool=call.name,
+        text=refusal_text(wrong, tool=call.name),
+        findings=wrong,
+        stop_reason="invalid_arguments",
+        message=wrong[0].message,
+    )
+    said = digest(str(call.arguments).encode("utf-8", "surrogatepass"))
+    run.rounds.note(outcome, said, None, run.snapshot.kinds, run.snapshot.policy.loop)
+    run.note("handoff", ok=False, tool=call.name, error=wrong[0].code, reason=outcome.message)
+    run.progress.tokens.note(outcome.text)
+    run.progress.matters.ended(outcome, call)
+    return outcome
+
+
+sink = FunctionTool(SINK, "", {"type": "object", "properties": {}}, _answered, strict_json_schema=False)
+
+
+def as_written(items: list[Any]) -> list[Any]:
+    """Return the history with the names that the model wrote, of calls that were led to the tool that answers them."""
+    if not any(item.get("name") == SINK for item in items):
+        return items
+    return [_restored(item) if item.get("name") == SINK and "arguments" in item else item for item in items]
+
+
+def _restored(item: Any) -> Any:
+    try:
+        kept = json.loads(item["arguments"])[SINK]
+    except (ValueError, KeyError, TypeError):
+        return item
+    text = kept.get("arguments")
+    text = json.dumps(text) if isinstance(text, dict) else text
+    name = history_name(kept.get("name") or "")
+    return {**item, "name": name, "arguments": text if is_object(text) else item["arguments"]}
+
+
+def is_object(text: Any) -> bool:
+    """Return whether the SDK can read these arguments as they are."""
+    try:
+        return isinstance(text, str) and not text.startswith(WRAPPED) and isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False

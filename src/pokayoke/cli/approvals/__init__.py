@@ -1,0 +1,213 @@
+"""`pokayoke approvals`: the questions that wait for a person, and the answers."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pokayoke.cli.options import (
+    ByOption,
+    JsonOption,
+    StoreOption,
+    ago,
+    now,
+    opened,
+    plain,
+    require_enough,
+    seconds,
+    when,
+)
+from pokayoke.cli.output import as_json, listing, out, say, show, table
+from pokayoke.core.json.values import is_object
+from pokayoke.core.ledger.admission import Approval
+from pokayoke.errors import ConfigurationError, StoreError
+from pokayoke.runtime.approvals.approvals import Approvals
+from pokayoke.stores.base import Store
+
+_MARKS = {"approved": "ok", "used": "ok", "denied": "bad", "expired": "dim", "waiting": "note"}
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Answer the questions that calls have asked.
+
+    pokayoke approvals list --store sqlite:///ledger.db
+
+    pokayoke approvals approve ap-4f1c9a --by ann --reason "checked with the customer"
+
+    An approval is for one call: tool, version and all arguments. An edited call asks anew, and a question that
+    nobody answers in time is a refusal. POKAYOKE_STORE stands in for --store.
+    Exit codes: 0 clean, 1 findings, 2 could not run.""",
+)
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The approval's id, or how it begins.")]
+WhyOption = Annotated[str, typer.Option("--reason", help="Why; kept in the audit.")]
+
+
+@app.command("list")
+def listed(
+    store: StoreOption = None,
+    every: Annotated[bool, typer.Option("--all", help="Also those that were answered or have expired.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """List the questions that wait, the oldest first.
+
+    pokayoke approvals list
+
+    pokayoke approvals list --all --json
+    """
+    with opened(store) as ledger:
+        found = Approvals(ledger).list(waiting=not every)
+    moment_now = now()
+    if json:
+        for approval in found:
+            out(as_json(plain(approval)))
+        return
+    rows = [
+        (a.id, a.status, a.tool, a.run_id, ago(a.asked_at, moment_now), _left(a, moment_now), _short(a)) for a in found
+    ]
+    heads = ("id", "status", "tool", "run", "age", "expires", "arguments")
+    cut = [[show(cell, limit=120) for cell in row] for row in rows]
+    listing(heads, cut, [_MARKS[approval.status] for approval in found])
+    if not found:
+        say("no question waits" if not every else "no question was asked")
+
+
+@app.command("show")
+def shown(approval_id: IdArgument, store: StoreOption = None, json: JsonOption = False) -> None:
+    """Show one question: exactly what would run.
+
+    pokayoke approvals show ap-4f1c9a
+    """
+    with opened(store) as ledger:
+        approval = _found(ledger, approval_id)
+    if json:
+        out(as_json(plain(approval)))
+        return
+    facts: list[tuple[str, object]] = [
+        ("id", approval.id),
+        ("status", approval.status),
+        ("question", "may this call run?" if approval.kind == "call" else "may writes go on after this output?"),
+        ("tool", f"{approval.tool} ({approval.contract})"),
+        ("run", approval.run_id),
+        ("asked", when(approval.asked_at)),
+        ("expires", when(approval.expires_at)),
+        ("answered", _answered(approval)),
+    ]
+    for line in table([(name, value) for name, value in facts if value]):
+        out(line)
+    out("arguments:")
+    given = approval.arguments
+    for line in table([(name, as_json(value)) for name, value in (given if is_object(given) else {"": given}).items()]):
+        out(f"  {line}")
+
+
+def _answered(approval: Approval) -> str:
+    """When, by whom and why a question was answered; nothing if it was not."""
+    if not approval.by:
+        return ""
+    return f"{when(approval.decided_at)} by {approval.by}" + (f": {approval.reason}" if approval.reason else "")
+
+
+@app.command()
+def approve(
+    approval_id: IdArgument, by: ByOption, reason: WhyOption = "", store: StoreOption = None, json: JsonOption = False
+) -> None:
+    """Say yes. The same call, sent again, then runs.
+
+    pokayoke approvals approve ap-4f1c9a --by ann
+    """
+    _answer(approval_id, store, by, reason, approved=True, json=json)
+
+
+@app.command()
+def deny(
+    approval_id: IdArgument, by: ByOption, reason: WhyOption = "", store: StoreOption = None, json: JsonOption = False
+) -> None:
+    """Say no. The same call, sent again, is refused.
+
+    pokayoke approvals deny ap-4f1c9a --by ann --reason "wrong account"
+    """
+    _answer(approval_id, store, by, reason, approved=False, json=json)
+
+
+@app.command()
+def wait(
+    approval_id: IdArgument,
+    timeout: Annotated[str | None, typer.Option(help="How long, such as 2h; until it expires if not said.")] = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Wait for the answer. Exit code 0 for a yes, 1 for anything else.
+
+    pokayoke approvals wait ap-4f1c9a --timeout 2h && ./go_on
+    """
+    patience = None if timeout is None else seconds(timeout, "--timeout")
+    with opened(store) as ledger:
+        known = Approvals(ledger).wait(_found(ledger, approval_id).id, patience)
+    out(as_json(plain(known)) if json else show(f"{known.id} is {known.status}"))
+    if not known.granted:
+        raise typer.Exit(1)
+
+
+@app.command()
+def serve(
+    store: StoreOption = None,
+    listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes any that is free.")] = "127.0.0.1:8787",
+    config: Annotated[
+        str | None, typer.Option(help="Configuration whose trace.redact_... rules hold here, too.")
+    ] = None,
+) -> None:
+    """Take answers over HTTP, signed with the secret in POKAYOKE_WEBHOOK_SECRET.
+
+    pokayoke approvals serve --listen 127.0.0.1:8787
+
+    GET /approvals lists what waits; POST /approvals/ID takes {"decision": "approve", "by": "ann", "reason": ""}.
+    """
+    from pokayoke.cli.approvals.server import serving  # noqa: PLC0415 - loaded where something is served
+
+    with opened(store) as ledger, serving(ledger, listen, config) as server:
+        host, port = server.address
+        out(f"http://{show(host)}:{port}/approvals")
+        sys.stdout.flush()  # who reads it from a pipe or a log would wait for as long as the server lives
+        if not server.local:
+            say(f"warning: {host} is not this machine alone; what waits is readable on the way without TLS")
+        server.run()
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _answer(approval_id: str, store: str | None, by: str, reason: str, *, approved: bool, json: bool) -> None:
+    if not by.strip():
+        raise ConfigurationError("--by is kept in the audit: say who answers")
+    with opened(store) as ledger:
+        found = _found(ledger, approval_id)
+        require_enough(approval_id, found.id)
+        known = Approvals(ledger).answer(found.id, approved=approved, by=by, reason=reason)
+    out(as_json(plain(known)) if json else show(f"{known.id} is {known.status} by {known.by}"))
+
+
+def _found(ledger: Store, approval_id: str) -> Approval:
+    """The question of an id or of how it begins.
+
+    Raises:
+        StoreError: there is none, or more than one.
+    """
+    start = approval_id.strip()
+    fits = [known for known in Approvals(ledger).list(waiting=False) if start and known.id.startswith(start)]
+    fits = [known for known in fits if known.id == start] or fits
+    if len(fits) > 1:
+        raise StoreError(f"several approvals begin with {start!r}: give more of it")
+    if not fits:
+        raise StoreError(f"there is no approval {approval_id!r}; `pokayoke approvals list --all` shows them")
+    return fits[0]
+
+
+def _short(approval: Approval) -> str:
+    return show(as_json(approval.arguments), limit=80)
+
+
+def _left(approval: Approval, at: float) -> str:
+    return ago(approval.expires_at, at) if approval.status == "waiting" else "-"

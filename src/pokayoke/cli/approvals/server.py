@@ -1,0 +1,267 @@
+"""The small server of `pokayoke approvals serve`: signed questions out, signed answers in, nothing else.
+
+What must never happen here: an answer that nobody signed, one for another question, or one that a
+stranger kept and sent again to a question that was asked later.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, cast
+
+import msgspec
+
+from pokayoke.cli.output import say
+from pokayoke.core.json.strict import StrictError, parse
+from pokayoke.core.json.values import is_object
+from pokayoke.core.redaction.redactor import Redactor
+from pokayoke.errors import ConfigurationError, StoreError
+from pokayoke.runtime.approvals.approvals import Approvals
+from pokayoke.runtime.approvals.signature import SIGNATURE, TIMESTAMP, secret_from_environment, signed_at
+from pokayoke.runtime.approvals.webhook import announcement
+from pokayoke.runtime.config.config import load_policy
+from pokayoke.runtime.threads.clock import SystemClock
+from pokayoke.stores.base import Store
+
+_PATH: Final = re.compile(r"/approvals/([a-z]{2}-[0-9a-f]{1,64})", re.ASCII)
+_LONGEST_BODY: Final = 16_384
+_PATIENCE: Final = 10.0
+"""Seconds a client may be silent."""
+_LONGEST: Final = 30.0
+"""Seconds a connection may take in all."""
+_MOST_AT_ONCE: Final = 16
+_LAST_PORT: Final = 65_535
+_DECISIONS: Final = {"approve": True, "deny": False}
+_KEYS: Final = frozenset({"decision", "by", "reason"})
+
+
+class Refusal(Exception):  # noqa: N818 - it says what is answered
+    """What a request is answered with instead."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one store.
+
+    Args:
+        address: host and port.
+        approvals: the questions.
+        secret: what both sides know.
+        redactor: takes secrets out of what is shown.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], approvals: Approvals, secret: bytes, redactor: Redactor) -> None:
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        self.approvals, self.secret, self.redactor = approvals, secret, redactor
+        self.clock = SystemClock()
+        self.room = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        super().__init__(address, Handler)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port on which it listens."""
+        host, port = self.server_address[:2]
+        return str(host), int(port)
+
+    @property
+    def local(self) -> bool:
+        """True if only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.address[0]).is_loopback
+        except ValueError:
+            return False
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Take a connection, if there is room."""
+        if not self.room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except Exception:  # no thread could be started, so none gives the room back
+            self.room.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection and give its room back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.room.release()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection. One that sends a byte now and then is cut, too."""
+        cut = threading.Timer(_LONGEST, lambda: request.shutdown(socket.SHUT_RDWR))
+        cut.daemon = True
+        cut.start()
+        try:
+            super().finish_request(request, client_address)
+        finally:
+            cut.cancel()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the signature of the base class
+        """Say on stderr that a connection broke, in one line."""
+        error = sys.exc_info()[1]
+        say(f"{client_address[0]} {type(error).__name__}: {error}")
+
+    def run(self) -> None:
+        """Serve until Ctrl-C."""
+        try:
+            self.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            return
+
+
+@contextmanager
+def serving(store: Store, listen: str, config: str | None) -> Generator[Server]:
+    """Open the server of a store.
+
+    Args:
+        store: holds the questions.
+        listen: `host:port`, `[host]:port`.
+        config: the configuration whose redaction rules hold, or None for the built-in ones.
+
+    Raises:
+        ConfigurationError: the address is none or cannot be listened on, or there is no secret.
+        PolicyError: the configuration is wrong.
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > _LAST_PORT:
+        raise ConfigurationError(f"--listen {listen!r}: expected HOST:PORT, such as 127.0.0.1:8787")
+    trace = load_policy(config).trace
+    redactor = Redactor(trace.redact_fields, trace.redact_patterns)
+    secret = secret_from_environment()
+    try:
+        server = Server((host.strip("[]"), int(port)), Approvals(store), secret, redactor)
+    except OSError as error:
+        raise ConfigurationError(f"cannot listen on {listen}: {error.strerror}. Name another with --listen") from None
+    try:
+        yield server
+    finally:
+        server.server_close()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request. Nothing of it is looked at before its signature holds, except its length."""
+
+    server_version = "pokayoke"
+    sys_version = ""
+    default_request_version = "HTTP/1.0"
+    timeout = _PATIENCE
+
+    @property
+    def _there(self) -> Server:
+        return cast("Server", self.server)
+
+    def do_GET(self) -> None:
+        """List what waits."""
+        self._answer("GET")
+
+    def do_POST(self) -> None:
+        """Take a decision."""
+        self._answer("POST")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the signature of the base class
+        """Say on stderr what was asked and answered; a request line may hold anything, so it is escaped."""
+        say(f"{self.client_address[0]} {format % args}")
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 - the signature of the base class
+        """Refuse what is no request of ours, without repeating any of it."""
+        self._send(code, {"error": "this is no request that is understood here"})
+
+    def _answer(self, method: str) -> None:
+        try:
+            self._send(200, self._result(method))
+        except Refusal as refusal:
+            self._send(refusal.status, {"error": refusal.message})
+        except TimeoutError:
+            self.close_connection = True
+        except Exception as error:  # noqa: BLE001 - a store may raise anything; the client is told that nothing was kept
+            say(f"error: {type(error).__name__}: {error}")
+            self._send(503, {"error": f"the store cannot be used ({type(error).__name__})"})
+
+    def _result(self, method: str) -> Any:
+        body = self._body() if method == "POST" else b""
+        now = self._there.clock.now()
+        headers = {name: self.headers.get(name) for name in (TIMESTAMP, SIGNATURE)}
+        at = signed_at(self._there.secret, method, self.path, body, headers=headers, now=now)
+        if at is None:
+            raise Refusal(401, "the signature does not hold: see the guide on approvals for what is signed")
+        if method == "GET" and self.path == "/approvals":
+            shown = (announcement(a, self._there.redactor) for a in self._there.approvals.list())
+            return [msgspec.Raw(one) for one in shown]
+        found = _PATH.fullmatch(self.path)
+        if method != "POST" or found is None:
+            raise Refusal(404, "there are GET /approvals and POST /approvals/ID")
+        return self._decided(found[1], at, *_decision(body))
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") is not None or len(self.headers.get_all("Content-Length", [])) != 1:
+            raise Refusal(411, "one Content-Length is needed")
+        length = self.headers["Content-Length"]
+        if not (length.isascii() and length.isdecimal()):
+            raise Refusal(400, "the Content-Length is no number")
+        if len(length) > len(str(_LONGEST_BODY)) or int(length) > _LONGEST_BODY:
+            raise Refusal(413, f"a decision takes at most {_LONGEST_BODY} bytes")
+        body = self.rfile.read(int(length))
+        if len(body) != int(length):
+            raise Refusal(400, "the body is shorter than its Content-Length")
+        return body
+
+    def _decided(self, approval_id: str, at: float, approved: bool, by: str, reason: str) -> Any:
+        approvals = self._there.approvals
+        try:
+            known = approvals.get(approval_id)
+        except StoreError as error:
+            raise Refusal(404, str(error)) from None
+        # A question may be asked again under the same id: an answer from before is not about this one.
+        if at < int(known.asked_at):
+            raise Refusal(409, "this answer was signed before the question was asked")
+        if known.status == "waiting":
+            try:
+                known = approvals.answer(approval_id, approved=approved, by=by, reason=reason)
+            except StoreError:  # somebody answered meanwhile, or its time is over
+                known = approvals.get(approval_id)
+        if not (known.granted if approved else known.status == "denied"):
+            raise Refusal(409, f"{approval_id} is {known.status} already")
+        return {"id": known.id, "status": known.status, "by": known.by}
+
+    def _send(self, status: int, value: Any) -> None:
+        body = msgspec.json.encode(value)
+        self.close_connection = True
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _decision(body: bytes) -> tuple[bool, str, str]:
+    try:
+        value = parse(body)[0]
+    except StrictError as error:
+        raise Refusal(400, f"no strict JSON: {error}") from None
+    if not is_object(value) or not value.keys() <= _KEYS:
+        raise Refusal(400, "expected an object with decision, by and reason")
+    decision, by, reason = value.get("decision"), value.get("by"), value.get("reason", "")
+    if not isinstance(decision, str) or decision not in _DECISIONS:
+        raise Refusal(400, "decision is approve or deny")
+    if not isinstance(by, str) or not by.strip() or not isinstance(reason, str):
+        raise Refusal(400, "by is needed, and by and reason are texts")
+    return _DECISIONS[decision], by, reason

@@ -1,0 +1,222 @@
+"""`pokayoke contracts`: lock what tools promise, see what changes, and bring new versions out step by step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn
+
+import msgspec
+import typer
+
+from pokayoke.cli.contracts import diff as contracts_diff
+from pokayoke.cli.contracts import rollout as contracts_rollout
+from pokayoke.cli.contracts.lock_options import (
+    DEFAULT,
+    ByOption,
+    JsonOption,
+    LockOption,
+    ReasonOption,
+    Shelf,
+    contracts_in,
+    note,
+    source_of,
+    tool_and_version,
+)
+from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.versions.lock import Lock, added, percent, standing
+from pokayoke.errors import ConfigurationError, ContractError
+from pokayoke.runtime.versions.lock_file import changing, read_lock
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Lock contracts, compare versions, bring them out.
+
+    pokayoke contracts lock contracts.yaml --by mo --reason "first contracts"
+
+    pokayoke contracts diff get_order@1 get_order@2
+
+    A new version begins as a shadow or as a canary for a share of the new runs; a run keeps its version.
+    """,
+)
+contracts_rollout.register(app)
+contracts_diff.register(app)
+
+_SHOWN_DIGEST: Final = 19
+
+
+@app.command()
+def lock(
+    sources: Annotated[list[str], typer.Argument(metavar="FILE|MODULE:ATTRIBUTE...", help="Contracts to lock.")],
+    by: ByOption,
+    reason: ReasonOption,
+    path: LockOption = DEFAULT,
+    stable: Annotated[
+        list[str] | None,
+        typer.Option("--stable", metavar="TOOL@VERSION", help="Of a new tool with several versions, the one in force."),
+    ] = None,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="Put no new tool in force: bring it out with canary.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Fix what each version of each tool promises.
+
+    pokayoke contracts lock contracts.yaml --by mo --reason "first contracts"
+
+    The first version of a tool is in force at once; a further one is known, until shadow or canary begins
+    with it. What is locked under a version stays what it is: a changed contract needs a new version.
+    Exit code 0 if all is locked, 1 if a contract was changed under its version (then nothing is), 2 if a
+    source cannot be read.
+    """
+    where, done = Path(path), note(by, reason)
+    found = [(contract, source_of(name, where)) for name in sources for contract in contracts_in(name, Path())]
+    chosen = _chosen(stable or [], [contract for contract, _ in found])
+    told: list[str] = []
+
+    def how(before: Lock) -> Lock:
+        first = {} if waiting else _first(before, [contract for contract, _ in found], chosen)
+        after = before
+        for contract, source in found:
+            new = added(after, contract, source, done, stable=first.get(contract.name) == contract.version)
+            told.extend([contract.id] * (new is not after))
+            after = new
+        return after
+
+    try:
+        with changing(where) as change:
+            after = change(how)
+    except ContractError as error:
+        _refused(str(error), json=json)
+    if json:
+        out(as_json({"ok": True, "revision": after.revision, "locked": told, "tools": after.tools}))
+        return
+    for ident in told:
+        name, _ = tool_and_version(ident)
+        out(f"locked {show(ident)}  ({show(standing(after.tools[name]))})")
+    say(f"{path}: revision {after.revision}, {plural(len(told), 'change')}")
+
+
+def _chosen(named: list[str], contracts: list[Contract]) -> dict[str, str]:
+    known = {contract.id for contract in contracts}
+    for ident in named:
+        if ident not in known:
+            raise ConfigurationError(f"--stable {ident}: none of the sources holds it")
+    return dict(map(tool_and_version, named))
+
+
+def _first(before: Lock, contracts: list[Contract], chosen: dict[str, str]) -> dict[str, str]:
+    """Which version of each new tool is in force at once."""
+    found: dict[str, str] = {}
+    for contract in contracts:
+        name = contract.name
+        if name in before.tools:
+            if name in chosen:
+                raise ConfigurationError(
+                    f"{name} is locked already ({standing(before.tools[name])}): --stable is for new tools. Try: canary"
+                )
+            continue
+        if name not in chosen and name in found and found[name] != contract.version:
+            raise ConfigurationError(
+                f"{name} is new and has several versions. Say which one is in force: --stable {contract.id}"
+            )
+        found[name] = chosen.get(name, contract.version)
+    return found
+
+
+@app.command()
+def check(path: LockOption = DEFAULT, json: JsonOption = False) -> None:
+    """Say whether every contract still is what was locked.
+
+    pokayoke contracts check
+
+    Exit code 0 if it is, 1 if a version was changed or is missing, 2 if the lock cannot be read. A version
+    that nobody is given any more may be missing: that is told and is no finding.
+    """
+    where = Path(path)
+    found = read_lock(where)
+    shelf = Shelf(where)
+    drifts = list(shelf.drifts(found))
+    wrong = [one for one in drifts if one.in_force or "is not what is locked" in one.why]
+    unlocked = list(shelf.unlocked(found))
+    if json:
+        out(as_json({"ok": not wrong, "revision": found.revision, "drift": drifts, "unlocked": unlocked}))
+    else:
+        paint = painter()
+        for one in drifts:
+            out(f"{paint('drift', 'bad') if one in wrong else 'note '}  {show(one.why)}")
+        for ident in unlocked:
+            out(f"note   {show(ident)} is not locked: nobody is given it")
+        if not wrong:
+            out(f"{paint('clean', 'ok')}: {plural(len(found.tools), 'tool')} as locked, revision {found.revision}")
+    if wrong:
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(path: LockOption = DEFAULT, json: JsonOption = False) -> None:
+    """Show which version of each tool is in force.
+
+    pokayoke contracts status
+    """
+    found = read_lock(Path(path))
+    if json:
+        out(as_json({"revision": found.revision, "tools": found.tools}))
+        return
+    rows: list[tuple[str, ...]] = [("tool", "version", "is", "source", "promise")]
+    for name, tool in found.tools.items():
+        for version, one in tool.versions.items():
+            what = "stable" if version == tool.stable else "known"
+            if tool.candidate is not None and tool.candidate.version == version:
+                what = tool.candidate.stage
+                what += f" for {percent(tool.candidate.share)}" if tool.candidate.share else ""
+            elif version in tool.withdrawn:
+                what = "withdrawn"
+            elif version in tool.previous:
+                what = "retired"
+            rows.append((name, version, what, one.source, one.digest[:_SHOWN_DIGEST]))
+    for line in table(rows):
+        out(line)
+    say(f"{path}: revision {found.revision}")
+
+
+@app.command()
+def history(
+    tool: Annotated[str | None, typer.Argument(help="Only this tool.")] = None,
+    path: LockOption = DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Show every step: when, who, what, and why.
+
+    pokayoke contracts history get_order
+    """
+    lock = read_lock(Path(path))
+    steps = [one for one in lock.history if tool in (None, one.tool)]
+    if tool is not None and not steps:
+        raise ConfigurationError(f"{tool!r} is not locked in {path} (tools: {', '.join(lock.tools)})")
+    if json:
+        out(as_json([msgspec.to_builtins(one) for one in steps]))
+        return
+    rows: list[tuple[Any, ...]] = [
+        (
+            one.revision,
+            one.at,
+            one.by,
+            one.step,
+            f"{one.tool}@{one.version}",
+            f"{one.before} -> {one.after}",
+            one.reason,
+        )
+        for one in steps
+    ]
+    for line in table(rows):
+        out(line)
+
+
+def _refused(why: str, *, json: bool) -> NoReturn:
+    """A finding: nothing was written."""
+    if json:
+        out(as_json({"ok": False, "reason": why}))
+    say(f"refused: {why}")
+    raise typer.Exit(1)

@@ -1,0 +1,160 @@
+"""What the commands of `pokayoke contracts` share: the lock, the contracts it names, and who does a step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from pokayoke.cli.options import now, when
+from pokayoke.cli.sources import ATTRIBUTE, from_module
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.versions.lock import Lock, Note, ToolLock, promise_digest
+from pokayoke.errors import ConfigurationError, ContractError
+from pokayoke.runtime.config.contract_files import read_contracts
+from pokayoke.runtime.versions.lock_file import NAME
+
+LockOption = Annotated[str, typer.Option("--lock", help="The lock.")]
+ByOption = Annotated[str, typer.Option("--by", envvar="POKAYOKE_BY", show_envvar=True, help="Who; kept in the lock.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the lock.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+DEFAULT: Final = NAME
+
+
+class Drift(msgspec.Struct, frozen=True):
+    """A version whose file does not say what was locked.
+
+    Args:
+        contract: `name@version`.
+        source: where it should stand.
+        why: what is wrong.
+        in_force: True if some run may be given it.
+    """
+
+    contract: str
+    source: str
+    why: str
+    in_force: bool
+
+
+def note(by: str, reason: str) -> Note:
+    """Return who does a step now, and why.
+
+    Raises:
+        ConfigurationError: one of them says nothing.
+    """
+    for option, text in (("--by", by), ("--reason", reason)):
+        if not text.strip():
+            raise ConfigurationError(f"{option} is empty, and the lock keeps who did a step and why")
+    return Note(when(now()), by.strip(), reason.strip())
+
+
+def tool_and_version(text: str) -> tuple[str, str]:
+    """Return the two halves of `TOOL@VERSION`.
+
+    Raises:
+        ConfigurationError: it has no halves.
+    """
+    name, _, version = text.rpartition("@")
+    if not name or not version:
+        raise ConfigurationError(f"{text!r}: expected TOOL@VERSION, such as get_order@2")
+    return name, version
+
+
+def source_of(name: str, lock: Path) -> str:
+    """Return how the lock names a file or `module:attribute`: files relative to its folder."""
+    if is_code(name):
+        return name
+    return Path(os.path.relpath(Path(name).absolute(), lock.absolute().parent)).as_posix()
+
+
+def is_code(name: str) -> bool:
+    """Return whether a source is `module:attribute` and no file."""
+    return ATTRIBUTE.fullmatch(name) is not None and not Path(name).exists()
+
+
+class Shelf:
+    """The contracts that stand in the sources of a lock, each source read once.
+
+    Args:
+        path: of the lock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: dict[str, dict[str, Contract] | ConfigurationError] = {}
+
+    def all(self, source: str) -> dict[str, Contract]:
+        """Return the contracts of a source by id.
+
+        Raises:
+            ConfigurationError: it cannot be read.
+        """
+        found = self._read.get(source)
+        if found is None:
+            try:
+                found = {one.id: one for one in contracts_in(source, self._path.parent)}
+            except ConfigurationError as error:
+                found = error
+            self._read[source] = found
+        if isinstance(found, ConfigurationError):
+            raise found
+        return found
+
+    def contract(self, lock: Lock, name: str, version: str) -> Contract:
+        """Return a locked version, as it was locked.
+
+        Raises:
+            ContractError: it is not there any more, or not what was locked.
+            ConfigurationError: the version is unknown, or its source cannot be read.
+        """
+        tool = lock.tools.get(name)
+        locked = tool.versions.get(version) if tool else None
+        if locked is None:
+            raise ConfigurationError(f"{name}@{version} is not locked in {self._path}. Try: pokayoke contracts status")
+        found = self.all(locked.source).get(f"{name}@{version}")
+        if found is None:
+            raise ContractError(f"{locked.source} does not hold {name}@{version} any more. Put it back, or drop it")
+        if promise_digest(found) != locked.digest:
+            raise ContractError(
+                f"{name}@{version} in {locked.source} is not what is locked under that version. Undo the change, or "
+                "give the changed contract a new version"
+            )
+        return found
+
+    def drifts(self, lock: Lock) -> Iterator[Drift]:
+        """Yield every version that is not what was locked."""
+        for name, tool in lock.tools.items():
+            for version, locked in tool.versions.items():
+                try:
+                    self.contract(lock, name, version)
+                except ConfigurationError as error:
+                    yield Drift(f"{name}@{version}", locked.source, str(error), version in tool.in_force)
+
+    def unlocked(self, lock: Lock) -> Iterator[str]:
+        """Yield contracts that stand in a source and are not locked."""
+        for source in sorted({one.source for tool in lock.tools.values() for one in tool.versions.values()}):
+            try:
+                found = self.all(source)
+            except ConfigurationError:
+                continue
+            for contract in found.values():
+                tool: ToolLock | None = lock.tools.get(contract.name)
+                if tool is None or contract.version not in tool.versions:
+                    yield f"{contract.id} in {source}"
+
+
+def contracts_in(source: str, folder: Path) -> list[Contract]:
+    """Return the contracts of a file, or of a module's attribute (its code runs).
+
+    Raises:
+        ConfigurationError: they cannot be read.
+    """
+    file = folder / source
+    if not file.exists() and ATTRIBUTE.fullmatch(source):
+        return from_module(source)
+    return [one.contract for one in read_contracts(file, name=source)]

@@ -1,0 +1,196 @@
+"""The steps of a rollout, each one command: shadow, canary, widen, promote, roll back, drop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pokayoke.cli.contracts.lock_options import (
+    DEFAULT,
+    ByOption,
+    JsonOption,
+    LockOption,
+    ReasonOption,
+    Shelf,
+    note,
+    tool_and_version,
+)
+from pokayoke.cli.options import share_of
+from pokayoke.cli.output import as_json, out, say, show
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.versions.contract_diff import contract_changes
+from pokayoke.core.versions.lock import Lock, canaried, dropped, promoted, rolled_back, shadowed, standing, widened
+from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.versions.lock_file import changing
+
+VersionArgument = Annotated[str, typer.Argument(metavar="TOOL@VERSION", help="A locked version.")]
+ToolArgument = Annotated[str, typer.Argument(metavar="TOOL", help="A locked tool.")]
+ShareOption = Annotated[str, typer.Option("--share", help="Share of the new runs: 0.1, or 10%.")]
+NewKeysOption = Annotated[
+    bool, typer.Option("--new-keys", help="Accept that a retry across the versions may be a second effect.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (shadow, canary, widen, promote, rollback, drop):
+        app.command()(command)
+
+
+def shadow(
+    version: VersionArgument, by: ByOption, reason: ReasonOption, path: LockOption = DEFAULT, json: JsonOption = False
+) -> None:
+    """Let a version judge every call beside the stable one, and decide nothing.
+
+    pokayoke contracts shadow get_order@2 --by mo --reason "outputs changed"
+
+    Where the two differ stands in the trace (event `shadow`), and is counted by `pokayoke trace report`.
+    """
+    name, number = tool_and_version(version)
+    done = note(by, reason)
+    _step(path, name, lambda lock, _: shadowed(lock, name, number, done), json=json, check=number)
+
+
+def canary(
+    version: VersionArgument,
+    share: ShareOption,
+    by: ByOption,
+    reason: ReasonOption,
+    path: LockOption = DEFAULT,
+    new_keys: NewKeysOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Give a version to a share of the new runs.
+
+    pokayoke contracts canary get_order@2 --share 5% --by mo --reason "no differences in shadow"
+
+    Which runs, follows from their ids. A run keeps its version for as long as it lives.
+    """
+    name, number = tool_and_version(version)
+    wanted, done = share_of(share), note(by, reason)
+
+    def how(lock: Lock, shelf: Shelf) -> Lock:
+        after = canaried(lock, name, number, wanted, done)
+        stable = after.tools[name].stable
+        if stable is not None and not new_keys:
+            _same_keys(shelf.contract(lock, name, stable), shelf.contract(lock, name, number))
+        return after
+
+    _step(path, name, how, json=json, check=number)
+
+
+def widen(
+    tool: ToolArgument,
+    share: ShareOption,
+    by: ByOption,
+    reason: ReasonOption,
+    path: LockOption = DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Give a canary to more of the new runs.
+
+    pokayoke contracts widen get_order --share 0.5 --by mo --reason "a day without findings"
+    """
+    wanted, done = share_of(share), note(by, reason)
+    _step(path, tool, lambda lock, _: widened(lock, tool, wanted, done), json=json)
+
+
+def promote(
+    tool: ToolArgument,
+    by: ByOption,
+    reason: ReasonOption,
+    path: LockOption = DEFAULT,
+    unseen: Annotated[bool, typer.Option("--unseen", help="Promote a shadow, which no run has used.")] = False,
+    new_keys: NewKeysOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Make the candidate the stable version. Open runs keep what they began with.
+
+    pokayoke contracts promote get_order --by mo --reason "a week at half of the runs"
+    """
+    done = note(by, reason)
+
+    def how(lock: Lock, shelf: Shelf) -> Lock:
+        after = promoted(lock, tool, done, unseen=unseen)
+        before, new = lock.tools[tool].stable, after.tools[tool].stable
+        one = shelf.contract(lock, tool, str(new))
+        if before is not None and unseen and not new_keys:
+            _same_keys(shelf.contract(lock, tool, before), one)
+        return after
+
+    _step(path, tool, how, json=json)
+
+
+def rollback(
+    tool: ToolArgument, by: ByOption, reason: ReasonOption, path: LockOption = DEFAULT, json: JsonOption = False
+) -> None:
+    """Withdraw the candidate; without one, go back to what was stable before.
+
+    pokayoke contracts rollback get_order --by mo --reason "totals are wrong"
+
+    Runs that began with the withdrawn version may not call the tool any more; they are never switched.
+    Exit code 1 if it is done and a version in force is not what was locked: programs cannot take it over.
+    """
+    done = note(by, reason)
+    _step(path, tool, lambda lock, _: rolled_back(lock, tool, done), json=json)
+
+
+def drop(
+    version: VersionArgument, by: ByOption, reason: ReasonOption, path: LockOption = DEFAULT, json: JsonOption = False
+) -> None:
+    """Drop a version that is not in force.
+
+    pokayoke contracts drop get_order@1 --by mo --reason "no run has it any more"
+
+    What it promised stays fixed: the same version can be locked again, another one under its number cannot.
+    """
+    name, number = tool_and_version(version)
+    done = note(by, reason)
+    _step(path, name, lambda lock, _: dropped(lock, name, number, done), json=json)
+
+
+def _step(path: str, tool: str, how: Callable[[Lock, Shelf], Lock], *, json: bool, check: str | None = None) -> None:
+    """Do one step under the lock's own lock, and say how the tool stands now, and who cannot follow.
+
+    A step is taken even if a program cannot follow it: what is in force there may be worse.
+    """
+    where = Path(path)
+    if not where.exists():
+        raise ConfigurationError(f"{path}: no such file. Make it with: pokayoke contracts lock FILE")
+    shelf = Shelf(where)
+
+    def stepped(lock: Lock) -> Lock:
+        after = how(lock, shelf)
+        if check is not None:
+            shelf.contract(lock, tool, check)  # what is brought out is what was locked, or nothing is
+        return after
+
+    with changing(where) as change:
+        after = change(stepped)
+    done = after.history[-1]
+    drifts = [one for one in shelf.drifts(after) if one.in_force]
+    if json:
+        out(as_json({"ok": not drifts, "step": done, "tool": after.tools.get(tool), "drift": drifts}))
+    else:
+        out(f"{show(tool)}: {show(done.before)} -> {show(standing(after.tools.get(tool)))}")
+    if drifts:
+        say(f"{path}: revision {after.revision}. Programs cannot take it over until this is put right:")
+        for one in drifts:
+            say(f"  {one.why}")
+        raise typer.Exit(1)
+    if not json:
+        say(f"{path}: revision {after.revision}. Programs take it over with their next run or call")
+
+
+def _same_keys(stable: Contract, candidate: Contract) -> None:
+    """Refuse a candidate whose writes have other ledger keys: a retry in a run of the other version would run twice."""
+    found = [one for one in contract_changes(stable, candidate) if "another ledger key" in one.what]
+    if found:
+        fields = ", ".join(one.at for one in found)
+        raise ConfigurationError(
+            f"{candidate.id} names its effects otherwise than {stable.id} ({fields}): equal writes of two runs in one "
+            "scope would be two effects. Keep these fields, or accept it with --new-keys"
+        )

@@ -1,0 +1,190 @@
+"""`pokayoke doctor`: does every guard fire, and what is weaker here than the documentation says?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from pokayoke.cli.check import weaknesses
+from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
+from pokayoke.cli.sources import Problem, misnaming, read_sources
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.policy import Policy
+
+
+class Fired(msgspec.Struct, frozen=True):
+    """What became of one probe.
+
+    Args:
+        name: of the probe.
+        against: what it provokes.
+        fired: whether the guard caught it.
+        instead: what happened if it did not.
+    """
+
+    name: str
+    against: str
+    fired: bool
+    instead: str | None = None
+
+
+def doctor(
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE|MODULE:ATTRIBUTE", help="Configuration and tools to look at, as for check."),
+    ] = None,
+    config: Annotated[str | None, typer.Option(help="Configuration file; pokayoke.yaml if it is there.")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(envvar="POKAYOKE_STORE", show_envvar=True, help="The store the program uses, as a URL."),
+    ] = None,
+    lock: Annotated[str | None, typer.Option(help="Lock of contracts; contracts.lock if it is there.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Provoke every fault once and say which guards fired.
+
+    pokayoke doctor
+
+    pokayoke doctor --config pokayoke.yaml shop.tools:ALL
+
+    The probes use tools of their own; yours are looked at and never run. Exit code 0 if every guard fired,
+    every tool named has a deadline and an output contract, and store, trace file and sample can be used; 1 if
+    not; 2 if doctor could not run. POKAYOKE_STORE stands in for --store.
+    """
+    material = read_sources(sources or [], config=config, trust_hints=False)
+    problems = [*material.problems, *(p for contract in material.contracts for p in weaknesses(contract))]
+    problems += misnaming(material)
+    results = list(fired(material.policy))
+    broken, weak = _store_problems(store)
+    drifts, rollouts = _lock_problems(lock, durable=store is not None)
+    told = [*notes(material.policy, material.contracts, store), *weak, *rollouts]
+    if any(problem.code == "config" for problem in problems):
+        told.insert(0, "the configuration has mistakes: the guards were fired under the defaults instead.")
+    problems += [*broken, *drifts]
+    problems += _trace_problems(material.policy)
+    if json:
+        out(as_json({"probes": results, "problems": problems, "notes": told}))
+    else:
+        _print(results, problems, told)
+    if problems or not all(result.fired for result in results):
+        raise typer.Exit(1)
+
+
+def fired(policy: Policy) -> Iterator[Fired]:
+    """Fire every probe under a policy. The probes' guards have no kinds of failure of their own; `misnaming` has."""
+    from msgspec.structs import replace  # noqa: PLC0415 - the rooms are loaded when they are wanted
+
+    from pokayoke.cli.doctor.policy_probes import configured  # noqa: PLC0415 - as above
+    from pokayoke.cli.doctor.probes import PROBES  # noqa: PLC0415 - as above
+    from pokayoke.core.state.loop_guard import without_own_kinds  # noqa: PLC0415 - as above
+
+    policy = replace(policy, loop=without_own_kinds(policy.loop))
+    for probe in [*PROBES, *configured(policy)]:
+        try:
+            instead = probe.fire(policy)
+        except Exception as error:  # noqa: BLE001 - a probe that breaks is a guard nobody has seen firing
+            instead = f"the probe failed: {type(error).__name__}: {error}"
+        yield Fired(probe.name, probe.against, instead is None, instead)
+
+
+def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Iterator[str]:
+    """What holds less on this machine or with these settings than the documentation promises."""
+    from pokayoke.cli.doctor.policy_probes import unfired  # noqa: PLC0415 - as above
+    from pokayoke.runtime.approvals.signature import SECRET  # noqa: PLC0415 - as above
+    from pokayoke.runtime.files.confined_open import method  # noqa: PLC0415 - as above
+
+    if policy.mode == "monitor":
+        yield "mode is monitor: what would be refused is recorded and runs."
+    if store is None:
+        yield (
+            "no store is named: repeated writes are stopped within a run and a process; approvals, latches, kill "
+            "switches and budgets end with it."
+        )
+    for name in unfired(policy):
+        yield f"{name} is too high to be fired: no probe makes that many calls."
+    if not contracts:
+        yield "no tools are named: only the guards were looked at, and no name in the configuration was looked for."
+    how = method()
+    if how == "walk":
+        yield "no openat2 here: paths are walked folder by folder, which is as safe and slower."
+    if how == "resolve":
+        yield "no folder descriptors here: between the check and the use of a path its folders could be exchanged."
+    if sys.platform == "win32":
+        yield "on Windows several processes must not share one trace file: it could not be rotated."
+    if policy.trace.path is None:
+        yield "trace.path is not set: events are kept in memory per run and lost with the process."
+    if policy.approvals.webhook.url is not None and not os.environ.get(SECRET):
+        yield f"approvals.webhook is set and {SECRET} is not: no guard will start."
+    import apsw  # noqa: PLC0415 - as above
+
+    yield f"Python {sys.version.split()[0]}, SQLite {apsw.sqlite_lib_version()}."
+
+
+def _store_problems(url: str | None) -> tuple[list[Problem], list[str]]:
+    """What is wrong with the store, and what is weaker than it could be."""
+    from pokayoke.errors import StoreError  # noqa: PLC0415 - as above
+    from pokayoke.stores import open_store  # noqa: PLC0415 - as above
+
+    if url is None:
+        return [], []
+    try:
+        store = open_store(url)
+    except StoreError as error:
+        return [Problem("store", url.partition("://")[0], str(error))], []
+    try:
+        return [], [f"{weakness}." for weakness in store.weaknesses()]
+    finally:
+        store.close()
+
+
+def _lock_problems(name: str | None, *, durable: bool) -> tuple[list[Problem], list[str]]:
+    """What of the locked contracts has drifted, and what is being brought out."""
+    from pokayoke.cli.contracts.lock_options import DEFAULT, Shelf  # noqa: PLC0415 - as above
+    from pokayoke.core.versions.lock import standing  # noqa: PLC0415 - as above
+    from pokayoke.runtime.versions.lock_file import read_lock  # noqa: PLC0415 - as above
+
+    path = Path(name or DEFAULT)
+    if name is None and not path.exists():
+        return [], []
+    lock = read_lock(path)
+    drifts = [one for one in Shelf(path).drifts(lock) if one.in_force]
+    told = [f"{path}: {tool} is {standing(one)}." for tool, one in lock.tools.items() if one.candidate is not None]
+    if not durable:
+        told.append(f"{path}: without a store, a run that is opened again after a restart may get another version.")
+    return [Problem("contract_drift", one.contract, one.why) for one in drifts], told
+
+
+def _trace_problems(policy: Policy) -> Iterator[Problem]:
+    """What is wrong with the files that a guard would open when it starts."""
+    from pokayoke.errors import ConfigurationError  # noqa: PLC0415 - as above
+    from pokayoke.runtime.trace.sample import Sampler  # noqa: PLC0415 - as above
+    from pokayoke.runtime.trace.trace import Trace  # noqa: PLC0415 - as above
+
+    named = (("trace", policy.trace.path or "", Trace), ("sample", policy.trace.sample_path, Sampler))
+    for code, path, opens in named:
+        if path is None:
+            continue
+        try:
+            opens(policy.trace).close()
+        except ConfigurationError as error:
+            yield Problem(code, path, str(error))
+
+
+def _print(results: list[Fired], problems: list[Problem], told: list[str]) -> None:
+    paint = painter()
+    rows = [("fired" if r.fired else "DID NOT FIRE", r.name, r.against if r.fired else f"{r.against}: {r.instead}")
+            for r in results]  # fmt: skip
+    for result, line in zip(results, table(rows), strict=True):
+        out(paint(line, "ok" if result.fired else "bad"))
+    for problem in problems:
+        out(f"{paint(problem.code, 'bad')}  {show(problem.where)}: {show(problem.message)}")
+    for note in told:
+        out(f"note: {show(note)}")
+    silent = sum(not result.fired for result in results)
+    say(f"{len(results) - silent} of {plural(len(results), 'guard')} fired; {plural(len(problems), 'thing')} to change")

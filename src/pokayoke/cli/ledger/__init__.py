@@ -1,0 +1,388 @@
+"""`pokayoke ledger`: see what was claimed, settle what is in doubt, compare it with the business, forget the old."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Final, get_args
+
+import msgspec
+import typer
+
+from pokayoke.cli.ledger import reconcile as ledger_reconcile
+from pokayoke.cli.ledger.join import entries, pages
+from pokayoke.cli.options import (
+    ByOption,
+    JsonOption,
+    ReasonOption,
+    StoreOption,
+    ago,
+    counting,
+    moment,
+    now,
+    opened,
+    plain,
+    require_enough,
+    seconds,
+    when,
+)
+from pokayoke.cli.output import as_json, listing, out, plural, say, show, table
+from pokayoke.core.flow.resolve import is_of
+from pokayoke.core.ledger.key import compensation_key
+from pokayoke.core.ledger.transitions import MAX_ATTEMPTS, OPEN, SETTLED, Record, RecordState, Resolution
+from pokayoke.errors import ConfigurationError, StoreError
+from pokayoke.stores.base import Store
+from pokayoke.stores.values import Query
+
+_HEX: Final = frozenset("0123456789abcdef")
+_KEY_LENGTH: Final = 64
+_LEAST_AGE: Final = 30 * 86_400.0
+_MARKS: Final = {"completed": "ok", "in_doubt": "bad", "failed_final": "bad", "failed_retriable": "note"}
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""List writes, settle doubts, compare with the business.
+
+    pokayoke ledger init --store sqlite:///ledger.db
+
+    pokayoke ledger list --in-doubt --store sqlite:///ledger.db
+
+    pokayoke ledger resolve 4f1c9a --happened PO-7 --by ann --reason "seen in the shop"
+
+    POKAYOKE_STORE stands in for --store. Exit codes: 0 clean, 1 findings, 2 could not run.""",
+)
+app.command("reconcile")(ledger_reconcile.reconcile)
+KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The ledger key, or how it begins.")]
+
+
+@app.command()
+def init(store: StoreOption = None, json: JsonOption = False) -> None:
+    """Make a ledger: a new file, or tables in a database that is there. An existing ledger stays as it is.
+
+    pokayoke ledger init --store sqlite:///ledger.db
+
+    pokayoke ledger init --store postgresql://app@db.example/app
+    """
+    with opened(store, create=True) as ledger:
+        _told(_identity(ledger), json=json)
+
+
+@app.command()
+def migrate(store: StoreOption = None, json: JsonOption = False) -> None:
+    """Bring the tables of an existing ledger to the version of this pokayoke.
+
+    pokayoke ledger migrate --store sqlite:///ledger.db
+
+    Nothing is made where there is no ledger. Programs of an older version refuse to write after that.
+    """
+    also = "is up to date"
+    try:
+        with opened(store):
+            pass
+    except StoreError as error:
+        # Only a ledger that is there and too old says so; `create` would also make a missing one.
+        if "`pokayoke ledger migrate" not in str(error):
+            raise
+        also = "was migrated"
+    # Also where nothing is to be done: a ledger of a newer version can be opened, and only this refuses it.
+    with opened(store, create=True) as ledger:
+        _told(_identity(ledger), json=json, also=also)
+
+
+@app.command("list")
+def listed(
+    store: StoreOption = None,
+    in_doubt: Annotated[bool, typer.Option("--in-doubt", help="Only effects that somebody has to settle.")] = False,
+    tool: Annotated[str | None, typer.Option(help="Only effects of this tool.")] = None,
+    run: Annotated[str | None, typer.Option(help="Only effects of this run.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only this state, such as completed.")] = None,
+    since: Annotated[str | None, typer.Option(help="Claimed since: 2h, 7d, or 2026-11-21T08:00.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="The latest so many; 0 for all, by key.")] = 100,
+    json: JsonOption = False,
+) -> None:
+    """List effects, the latest first.
+
+    pokayoke ledger list --in-doubt
+
+    pokayoke ledger list --tool transfer --since 7d --json
+
+    "In doubt" includes executions whose time is over and of which nobody has reported. Exit code 1 if
+    --in-doubt found any.
+    """
+    moment_now = now()
+    query = Query(
+        states=_states(state, in_doubt=in_doubt), tool=tool, run_id=run, since=moment(since, "--since", moment_now)
+    )
+    with opened(store) as ledger, counting("effects read") as told:
+        found: Iterable[Record] = pages(ledger, query, told)
+        if in_doubt:
+            found = (record for record in found if _doubtful(record, moment_now))
+        if limit:
+            found = heapq.nlargest(limit, found, key=lambda record: record.claimed_at)
+        count = _print_records(found, moment_now, json=json)
+    if not count:
+        say("nothing is in doubt" if in_doubt else "no effect is like that")
+    if in_doubt and count:
+        raise typer.Exit(1)
+
+
+@app.command("show")
+def shown(key: KeyArgument, store: StoreOption = None, json: JsonOption = False) -> None:
+    """Show one effect: its record, what the audit says of it, and what to do next.
+
+    pokayoke ledger show 4f1c9a
+    """
+    moment_now = now()
+    with opened(store) as ledger:
+        record = _found(ledger, key)
+        undoing = ledger.record(compensation_key(record.key))
+        said = [entry for entry in entries(ledger) if entry.subject == record.key]
+    advice = _advice(record, undoing, moment_now)
+    if json:
+        out(as_json({
+            "record": _shown_record(record, moment_now),
+            "undoing": _shown_record(undoing, moment_now) if undoing else None,
+            "audit": [plain(entry) for entry in said],
+            "next": advice,
+        }))  # fmt: skip
+        return
+    for line in table(_facts(record, moment_now)):
+        out(line)
+    for entry in said:
+        out(show(f"{when(entry.at)}  {entry.kind} by {entry.by}: {entry.reason} {as_json(entry.data)}", limit=1_000))
+    if undoing is not None:
+        out(show(f"undoing {undoing.key[:12]}: {undoing.state} {undoing.failure}"))
+    out(f"next: {show(advice)}")
+
+
+@app.command()
+def resolve(
+    key: KeyArgument,
+    by: ByOption,
+    reason: ReasonOption,
+    happened: Annotated[
+        str | None, typer.Option("--happened", metavar="REF", help="It took effect; the target's own name of it.")
+    ] = None,
+    not_happened: Annotated[bool, typer.Option("--not-happened", help="It did not, and it will not.")] = False,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Settle a doubt, or correct a failure, by your word. It is kept in the audit.
+
+    pokayoke ledger resolve 4f1c9a --happened PO-7 --by ann --reason "seen in the shop"
+
+    pokayoke ledger resolve 4f1c9a --not-happened --by ann --reason "no such order, and the shop was down"
+
+    After --happened the effect is completed and never runs again. After --not-happened the same call may run
+    once more, so be sure that nothing is on its way either.
+    """
+    if (happened is None) == (not not_happened):
+        raise ConfigurationError("say one of --happened REF and --not-happened")
+    if happened is not None and (not happened.strip() or happened.startswith("--")):
+        raise ConfigurationError("--happened needs the target's own name of the effect, such as an order number")
+    if not by.strip() or not reason.strip():
+        raise ConfigurationError("--by and --reason are kept in the audit: say who and why")
+    with opened(store) as ledger:
+        record = _found(ledger, key)
+        require_enough(key, record.key)
+        decision = Resolution(record.key, happened is not None, by, reason, now(), happened or "")
+        after = ledger.decide(decision)
+    if json:
+        out(as_json(_shown_record(after, decision.now)))
+    else:
+        out(show(f"{after.tool} {after.key[:12]} is {after.state} now, by the word of {by}"))
+
+
+@app.command()
+def prune(
+    older_than: Annotated[str, typer.Option("--older-than", help="How old, such as 90d.")],
+    store: StoreOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only count.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Even below 30 days.")] = False,
+    by: Annotated[str, typer.Option("--by", help="Who says so; kept in the audit.")] = "pokayoke ledger prune",
+    json: JsonOption = False,
+) -> None:
+    """Forget settled effects, answered questions, idle runs and past days of limits. Without --yes it only counts.
+
+    pokayoke ledger prune --older-than 90d
+
+    pokayoke ledger prune --older-than 90d --yes --by ann
+
+    An effect that is forgotten can happen again: keep them longer than any caller may repeat a call, and
+    reconcile first. What is executing or in doubt always stays, and so do runs that were stopped or are latched,
+    and limits that count per user or per tool.
+    """
+    age = seconds(older_than, "--older-than")
+    if age < _LEAST_AGE and not force:
+        raise ConfigurationError(
+            f"--older-than {older_than} is below 30 days: a call repeated after that would run a second time. "
+            "Say --force if no caller repeats a call that late"
+        )
+    moment_now = now()
+    before = moment_now - age
+    with opened(store) as ledger:
+        with counting("effects read") as told:
+            tools = _old(pages(ledger, Query(states=SETTLED, until=before), told), before)
+        old = sum(tools.values())
+        gone = 0
+        if yes:
+            with counting("effects forgotten"):
+                gone = ledger.prune(before, by=by, now=moment_now)
+    if json:
+        out(as_json({"before": before, "old": old, "by_tool": tools, "forgotten": gone}))
+        return
+    for line in table([(count, tool) for tool, count in sorted(tools.items())]):
+        out(line)
+    if yes:
+        out(f"{plural(gone, 'effect')} from before {when(before)} forgotten")
+    else:
+        out(f"{plural(old, 'effect')} from before {when(before)}; nothing is forgotten without --yes")
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _identity(ledger: Store) -> dict[str, Any]:
+    return {"ledger_id": getattr(ledger, "ledger_id", None), "kind": type(ledger).__name__, "sealed": ledger.sealed}
+
+
+def _told(identity: dict[str, Any], *, json: bool, also: str = "is ready") -> None:
+    if json:
+        out(as_json(identity))
+        return
+    out(f"ledger {show(identity['ledger_id'])} {also}")
+    if not identity["sealed"]:
+        say("outputs are kept as they are: set POKAYOKE_STORE_KEY to seal them")
+
+
+def _states(state: str | None, *, in_doubt: bool) -> tuple[RecordState, ...]:
+    if state is not None and in_doubt:
+        raise ConfigurationError("say one of --state and --in-doubt")
+    if in_doubt:
+        return OPEN
+    if state is None:
+        return ()
+    known: tuple[RecordState, ...] = get_args(RecordState)
+    if state not in known:
+        raise ConfigurationError(f"--state {state!r}: one of {', '.join(known)}")
+    return tuple(one for one in known if one == state)
+
+
+def _doubtful(record: Record, at: float) -> bool:
+    """Whether a person may settle it: a time that is over is as good as in doubt."""
+    return record.state == "in_doubt" or (record.state in ("executing", "resolving") and record.is_over(at))
+
+
+def _state_word(record: Record, at: float) -> str:
+    if record.state != "in_doubt" and _doubtful(record, at):
+        return f"{record.state} (lapsed)"
+    return record.state if record.output_ok else f"{record.state} (bad output)"
+
+
+def _shown_record(record: Record, at: float) -> dict[str, Any]:
+    """A record as JSON values. Its output is left out: it may hold anything, and is nobody's here."""
+    shown = plain(msgspec.structs.replace(record, output=None))
+    del shown["output"]
+    return shown | {"doubtful": _doubtful(record, at)}
+
+
+def _print_records(found: Iterable[Record], at: float, *, json: bool) -> int:
+    if json:
+        count = 0
+        for count, record in enumerate(found, 1):  # noqa: B007 - the last number is the count
+            out(as_json(_shown_record(record, at)))
+        return count
+    records = list(found)
+    rows = [
+        (
+            record.key[:12],
+            _state_word(record, at),
+            show(record.tool, limit=40),
+            ago(record.claimed_at, at),
+            show(record.run_id, limit=24),
+            show(record.failure or record.reference, limit=60),
+        )
+        for record in records
+    ]
+    heads = ("key", "state", "tool", "age", "run", "what is known")
+    listing(heads, rows, [_MARKS.get(record.state) for record in records])
+    return len(records)
+
+
+def _found(ledger: Store, key: str) -> Record:
+    """The record of a key or of how it begins.
+
+    Raises:
+        StoreError: there is none, or more than one.
+    """
+    start = key.strip().lower()
+    if not start or not set(start) <= _HEX:
+        raise StoreError(f"there is no effect {key!r}; `pokayoke ledger list` shows them")
+    # As in lists, without the output: that may be sealed with a key which is not here.
+    near = ledger.records(Query(after=_just_before(start), limit=2))
+    if near and near[0].key == start:
+        return near[0]
+    fits = [record for record in near if record.key.startswith(start)]
+    if len(fits) > 1:
+        raise StoreError(f"several keys begin with {start!r}: give more of it")
+    if not fits or len(start) >= _KEY_LENGTH:
+        raise StoreError(f"there is no effect {key!r}; `pokayoke ledger list` shows them")
+    return fits[0]
+
+
+def _just_before(start: str) -> str:
+    """What no key lies between and one that begins like this."""
+    return f"{start[:-1]}{chr(ord(start[-1]) - 1)}\U0010ffff"
+
+
+def _facts(record: Record, at: float) -> list[tuple[str, object]]:
+    facts: list[tuple[str, object]] = [
+        ("key", record.key),
+        ("state", _state_word(record, at)),
+        ("tool", f"{record.tool} ({record.contract})"),
+        ("run", record.run_id),
+        ("attempt", record.attempt),
+        ("claimed", f"{when(record.claimed_at)} by {record.owner or 'an unknown process'}"),
+        ("settled", when(record.settled_at)),
+        ("reference", record.reference),
+        ("failure", record.failure),
+        ("decided by", record.decided_by),
+        ("undoes", record.compensates),
+    ]
+    return [(name, show(value, limit=400)) for name, value in facts if value not in ("", "-")]
+
+
+def _advice(record: Record, undoing: Record | None, at: float) -> str:
+    if undoing is not None and undoing.state == "completed" and is_of(undoing, record):
+        return "it was undone; nothing is to be done"
+    if _doubtful(record, at):
+        return (
+            f"look in the target whether it took effect, then `pokayoke ledger resolve {record.key[:12]} "
+            "--happened REF` or `--not-happened`, with --by and --reason"
+        )
+    if record.state in ("executing", "resolving"):
+        return f"it is at work until {when(record.lease_until)} at the longest; look again then"
+    if record.state == "failed_retriable" and record.attempt >= MAX_ATTEMPTS and not record.decided_by:
+        return (
+            f"it failed {record.attempt} times without an effect and is not tried again, unless `pokayoke ledger "
+            f"resolve {record.key[:12]} --not-happened` allows it once more"
+        )
+    if record.state == "failed_retriable":
+        return "nothing: the same call may run again"
+    if record.state == "failed_final":
+        return (
+            "its tool reported a failure; `pokayoke ledger reconcile` tells whether it took effect all the same, and "
+            f"`pokayoke ledger resolve {record.key[:12]} --happened REF` puts that on record"
+        )
+    if not record.output_ok:
+        return "it took effect, and its output broke the contract: it never runs again; look at the tool"
+    return "nothing: it happened once and never runs again"
+
+
+def _old(found: Iterator[Record], before: float) -> dict[str, int]:
+    tools: dict[str, int] = {}
+    for record in found:
+        if record.settled_at is not None and record.settled_at < before:
+            tools[record.tool] = tools.get(record.tool, 0) + 1
+    return tools

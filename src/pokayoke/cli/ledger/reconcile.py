@@ -1,0 +1,325 @@
+"""`pokayoke ledger reconcile`: do the ledger and the business agree, and undo what is too much."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from tempfile import SpooledTemporaryFile
+from typing import Annotated, Any, Final
+
+import typer
+
+from pokayoke.cli.ledger.business_rows import from_database, from_file, mapping
+from pokayoke.cli.ledger.join import Aside, Wanted, forgets, joined
+from pokayoke.cli.options import JsonOption, StoreOption, counting, moment, now, opened, seconds
+from pokayoke.cli.output import as_json, out, painter, plural, say, show
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.ledger.reconcile import AGREED, KINDS, Compared, Compensation, Row, Times, undoings
+from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.compensate import Compensator, Undone
+from pokayoke.stores.base import Store
+from pokayoke.stores.values import Query
+
+_DONE: Final = frozenset({"undone", "undone_before"})
+_SURPLUS: Final = frozenset({"extra", "duplicate"})
+_KEY_LENGTH: Final = 64
+_IN_MEMORY: Final = 1_000_000
+_FORGOTTEN: Final = (
+    "the ledger was pruned, so this may be an effect that it has forgotten, or one that was undone before: select "
+    "younger rows, or name the key with --key if it is too much"
+)
+_STRANGE: Final = (
+    "none of the effects compared is one of {tool}, as if this were not the ledger of these rows: check --store, or "
+    "name the key with --key if it is too much"
+)
+_DOUBTFUL: Final = frozenset({"doubtful_happened", "doubtful_not", "in_flight"})
+
+
+def reconcile(
+    store: StoreOption = None,
+    rows: Annotated[
+        str | None, typer.Option("--rows", metavar="FILE", help="Business rows as JSON Lines; -: stdin.")
+    ] = None,
+    sql: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--sql", metavar="URL SELECT", help="Business rows from sqlite:/// or postgresql://, read only."),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--map", metavar="key=...,reference=...", help="Names of the columns, if others.")
+    ] = None,
+    tool: Annotated[str | None, typer.Option(help="Only effects of this tool; the rows are its rows.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only what was claimed since: 7d, or 2026-11-01.")] = None,
+    lease: Annotated[str, typer.Option(help="What is younger may be on its way and is not judged.")] = "10m",
+    amount_at: Annotated[
+        str, typer.Option(help="Where recorded outputs hold the amount, as JSON pointer.")
+    ] = "/amount",
+    compensate: Annotated[bool, typer.Option("--compensate", help="Say what would be undone.")] = False,
+    contracts: Annotated[
+        list[str] | None, typer.Option("--contracts", help="Tools that say how they are undone: module:attribute.")
+    ] = None,
+    key: Annotated[list[str] | None, typer.Option("--key", help="Undo this effect, too; the whole key.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --compensate: undo it now.")] = False,
+    by: Annotated[str, typer.Option("--by", help="With --yes: who has it undone; kept in the audit.")] = "",
+    json: JsonOption = False,
+) -> None:
+    """Compare the ledger with the business, key by key.
+
+    pokayoke ledger reconcile --rows orders.jsonl --map key=idempotency_key,reference=order_no
+
+    pokayoke ledger reconcile --sql postgresql://ro@db/shop "SELECT key, id AS reference, amount FROM orders"
+
+    pokayoke ledger reconcile --rows orders.jsonl --compensate --contracts shop.tools:ALL --yes --by ann
+
+    A row tells its key, its reference, or both; and, to be compared, its arguments (a JSON object), their
+    digest, or its amount. Classes: matched; missing (the ledger says completed, the business has no row);
+    extra (a row that no completed effect stands for); duplicate (several rows under one key); mismatched
+    (other arguments, amount or reference); doubtful_happened and doubtful_not (in doubt, with and without
+    a row). Exit code 1 if any key is in another class than matched, or, with --yes, was not undone.
+    """
+    chosen = frozenset(key or ())
+    _refuse_contradictions(rows, sql, compensate=compensate, yes=yes, by=by, contracts=contracts, chosen=chosen)
+    moment_now = now()
+    times = Times(moment_now, moment_now - seconds(lease, "--lease"))
+    wanted = Wanted(tool, moment(since, "--since", moment_now), amount_at)
+    names = mapping(columns)
+    known = _undoable(contracts or []) if compensate else {}
+    with ExitStack() as stack:
+        aside = stack.enter_context(closing(Aside()))
+        # Before the ledger is opened: it may lie in the same file, and it has to be read after the rows anyway.
+        with counting("business rows read") as told:
+            aside.add(_rows(rows, sql, names, told))
+        ledger = stack.enter_context(_holding(store, tool))
+        report = stack.enter_context(closing(Report(json=json)))
+        undoer = Undoer(known, Compensator(ledger, by=by) if yes else None, chosen, tool) if compensate else None
+        with counting("effects read") as told:
+            plan = [found for found in joined(ledger, aside, wanted, times, told) if report.took(found, undoer)]
+        report.tell()
+        if undoer is not None:
+            undoer.undo(plan, report, ledger)
+    report.end()
+    if report.open:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _holding(store: str | None, tool: str | None) -> Generator[Store]:
+    """Open the ledger, and say so if it has nothing of the tool: a misspelt name would look like all is well."""
+    with opened(store) as ledger:
+        if tool is not None and not ledger.records(Query(tool=tool, limit=1)):
+            say(f"warning: this ledger has no effect of a tool {tool!r}, so nothing can be missing; check the name")
+        yield ledger
+
+
+class Report:
+    """Counts, and prints the disagreements once all keys were compared: half of them would read like all.
+
+    The ledger may not be read to its end: it may hold outputs that are sealed with a key that is not here.
+
+    Args:
+        json: True for JSON lines.
+
+    Attributes:
+        open: keys that are not in order, and undoings that were not done.
+    """
+
+    def __init__(self, *, json: bool) -> None:
+        self.counts: Counter[str] = Counter()
+        self.open = 0
+        self.json, self._paint = json, painter()
+        self._uncompared = 0
+        self._undone = 0
+        self._lines = SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - `close`
+
+    def took(self, found: Compared, undoer: Undoer | None) -> bool:
+        """Count a key, and put it aside if it is not in order. Returns whether something of it is to be undone."""
+        self.counts[found.kind] += 1
+        self._uncompared += found.uncompared
+        if found.kind not in AGREED:
+            self.open += 1
+            line = self._paint(_line(found), "note" if found.kind in _DOUBTFUL else "bad")
+            self._lines.write((as_json(_as_values(found)) if self.json else line) + "\n")
+        return undoer is not None and undoer.wants(found)
+
+    def tell(self) -> None:
+        """Print what was put aside."""
+        self._lines.seek(0)
+        for line in self._lines:
+            out(line.removesuffix("\n"))
+
+    def close(self) -> None:
+        """Forget what was put aside."""
+        self._lines.close()
+
+    def undone(self, found: Compared, done: bool) -> None:
+        """Count what became of an undoing."""
+        self._undone += done
+        if done and found.kind not in AGREED:
+            self.open -= 1
+        elif not done and found.kind in AGREED:
+            self.open += 1
+
+    def end(self) -> None:
+        """Print the sums."""
+        sums = {kind: self.counts[kind] for kind in KINDS}
+        if self.json:
+            out(as_json({"summary": sums | {"uncompared_amounts": self._uncompared, "undone": self._undone}}))
+            return
+        out("  ".join(f"{kind} {count}" for kind, count in sums.items() if count or kind == "matched"))
+        if self._uncompared:
+            say(f"{plural(self._uncompared, 'amount')} could not be compared: no recorded output names one there")
+
+
+def _refuse_contradictions(
+    rows: str | None,
+    sql: tuple[str, str] | None,
+    *,
+    compensate: bool,
+    yes: bool,
+    by: str,
+    contracts: list[str] | None,
+    chosen: frozenset[str],
+) -> None:
+    if (rows is None) == (sql is None):
+        raise ConfigurationError("say where the business rows are: one of --rows FILE and --sql URL SELECT")
+    if compensate and not contracts:
+        raise ConfigurationError("--compensate needs --contracts module:attribute: tools that declare compensate=")
+    if (yes or chosen) and not compensate:
+        raise ConfigurationError("--yes and --key belong to --compensate")
+    if yes and not by.strip():
+        raise ConfigurationError("--yes needs --by: who has it undone is kept in the audit")
+    if chosen and any(len(one) != _KEY_LENGTH for one in chosen):
+        raise ConfigurationError("--key takes the whole key: `pokayoke ledger show` prints it")
+
+
+def _rows(
+    rows: str | None, sql: tuple[str, str] | None, names: dict[str, str], told: Callable[[int], None]
+) -> Iterator[Row]:
+    if rows is not None:
+        return from_file(rows, names, told)
+    assert sql is not None, "one of both is there"
+    return from_database(*sql, names, told)
+
+
+def _undoable(sources: list[str]) -> dict[str, Contract]:
+    """Tool to its contract, of those that say how they are undone."""
+    from pokayoke.cli.sources import read_sources  # noqa: PLC0415 - imports what the user names
+
+    material = read_sources(sources, config=None, trust_hints=False)
+    found = {contract.name: contract for contract in material.contracts if contract.compensate is not None}
+    if not found:
+        raise ConfigurationError(f"no tool of {', '.join(sources)} declares compensate=")
+    return found
+
+
+class Undoer:
+    """Undoes what is too much, or says what would be undone.
+
+    Args:
+        known: tool to the contract that says how.
+        compensator: undoes; None only says.
+        chosen: keys of effects that are to be undone although they are in order.
+        tool: the tool of rows that name none, or None.
+    """
+
+    def __init__(
+        self,
+        known: Mapping[str, Contract],
+        compensator: Compensator | None,
+        chosen: frozenset[str],
+        tool: str | None,
+    ) -> None:
+        self._known, self._compensator, self._chosen, self._tool = known, compensator, chosen, tool
+        self._at_work: set[str] = set()
+
+    def wants(self, found: Compared) -> bool:
+        """True if something of a key is to be undone. It is asked about every key before anything is."""
+        if found.record is not None and not found.record.compensates:
+            self._at_work.add(found.record.tool)
+        return found.kind in _SURPLUS or found.key in self._chosen
+
+    def undo(self, plan: list[Compared], report: Report, ledger: Store) -> None:
+        """Go through a plan.
+
+        Args:
+            plan: what is to be undone.
+            report: counts what became of it.
+            ledger: what was compared. If it was pruned, what it does not know may be an old effect that is in order,
+                or one that was undone before; if it holds no effect of the tool, it may be another one's. Only who
+                names a key says that neither is so.
+
+        Raises:
+            ConfigurationError: a chosen effect was not compared, or is in doubt; nothing was undone.
+        """
+        if unknown := self._chosen - {found.key for found in plan}:
+            raise ConfigurationError(f"there is no effect {min(unknown)} among those compared; nothing was undone")
+        if doubtful := [found.key for found in plan if found.kind in _DOUBTFUL]:
+            raise ConfigurationError(
+                f"{doubtful[0]} is not settled: `pokayoke ledger resolve` comes first; nothing was undone"
+            )
+        forgot = forgets(ledger)  # asked after its records were read: what is forgotten from now on was among them
+        for found in plan:
+            name = self._tool_of(found)
+            unknown_here = found.record is None and found.key not in self._chosen
+            if unknown_here and (forgot or (name in self._known and name not in self._at_work)):
+                why = _FORGOTTEN if forgot else _STRANGE.format(tool=name)
+                _tell_undoing(Undone("refused", "", found.key, why), None, name, json=report.json)
+                report.undone(found, done=False)
+            else:
+                report.undone(found, self._undo(found, name, json=report.json))
+
+    def _tool_of(self, found: Compared) -> str:
+        if found.record is not None:
+            return found.record.tool
+        return next((row.tool for row in found.rows if row.tool), self._tool or "")
+
+    def _undo(self, found: Compared, name: str, *, json: bool) -> bool:
+        """Returns True if all of it is undone now."""
+        contract = self._known.get(name)
+        steps = undoings(found, f"reconciliation: {found.reason or 'chosen'}") if contract is not None else ()
+        if contract is None or not steps:
+            why = (
+                "it cannot be told which row is too much"
+                if contract
+                else f"no contract says how {name or 'it'} is undone"
+            )
+            _tell_undoing(Undone("refused", "", found.key, why), None, name, json=json)
+            return False
+        done = len(steps) >= len(found.surplus)
+        for step in steps:
+            became = self._compensator.undo(contract, step) if self._compensator else None
+            _tell_undoing(became, step, name, json=json)
+            done = done and became is not None and became.status in _DONE
+        return done
+
+
+def _tell_undoing(became: Undone | None, step: Compensation | None, tool: str, *, json: bool) -> None:
+    status = became.status if became else "would_undo"
+    effect_key = became.effect_key if became else step.effect_key if step else ""
+    row = step.row.reference if step and step.row else ""
+    message = became.message if became else ""
+    if json:
+        key = step.key if step else ""
+        out(as_json({"undo": status, "key": effect_key, "undoing": key, "tool": tool, "row": row, "message": message}))
+        return
+    words = [status.replace("_", " "), effect_key or "(no key)", tool, f"row {row}" if row else "", message]
+    out("  " + show("  ".join(word for word in words if word), limit=600))
+
+
+def _as_values(found: Compared) -> dict[str, Any]:
+    record = found.record
+    return {
+        "class": found.kind,
+        "key": found.key,
+        "tool": record.tool if record else None,
+        "state": record.state if record else None,
+        "reason": found.reason,
+        "rows": [{"number": row.number, "reference": row.reference, "amount": row.amount} for row in found.rows],
+    }
+
+
+def _line(found: Compared) -> str:
+    record = found.record
+    rows = ", ".join(row.reference or f"row {row.number}" for row in found.rows[:5])
+    words = [f"{found.kind:<17}", found.key or "(no key)", record.tool if record else "", rows and f"[{rows}]"]
+    return show("  ".join(word for word in [*words, found.reason] if word), limit=600)

@@ -1,0 +1,1 @@
+"""From a tool name to the contract in force."""

@@ -1,0 +1,168 @@
+"""Which contract a called name means: exactly, by a spelling that carries no meaning, or none.
+
+Similarity only ever suggests. Executing the nearest name is how `list_transfers` becomes
+`create_transfer`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+
+from pokayoke.core.call import Finding
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.names import DEFINITION_FORMATS, candidates, key, provider_name, refused
+from pokayoke.core.text.clip import clip
+from pokayoke.errors import ContractError
+
+CODES: dict[str, str] = {
+    "unknown_tool": "no tool has the called name, and no spelling rule leads to exactly one",
+}
+
+_NEAREST = 3
+_SIMILAR = 55.0
+_MAX_SHOWN = 60
+_MAX_HINT = 590
+
+
+class Catalogue:
+    """The contracts in force, by name. Frozen once built; looking a name up is one dict access.
+
+    Args:
+        contracts: what is in force, one version of each.
+        prefixes: names of servers whose prefix a model may put before a tool name.
+
+    Raises:
+        ContractError: two contracts claim one name.
+    """
+
+    def __init__(self, contracts: Iterable[Contract], *, prefixes: Sequence[str] = ()) -> None:
+        """Index the contracts by every name they answer to."""
+        self._prefixes = tuple(prefixes)
+        self._by_name: dict[str, Contract] = {}
+        for contract in contracts:
+            self._register(contract)
+        self._exact = dict(self._by_name)
+        self._keys: dict[str, list[Contract]] = {}
+        for contract in self._by_name.values():
+            self._answer_to_provider_names(contract)
+            self._keys.setdefault(key(contract.name), []).append(contract)
+            self._exact.setdefault(contract.id, contract)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names in force, in the order of registration."""
+        return tuple(self._by_name)
+
+    @property
+    def contracts(self) -> tuple[Contract, ...]:
+        """The contracts in force, one per name."""
+        return tuple(self._by_name.values())
+
+    def resolve(self, name: str, offered: Callable[[], Sequence[str]] | None = None) -> Contract | Finding:
+        """Return the contract a called name means, or the finding `unknown_tool`.
+
+        Args:
+            name: the name as the model wrote it.
+            offered: gives the tools the model may hear of; None is all of them.
+        """
+        return self.get(name) or self.unknown(name, offered=None if offered is None else offered())
+
+    def get(self, name: str) -> Contract | None:
+        """Return the contract a called name means, if there is one."""
+        return self._exact.get(name) or self._respelt(name)
+
+    def unknown(self, name: str, *, offered: Sequence[str] | None = None) -> Finding:
+        """Return the finding for a name that means no tool.
+
+        Args:
+            name: the name as the model wrote it.
+            offered: the tools the model may hear of; None is all of them.
+        """
+        shown = _visible(name)
+        if not shown:
+            return Finding(
+                code="unknown_tool",
+                message="the call has no tool name",
+                hint="The tool name is empty. Write the name of a tool you were given, or answer without one.",
+            )
+        from rapidfuzz import fuzz, process  # noqa: PLC0415 - 10 ms of import, once a name means nothing
+
+        known = self.names if offered is None else tuple(offered)
+        matches = process.extract(
+            key(shown), {tool: key(tool) for tool in known}, scorer=fuzz.WRatio, limit=_NEAREST, score_cutoff=_SIMILAR
+        )
+        nearest = [str(match[2]) for match in matches]
+        return Finding(
+            code="unknown_tool",
+            message=f"no tool is called {shown!r}, expected one of {len(known)} known names",
+            hint=_hint(shown, nearest, known),
+            data={"called": shown, "nearest": nearest},
+        )
+
+    def _register(self, contract: Contract) -> None:
+        known = self._by_name.get(contract.name)
+        if known is None:
+            self._by_name[contract.name] = contract
+            return
+        if known.id == contract.id:
+            raise ContractError(f"{contract.id} is registered twice. Give one of them another name or version")
+        raise ContractError(
+            f"{contract.name!r} has several versions, {known.version} and {contract.version}. Give one of them; "
+            "Guard(contracts=...) takes versions out of a lock file"
+        )
+
+    def _answer_to_provider_names(self, contract: Contract) -> None:
+        for written in DEFINITION_FORMATS:
+            mapped = provider_name(contract.name, written)
+            other = self._exact.setdefault(mapped, contract)
+            if other is not contract:
+                raise ContractError(
+                    f"{contract.name!r} and {other.name!r} are both called {mapped!r} by a provider. Rename one of them"
+                )
+
+    def _respelt(self, name: str) -> Contract | None:
+        """Try the spellings that carry no meaning; they must lead to exactly one tool."""
+        if _is_plain(name):
+            for spelling in candidates(name, self._prefixes):
+                exact = self._exact.get(spelling)
+                found = [exact] if exact is not None else self._keys.get(key(spelling), [])
+                if len(found) == 1:
+                    return found[0]
+        return None
+
+
+def _is_plain(name: object) -> bool:
+    """Return whether a called name is free of characters that could make it look like another."""
+    if not isinstance(name, str):
+        return False
+    text = " ".join(name.split()) if name.isascii() else name
+    return not text.strip() or refused(text[:128]) is None
+
+
+def _visible(name: object) -> str:
+    """Return a called name as one short visible line; "" if nothing of it can be seen."""
+    if not isinstance(name, str):
+        return ""
+    text = "".join(c if unicodedata.category(c)[0] not in "CZM" else " " for c in name[: _MAX_SHOWN * 4])
+    return clip(" ".join(text.split()), _MAX_SHOWN)
+
+
+def _hint(shown: str, nearest: list[str], known: Sequence[str]) -> str:
+    """Say what was asked for, what is near, and what there is, as far as it fits."""
+    text = f"There is no tool `{shown}`."
+    if shown in known:
+        text = f"`{shown}` holds signs that cannot be seen here. Write the name without them."
+    if not known:
+        return f"{text} There are no tools; answer without one."
+    if nearest:
+        text += f" Nearest: {', '.join(clip(name, _MAX_SHOWN) for name in nearest)}."
+    text += " Tools: "
+    listed: list[str] = []
+    for index, name in enumerate(known):
+        more = f", and {len(known) - index} more."
+        shown = clip(name, _MAX_SHOWN)
+        if len(text) + sum(len(one) + 2 for one in listed) + len(shown) + len(more) > _MAX_HINT:
+            return text + ", ".join(listed) + more
+        listed.append(shown)
+    return text + ", ".join(listed) + "."

@@ -1,0 +1,89 @@
+"""Names in a policy or a contract that mean nothing here, so that what is said of them holds for nothing.
+
+What enters are the tools a guard or a command was given; what leaves is where such a name stands and what it
+may have meant. Whether it is a mistake is not decided here: the same configuration may serve other tools too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.rules import declared_arguments
+from pokayoke.core.flow.plan import unmeasured
+from pokayoke.core.policy import LimitPolicy, Policy
+from pokayoke.core.schema.facts import facts_at
+
+Place = tuple[str | int, ...]
+
+
+def misnamed(policy: Policy, contracts: Sequence[Contract], also: Iterable[str] = ()) -> Iterator[tuple[Place, str]]:
+    """Yield each place of a policy that names no tool, or an argument that its tool does not have.
+
+    Args:
+        policy: what is said of tools.
+        contracts: every version of every tool it is said of.
+        also: names of tools that the guard itself adds.
+
+    Returns:
+        Keys and indexes of the place, and what is wrong there.
+    """
+    names = {contract.name for contract in contracts}
+    known = names | set(also)
+    for place, name in _named(policy):
+        if name not in known:
+            yield place, f"names {name!r}, and no tool is called so: it has no effect. {_meant(name, names)}"
+    for number, limit in enumerate(policy.limits):
+        limited = [contract for contract in contracts if limit.tool in ("*", contract.name)]
+        wrong = _uncounted(limit, limit.field, limited) if limit.field is not None and limited else None
+        if wrong is not None:
+            yield ("limits", number, "field"), wrong
+        if limit.tool == "*" and limit.field is not None and limit.amount is not None:
+            for contract in contracts:  # a limit that names its tool is refused outright
+                if facts_at(contract.input, (limit.field,)).nodes and (why := unmeasured(contract, limit.field)):
+                    yield ("limits", number, "field"), f"counts {limit.field!r} of {contract.id}, {why}"
+
+
+def unsourced(contracts: Sequence[Contract], also: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
+    """Yield the id of each contract that bases itself on a tool there is none of, and what is wrong.
+
+    Args:
+        contracts: every version of every tool.
+        also: names of tools that the guard itself adds.
+    """
+    names = {contract.name for contract in contracts}
+    known = names | set(also)
+    for contract in contracts:
+        for name in contract.sources or ():
+            if name not in known:
+                wrong = f"sources names {name!r}, and no tool is called so: no invalid output of it stops this one."
+                yield contract.id, f"{wrong} {_meant(name, names)}"
+
+
+def _named(policy: Policy) -> Iterator[tuple[Place, str]]:
+    access = policy.access
+    for key, names in (("allow", access.allow), ("deny", access.deny)):
+        yield from ((("access", key, number), name) for number, name in enumerate(names))
+    yield from ((("access", "roles", name), name) for name in access.roles)
+    yield from ((("approvals", "tools", number), name) for number, name in enumerate(policy.approvals.tools))
+    limits = enumerate(policy.limits)
+    yield from ((("limits", number, "tool"), limit.tool) for number, limit in limits if limit.tool != "*")
+
+
+def _uncounted(limit: LimitPolicy, field: str, limited: Sequence[Contract]) -> str | None:
+    """What is wrong with the field of a limit if none of the tools it limits has that argument."""
+    heard: set[str] = set()
+    for contract in limited:
+        arguments, complete = declared_arguments(contract.input)
+        anything = not arguments and contract.input_schema.get("additionalProperties") is not False
+        if field in arguments or anything or not complete:
+            return None
+        heard.update(arguments)
+    whose = "no tool has" if limit.tool == "*" else f"{limit.tool} does not have"
+    return f"counts {field!r}, which {whose}: it limits nothing. {_meant(field, heard)}"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    from pokayoke.core.contract.importers import meant  # noqa: PLC0415 - for a name that is wrong
+
+    return meant([name], known)

@@ -1,0 +1,1 @@
+"""From schema problems to findings that say what to send instead."""

@@ -1,0 +1,328 @@
+"""A value against its schema: everything that is wrong with it at once, in words a model can act on.
+
+A finding's `at` is the place that has to change: for a missing field the place where it belongs, for
+an unknown one the field itself. `hint` says what to send instead and is made of the schema only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pokayoke.core.call import Finding
+from pokayoke.core.check.expected import json_text, wanted, wanted_at
+from pokayoke.core.check.placeholders import find_placeholders, lost_backslash
+from pokayoke.core.json.values import is_object
+from pokayoke.core.schema.facts import (
+    Facts,
+    Path,
+    facts_at,
+    facts_of,
+    facts_under,
+    join,
+    may_be,
+    remembered,
+    split,
+    spoken,
+)
+from pokayoke.core.schema.problems import Problem, escape
+from pokayoke.core.schema.schema import Schema
+from pokayoke.core.text.clip import clip
+
+if TYPE_CHECKING:
+    from pokayoke.core.schema.explain import Effort
+
+CODES: dict[str, str] = {
+    "missing_field": "a required field is absent",
+    "unknown_field": "a field the schema does not know",
+    "wrong_type": "the value has another JSON type than the schema asks for",
+    "not_in_enum": "the value is not one of the allowed ones",
+    "out_of_range": "the number is outside its bounds or no multiple of its step",
+    "bad_format": "the text is not in the asserted format",
+    "bad_pattern": "the text does not fit its pattern",
+    "too_short": "the text is shorter than allowed",
+    "too_long": "the text is longer than allowed",
+    "too_few_items": "the list has fewer items than allowed",
+    "too_many_items": "the list has more items than allowed",
+    "duplicate_items": "the list has equal items where all must differ",
+    "too_few_fields": "the object has fewer fields than allowed",
+    "too_many_fields": "the object has more fields than allowed",
+    "not_json": "the value is no JSON value (or is nested too deeply)",
+    "schema_mismatch": "the value breaks the schema in another way, such as fitting no branch of a union",
+    "lost_backslash": "a control character stands in a text where a backslash was meant, such as in \\\\frac",
+    "placeholder": "a text stands where a value should be, such as <user_id> or TODO",
+}
+
+_KEYWORDS: dict[str, str] = {
+    "required": "missing_field",
+    "dependentRequired": "missing_field",
+    "additionalProperties": "unknown_field",
+    "unevaluatedProperties": "unknown_field",
+    "propertyNames": "unknown_field",
+    "type": "wrong_type",
+    "enum": "not_in_enum",
+    "const": "not_in_enum",
+    "minimum": "out_of_range",
+    "maximum": "out_of_range",
+    "exclusiveMinimum": "out_of_range",
+    "exclusiveMaximum": "out_of_range",
+    "multipleOf": "out_of_range",
+    "format": "bad_format",
+    "pattern": "bad_pattern",
+    "minLength": "too_short",
+    "maxLength": "too_long",
+    "minItems": "too_few_items",
+    "maxItems": "too_many_items",
+    "additionalItems": "too_many_items",
+    "unevaluatedItems": "too_many_items",
+    "uniqueItems": "duplicate_items",
+    "minProperties": "too_few_fields",
+    "maxProperties": "too_many_fields",
+    "json": "not_json",
+}
+
+_ROOT = "arguments"
+"""What the whole value is called in hints, where it is no output."""
+_MAX_HINT = 590
+_MAX_NAMES = 20
+
+
+class Issue(msgspec.Struct, frozen=True, gc=False):
+    """One problem, brought to the place that has to change.
+
+    Attributes:
+        path: where it has to change.
+        at: the same as a JSON pointer.
+        code: a code of this module.
+        problem: what the schema said.
+    """
+
+    path: Path
+    at: str
+    code: str
+    problem: Problem
+
+    @property
+    def key(self) -> tuple[Path, str]:
+        """What makes two issues the same one."""
+        return (self.path, self.code)
+
+
+def check(value: Any, schema: Schema, *, root: str = _ROOT) -> tuple[Finding, ...]:
+    """Return everything that is wrong with a value, in the order of the schema; () if it is valid.
+
+    Args:
+        value: any Python value; what is no JSON value is a finding too.
+        schema: the schema it has to fulfil.
+        root: what the whole value is called in hints.
+    """
+    return tuple(describe_issue(issue, schema, root=root) for issue in issues_of(value, schema))
+
+
+def placeholders(value: Any, schema: Schema | None = None) -> tuple[Finding, ...]:
+    """Return a finding for every text that only stands where a value should be, or lost a backslash.
+
+    See `core/check/placeholders.py`.
+
+    Args:
+        value: a JSON value.
+        schema: texts the schema itself names (enum, const, default, examples) are values there.
+    """
+    return tuple(_placeholder(path, text) for path, text in find_placeholders(value, schema))
+
+
+def _placeholder(path: Path, text: str) -> Finding:
+    name, shown = spoken(path, _ROOT), json_text(text)
+    if lost_backslash(text):
+        code, seen, wanted_there = "lost_backslash", "holds a control character", "a backslash"
+        hint = f"`{name}` is {shown}: a backslash was read as part of an escape. Write each backslash twice (\\\\)."
+    else:
+        code, seen, wanted_there = "placeholder", "is a placeholder", "a value"
+        hint = (
+            f"`{name}` is {shown}, which only stands for a value. Send the value itself; "
+            "if you do not know it, look it up or ask the user."
+        )
+    message = f"{join(path) or _ROOT}: {shown} {seen}, expected {wanted_there}"
+    return Finding(code=code, at=join(path), message=message, hint=_clip(hint), data={"got": text})
+
+
+def issues_of(value: Any, schema: Schema, *, parsed: bool = False, effort: Effort | None = None) -> tuple[Issue, ...]:
+    """Return the problems of a value, each at the place that has to change, none twice.
+
+    Args:
+        value: any Python value.
+        schema: the schema it has to fulfil.
+        parsed: True if the value came out of the strict parser.
+        effort: what the explanation takes is added to it.
+    """
+    found: dict[tuple[Path, str], Issue] = {}
+    for problem in schema.problems(value, parsed=parsed, effort=effort):
+        keyword, at = problem.keyword, problem.at
+        path, code = split(at), _KEYWORDS.get(keyword, "schema_mismatch")
+        names: Sequence[Any] = ()
+        if code == "missing_field":
+            names = (problem.data.get("missing"),)
+        elif code == "unknown_field":
+            names = problem.data.get("unexpected", ())
+        elif keyword == "false" and path and not path[-1].isdecimal():
+            code = "unknown_field"
+        places = [((*path, name), at + escape(name)) for name in names if isinstance(name, str)] or [(path, at)]
+        for place, pointer in places:
+            found.setdefault((place, code), Issue(place, pointer, code, problem))
+    return tuple(found.values())
+
+
+def describe_issue(issue: Issue, schema: Schema, *, root: str = _ROOT, suggestion: str = "") -> Finding:
+    """Return the finding for an issue.
+
+    Args:
+        issue: what is wrong.
+        schema: the schema that says so.
+        root: what the whole value is called in hints.
+        suggestion: a sentence with what was probably meant; it comes first in the hint.
+    """
+    code, at, problem = issue.code, issue.at, issue.problem
+    message = problem.message
+    if code == "unknown_field":  # such names are many, and none is worth remembering
+        message = f"{_clip(at)}: the schema does not know this field"
+        hint = _clip(_advice(issue, schema, root))
+    else:
+        asked = ("advice", code, problem.expected, root, id(problem.schema))
+        hint = remembered(schema, (asked, issue.path), lambda: _clip(_advice(issue, schema, root)))
+        if code == "missing_field":
+            message = f"{at}: required, but absent"
+    tied = problem.data.get("tied")
+    if suggestion or tied:
+        other = " Or fit another variant that is allowed there." if tied else ""
+        hint = _clip(f"{suggestion} {hint}{other}".lstrip())
+    data: dict[str, Any] = {"keyword": problem.keyword, "expected": problem.expected, "got": problem.got}
+    return Finding(code=code, at=at, message=message, hint=hint, data=data)
+
+
+def clarification(schema: Schema, doubtful: Sequence[Path] = ()) -> str:
+    """Return the question that settles an uncertain call, with ranges and choices.
+
+    Args:
+        schema: what the call has to fit.
+        doubtful: the places that were not sent as they should have been; without any, the required fields (else all).
+    """
+    facts = facts_at(schema, ())
+    known = [(name,) for name in facts.properties]
+    paths = [*dict.fromkeys(doubtful)] or [path for path in known if path[0] in facts.required] or known
+    opening = "This call is too uncertain to run. Ask the user, or state it again with certain values"
+    asked = _listed(paths, schema, _MAX_HINT - 60 - len(opening))
+    return _clip(f"{opening}: {asked}." if asked else f"{opening}.")
+
+
+def needs(schema: Schema, *, room: int) -> str:
+    """Return a sentence with what no call can do without, of about `room` characters at most; "" if that is nothing."""
+    facts = facts_at(schema, ())
+    listed = _listed([(name,) for name in facts.properties if name in facts.required], schema, room)
+    return f"It needs {listed}." if listed else ""
+
+
+def _listed(paths: Sequence[Path], schema: Schema, room: int) -> str:
+    parts: list[str] = []
+    for path in paths:
+        part = f"`{spoken(path, _ROOT)}` ({wanted_at(schema, path)})"
+        if len(part) > room:  # its name is better than nothing
+            part = f"`{spoken(path, _ROOT)}`"
+        if sum(map(len, parts)) + len(part) > room:
+            parts.append(f"and {len(paths) - len(parts)} more")
+            break
+        parts.append(part)
+    return ", ".join(parts)
+
+
+def _advice(issue: Issue, schema: Schema, root: str) -> str:
+    name, problem = spoken(issue.path, root), issue.problem
+    if issue.code == "unknown_field":
+        return f"`{name}` is not a field here. Fields: {_other_fields(issue, schema)}."
+    if issue.code == "not_json":
+        return f"`{name}` cannot be used: send {problem.expected}."
+    if unwanted := _unwanted(issue, root):
+        return f"Leave `{unwanted}` out."
+    facts = _facts_of(issue, schema)
+    want = wanted(facts, schema)
+    if issue.code in _MEASURED and not _is_one_rule(facts):
+        return f"`{name}` has to be {problem.expected}."
+    if issue.code == "missing_field":
+        return f"Add `{name}`: {want}. If you do not know it, ask the user; do not make it up."
+    if issue.code == "out_of_range":
+        return f"`{name}` has to be {want}. If the user did not name such a number, ask."
+    if issue.code == "duplicate_items":
+        return f"Send every item of `{name}` once."
+    if issue.code == "too_few_fields" and facts.properties:
+        return f"`{name}` has to have {problem.expected}, such as {_names(facts.properties)}."
+    if issue.code in ("schema_mismatch", "too_few_fields", "too_many_fields") or want == "a value":
+        return f"`{name}` has to be {problem.expected}."
+    return f"Send `{name}` as {want}."
+
+
+def _unwanted(issue: Issue, root: str) -> str:
+    """The name of what has to go, where that is what is wrong; else ""."""
+    keyword, broken = issue.problem.keyword, issue.problem.schema
+    if keyword == "false":
+        return spoken(issue.path, root)
+    refused: Any = broken.get("not") if keyword == "not" and is_object(broken) else None
+    if is_object(refused) and refused.keys() == {"required"} and len(refused["required"]) == 1:
+        return spoken((*issue.path, *refused["required"]), root)
+    return ""
+
+
+def _facts_of(issue: Issue, schema: Schema) -> Facts:
+    """What is wanted at a place, by the branch that was looked at: others may say the contrary."""
+    broken = issue.problem.schema
+    if issue.code == "missing_field":
+        return facts_under(schema, broken, issue.path[-1]) or facts_at(schema, issue.path)
+    return facts_of(schema, issue.path, broken)
+
+
+_MEASURED = frozenset({"out_of_range", "bad_pattern", "too_short", "too_long"})
+_RULES = (
+    ("minimum", "exclusiveMinimum"),
+    ("maximum", "exclusiveMaximum"),
+    ("multipleOf",),
+    ("format", "pattern", "minLength"),
+    ("format", "pattern", "maxLength"),
+)
+
+
+def _is_one_rule(facts: Facts) -> bool:
+    """Return whether the words for a place say all its rules: several of a kind may contradict the one that failed."""
+    return bool(facts.types) and all(sum(word in node for node in facts.nodes for word in rule) < 2 for rule in _RULES)  # noqa: PLR2004 - one of them
+
+
+def _other_fields(issue: Issue, schema: Schema) -> str:
+    """The fields that an object may have in place of one that is refused."""
+    problem, (*parent, name) = issue.problem, issue.path
+    asked = ("fields", problem.keyword, id(problem.schema))
+    fields, shown = remembered(schema, (asked, tuple(parent)), lambda: _fields(issue, schema))
+    if name in fields:  # by a branch that is not that of this value
+        refused = {name, *problem.data.get("unexpected", ())[:_MAX_NAMES]}
+        shown = _names([field for field in fields if field not in refused])
+    return shown or "none"
+
+
+def _fields(issue: Issue, schema: Schema) -> tuple[dict[str, None], str]:
+    """The fields an object may have, by the subschema that refuses one, and how they are said."""
+    broken, path = issue.problem.schema, issue.path[:-1]
+    if issue.problem.keyword == "propertyNames":
+        return {}, issue.problem.expected
+    facts = facts_of(schema, path, broken)
+    own = broken if is_object(broken) and issue.problem.keyword == "additionalProperties" else None
+    names = facts.properties if own is None else tuple(own.get("properties", ()))
+    fields = [name for name in names if may_be(facts, name)]
+    given: dict[str, Any] = {} if own is None else own.get("patternProperties", {})
+    patterns = [f"names that fit {pattern[:80]}" for pattern in given]
+    return dict.fromkeys(fields), ", ".join([*([_names(fields)] if fields else []), *patterns])
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name[:60]}`" for name in names[:_MAX_NAMES])
+
+
+def _clip(text: str) -> str:
+    return clip(text, _MAX_HINT)

@@ -1,0 +1,241 @@
+"""Histories of Anthropic: messages take turns, and results stand first in the user's next message.
+
+Every message of the model with calls is followed by a user's message that answers all of them; two messages
+of one side in a row become one. A group is a message of the model with the user's message behind it, so
+whatever groups are left out, the sides still take turns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from pokayoke.core.call import Finding
+from pokayoke.core.context.findings import mended
+from pokayoke.core.context.groups import UNANSWERED, Group, Rebuilt, Result, altered, free_id, usable_name
+from pokayoke.core.context.note import is_note, opening
+from pokayoke.core.messages.messages import CALL_KINDS, Answered, Asked, answers_in, calls_in, field, items, role_of
+
+_RESULT = "tool_result"
+_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+
+
+_Found = tuple[int, Any, Any, Answered]  # number of the message, the message, the block, what it says
+
+
+class _Turn:
+    """A message to be: its blocks, the messages it is made of, and the answers to its calls.
+
+    `keys` are the ids of the calls as they came.
+    """
+
+    def __init__(self, role: str, at: int, message: Any, blocks: list[Any], *, changed: bool) -> None:
+        self.role, self.message, self.blocks, self.changed = role, message, blocks, changed
+        self.sources = [at]
+        self.calls: list[Asked] = []
+        self.keys: list[str] = []
+        self.answers: list[_Found | None] = []
+
+    def written(self) -> Any:
+        """Return the message."""
+        return altered(self.message, content=self.blocks) if self.changed else self.message
+
+
+_Slot = tuple[_Turn, int]
+
+
+class _Builder:
+    """What is known while a history is walked through once."""
+
+    def __init__(self, taken: AbstractSet[str], *, opens: bool) -> None:
+        self.turns: list[_Turn] = []
+        self.findings: list[Finding] = []
+        self._taken, self._used = taken, set[str]()
+        self._leads = opens  # whether a message of the system may still come
+        self._open: dict[str, list[_Slot]] = {}
+        self._answered: dict[str, _Slot] = {}
+
+    def add(self, at: int, message: Any) -> None:
+        """Take one more message in."""
+        side, message = self._side(at, message)
+        if side not in {"user", "assistant"}:
+            self.turns.append(_Turn(side, at, message, [], changed=False))
+            return
+        blocks = _blocks(message)
+        answers = [block for block in blocks if field(block, "type") == _RESULT]
+        for block in answers:
+            self._take(at, message, block)
+        rest = [block for block in blocks if field(block, "type") != _RESULT and not _is_blank(block)]
+        if len(rest) + len(answers) < len(blocks) or not blocks:
+            self.findings.append(mended("empty_message", at, "a message or a block that says nothing"))
+        if not rest:
+            return
+        if side == "user":
+            self.drop_thought()
+        last = self.turns[-1] if self.turns else None
+        if last is not None and last.role == side and not last.calls:
+            last.blocks = [*last.blocks, *rest]
+            last.sources.append(at)
+            last.changed = True
+        else:
+            self.turns.append(_Turn(side, at, message, rest, changed=len(rest) < len(blocks)))
+        if side == "assistant":
+            self._register(self.turns[-1], at)
+
+    def drop_thought(self) -> None:
+        """Leave the latest message out if it is only thought and nothing of the model's follows: it is refused."""
+        last = self.turns[-1] if self.turns else None
+        if (
+            last is not None
+            and last.role == "assistant"
+            and all(field(one, "type") in _THOUGHTS for one in last.blocks)
+        ):
+            self.turns.pop()
+            self.findings.append(mended("empty_message", last.sources[0], "a message of the model that only thinks"))
+
+    def _side(self, at: int, message: Any) -> tuple[str, Any]:
+        """Return whose message it is, and the message."""
+        role = role_of(message)
+        leads, self._leads = self._leads, self._leads and role == "system"
+        if role == "system" and not leads:
+            # There is no such side between the others. What the host says there is kept, in the user's turn.
+            self.findings.append(mended("system_in_between", at, "a message of the system between the others"))
+            return "user", altered(message, role="user")
+        return "user" if role == "tool" else role, message
+
+    def _register(self, turn: _Turn, at: int) -> None:
+        """Open the calls of a message, with ids that are there once in the whole history."""
+        for place, block in enumerate(turn.blocks):
+            if field(block, "type") not in CALL_KINDS:
+                continue
+            call = calls_in(block)[0]
+            key, name = call.id or "", _NOT_IN_NAMES.sub("_", usable_name(call.name))
+            right = _NOT_IN_NAMES.sub("_", key)
+            if not right or right in self._used or right in self._taken:
+                right = free_id(right, {*self._used, *self._taken})
+            self._used.add(right)
+            if (right, name) != (call.id, call.name):
+                self.findings.append(mended("unusable_call", at, f"call {key!a} of {call.name!a}"))
+                turn.blocks = [*turn.blocks[:place], altered(block, id=right, name=name), *turn.blocks[place + 1 :]]
+                turn.changed = True
+            self._open.setdefault(key, []).append((turn, len(turn.calls)))
+            turn.calls.append(Asked(right, name, call.arguments))
+            turn.keys.append(key)
+            turn.answers.append(None)
+
+    def _take(self, at: int, message: Any, block: Any) -> None:
+        """Give a result to its call."""
+        answer = answers_in(block)[0]
+        name, code = answer.id or "", None
+        waiting, latest = self._open.get(name), self.turns[-1] if self.turns else None
+        if waiting:
+            slot = next(entry for entry in waiting if entry[0] is waiting[-1][0])
+            waiting.remove(slot)
+            self._answered[name] = slot
+            slot[0].answers[slot[1]] = (at, message, block, answer)
+            code = None if slot[0] is latest else "displaced_result"
+        else:
+            code, before = "orphan_result", self._answered.get(name)
+            if before is not None:
+                known = before[0].answers[before[1]]
+                if known is not None and (known[3].content == UNANSWERED or before[0] is latest):
+                    before[0].answers[before[1]] = (at, message, block, answer)
+                    code = "duplicate_result"
+        if code is not None:
+            self.findings.append(mended(code, at, f"result of call {answer.id!a}"))
+
+
+def rebuild(
+    messages: Sequence[Any], base: int = 0, taken: AbstractSet[str] = frozenset(), *, opens: bool = True
+) -> Rebuilt:
+    """Return a history that follows Anthropic's rules.
+
+    Args:
+        messages: the history, or its end from a message of the model on.
+        base: number of the first message.
+        taken: ids of calls before it; they may not come again.
+        opens: True if no message of the user or the model stands before it.
+    """
+    builder = _Builder(taken, opens=opens)
+    for at, message in enumerate(messages, base):
+        builder.add(at, message)
+    builder.drop_thought()
+    return Rebuilt(_groups(builder, opens=opens), builder.findings)
+
+
+def _blocks(message: Any) -> list[Any]:
+    content = field(message, "content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(items(content))
+
+
+def _is_blank(block: Any) -> bool:
+    """True for a text block without a visible character, which is refused."""
+    text = block if isinstance(block, str) else field(block, "text")
+    return isinstance(text, str) and not text.strip()
+
+
+def _groups(builder: _Builder, *, opens: bool) -> list[Group]:
+    """Return each message of the model with the user's message behind it; what comes before, by itself."""
+    turns, groups = builder.turns, list[Group]()
+    begun = not opens
+    number = 0
+    while number < len(turns):
+        turn = turns[number]
+        number += 1
+        if turn.role == "assistant" and not begun:
+            groups.append(Group(({"role": "user", "content": opening()},), (), "user"))
+        begun = begun or turn.role in {"assistant", "user"}
+        if turn.role != "assistant":
+            groups.append(_alone(turn))
+            continue
+        following = turns[number] if number < len(turns) and turns[number].role == "user" else None
+        number += following is not None
+        groups.append(_pair(turn, following, builder.findings))
+    return groups
+
+
+def _alone(turn: _Turn) -> Group:
+    speaks = turn.role == "user" and any(not is_note(block) for block in turn.blocks)
+    return Group((turn.written(),), tuple(turn.sources), turn.role, speaks=speaks)
+
+
+def _pair(turn: _Turn, following: _Turn | None, findings: list[Finding]) -> Group:
+    """Return a message of the model, and one that answers its calls and says what the user said next."""
+    sources = [*turn.sources, *(following.sources if following else ())]
+    # In the order of the calls, so that a history that was put right once stays as it is.
+    pairs = list(zip(turn.calls, turn.answers, strict=True))
+    blocks: list[Any] = []
+    results: list[Result] = []
+    for place, (call, found) in enumerate(pairs):
+        if found is None:
+            findings.append(mended("unanswered_call", turn.sources[0], f"call {call.id!a} of {call.name!a}"))
+            blocks.append({"type": _RESULT, "tool_use_id": call.id, "content": UNANSWERED, "is_error": True})
+            results.append(Result(call, UNANSWERED, failed=True, message=1, block=place, known=False))
+            continue
+        at, _, block, answer = found
+        blocks.append(block if answer.id == call.id else altered(block, tool_use_id=call.id))
+        sources.append(at)
+        known = answer.content != UNANSWERED
+        results.append(Result(call, answer.content, answer.failed, 1, place, known=known))
+    speaks = following is not None and any(not is_note(block) for block in following.blocks)
+    messages = [turn.written()]
+    if following is not None and not blocks:
+        messages.append(following.written())
+    elif blocks:
+        messages.append(_answering(pairs, following, blocks))
+    return Group(tuple(messages), tuple(sorted(set(sources))), "assistant", tuple(results), speaks=speaks)
+
+
+def _answering(pairs: list[tuple[Asked, _Found | None]], following: _Turn | None, blocks: list[Any]) -> Any:
+    """Return the user's message that carries these results, and behind them what else was said."""
+    whole = [*blocks, *(following.blocks if following else ())]
+    origin = next((found[1] for _, found in pairs if found), following.message if following else None)
+    if origin is None:
+        return {"role": "user", "content": whole}
+    before = items(field(origin, "content"))
+    if len(before) == len(whole) and all(one is other for one, other in zip(before, whole, strict=True)):
+        return origin
+    return altered(origin, content=whole)

@@ -1,0 +1,159 @@
+"""The messages of a history that grows: what is settled is never looked at again.
+
+Behind the last call that still waits for its result everything may change; before it nothing does. So only
+the end is put together anew when the history is asked for, and shortening alone walks through the whole.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+
+from pokayoke.core.context.chat import Maker
+from pokayoke.core.context.groups import Group, Rebuilt, Shape, flat, shape_of, shown_by
+from pokayoke.core.context.normalise import places, rebuilt
+from pokayoke.core.context.shortening import Work
+from pokayoke.core.context.values import Compacted, HistoryFormat, Options
+
+_WAITS = 64  # messages after which a result is no longer waited for
+
+
+class Growth:
+    """A list of messages and what is known of it.
+
+    Args:
+        options: how it is written and shortened.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._format: HistoryFormat | None = options.format
+        self._maker = Maker()
+        self._shape: Shape | None = shape_of((), options.format)
+        self._sure = False  # whether a message has shown the shape
+        self._messages: list[Any] = []
+        self._pins: frozenset[int] = frozenset()
+        # What can no longer change: its groups, their messages, and the first message behind it.
+        self._closed: list[Group] = []
+        self._sent: list[Any] = []
+        self._cut = 0
+        self._ids: set[str] = set()  # ids of their calls
+        self._begun = False  # whether the user or the model has spoken in them
+
+    def _settle(self, groups: list[Group]) -> None:
+        """Put groups aside that nothing added later can change."""
+        self._closed += groups
+        self._sent += flat(groups)
+        for group in groups:
+            self._begun = self._begun or group.role != "system"
+            self._ids.update(result.call.id or "" for result in group.results)
+
+    def _unsettle(self) -> None:
+        self._closed, self._sent, self._cut, self._ids, self._begun = [], [], 0, set(), False
+
+    def add(self, message: Any, *, pin: bool) -> None:
+        """Append a message.
+
+        Args:
+            message: the message.
+            pin: True if it has to stay.
+
+        Raises:
+            UsageError: it is of another format than the history.
+        """
+        if not self._sure and shown_by(message) is not None:
+            shape = shape_of((message,), self._format)
+            if shape != self._shape:
+                self._shape = shape
+                self._unsettle()
+            self._sure = True
+        self._maker.learn(message)
+        if pin:
+            self._pins |= {len(self._messages)}
+        self._messages.append(message)
+
+    def whole(self, total: int) -> Compacted:
+        """Return the history as it may be sent, nothing left out.
+
+        Args:
+            total: what it is worth in tokens.
+        """
+        found, rest = self._rebuilt()
+        pinned = places([*self._closed, *rest], self._pins)
+        return Compacted([*self._sent, *flat(rest)], total, total, findings=tuple(found.findings), pinned=pinned)
+
+    def shortened(self, total: int, scale: float, options: Options) -> Compacted:
+        """Return the history as it may be sent, shortened, and go on from there.
+
+        Args:
+            total: what it is worth in tokens.
+            scale: tokens per estimated token.
+            options: what is wanted of it.
+        """
+        found, rest = self._rebuilt()
+        work = Work([*self._closed, *rest], options, self._shape or "openai", self._maker, self._pins)
+        # What was counted is the estimate, scaled, and what every request holds beside its messages.
+        scale = min(scale, total / max(work.tokens, 1))
+        work.shorten(scale, total - scale * work.tokens)
+        messages, pinned = flat(work.groups), places(work.groups, self._pins)
+        changed = bool(work.offloaded or work.superseded or work.dropped)
+        if changed:
+            self._adopt(work.groups, rest)
+        return Compacted(
+            messages,
+            total,
+            round(work.worth) if changed else total,
+            work.dropped,
+            work.superseded,
+            work.offloaded,
+            (*found.findings, *work.findings),
+            pinned,
+        )
+
+    def _rebuilt(self) -> tuple[Rebuilt, list[Group]]:
+        """Put the end together; returns what was found there, and the groups that may still change."""
+        end = self._messages[self._cut :]
+        shape, opens = self._shape or "openai", not self._begun
+        found = rebuilt(end, shape, self._maker, self._cut, taken=self._ids, opens=opens)
+        return found, self._close(found.groups)
+
+    def _close(self, groups: list[Group]) -> list[Group]:
+        """Put aside the groups that nothing added later can change. Returns the others."""
+        count = len(self._messages)
+        starts = [min(group.sources, default=count) for group in groups]
+        nearest = list(accumulate(reversed(starts), min, initial=count))[::-1]
+        farthest, closing = -1, 0
+        for at, group in enumerate(groups[:-1]):
+            if group.is_open and count - starts[at] < _WAITS:
+                break
+            farthest = max(farthest, *group.sources) if group.sources else farthest
+            if farthest < nearest[at + 1]:
+                closing = at + 1
+        if closing:
+            self._settle(groups[:closing])
+            self._cut = nearest[closing]
+        return groups[closing:]
+
+    def _adopt(self, groups: list[Group], rest: list[Group]) -> None:
+        """Take a shortened history over. Its end stays as it came: a result that is missing may still arrive."""
+        same = 0
+        while same < min(len(rest), len(groups)) and groups[-1 - same] is rest[-1 - same]:
+            same += 1
+        sources = [at for group in groups[len(groups) - same :] for at in group.sources]
+        end = self._messages[min(sources) :] if sources else list(groups[-1].messages)
+        kept = groups[: len(groups) - max(same, 1)]
+        start = sum(len(group.messages) for group in kept)
+        shift = start - (min(sources) if sources else 0)
+        pins = set(places(kept, self._pins))
+        if sources:
+            pins |= {at + shift for at in self._pins if at >= min(sources)}
+        elif not self._pins.isdisjoint(groups[-1].sources):
+            pins.add(start)
+        self._unsettle()
+        place = 0
+        for group in kept:
+            numbers = tuple(range(place, place + len(group.messages)))
+            self._settle([msgspec.structs.replace(group, sources=numbers)])
+            place += len(group.messages)
+        self._messages, self._cut, self._pins = [*self._sent, *end], start, frozenset(pins)

@@ -1,0 +1,98 @@
+"""Where the note stands: a user's message of its own, or with Anthropic a block of the first one.
+
+A user's, because what it quotes was said by users, tools and models, and must not speak with the
+authority of the system prompt.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pokayoke.core.context.chat import Maker
+from pokayoke.core.context.groups import Group, Shape, altered
+from pokayoke.core.context.note import Note, is_note, read
+from pokayoke.core.messages.messages import field, items, text_of
+
+
+def take_notes(groups: list[Group], stays: list[bool], shape: Shape) -> tuple[list[Group], list[Note], int]:
+    """Take the notes out of a history, and what does not stay.
+
+    Args:
+        groups: the history.
+        stays: which of them stay.
+        shape: how it is written.
+
+    Returns:
+        the groups that stay, the notes that were in the history, and where the new one belongs.
+    """
+    kept: list[Group] = []
+    notes: list[Note] = []
+    place: int | None = None
+    for group, stay in zip(groups, stays, strict=True):
+        rest, found = _without_notes(group) if shape == "anthropic" else _as_note(group)
+        if not (stay and rest is group):  # one that cannot be taken out stays where it is
+            notes += found
+        if stay and rest is not None:
+            kept.append(rest)
+        elif place is None:
+            place = len(kept)
+    return kept, notes, len(kept) if place is None else place
+
+
+def _as_note(group: Group) -> tuple[Group | None, list[Note]]:
+    """Return a group that is no note, or the note that it is."""
+    note = read(text_of(group.messages[0])) if group.role == "user" else None
+    return (group, []) if note is None else (None, [note])
+
+
+def _without_notes(group: Group) -> tuple[Group | None, list[Note]]:
+    """Return a group without the notes in its user's message, and the notes; None if nothing is left of it.
+
+    A message that is all notes stays behind one of the model: the sides have to take turns.
+    """
+    place = next((at for at, message in enumerate(group.messages) if field(message, "role") == "user"), None)
+    if place is None:
+        return group, []
+    message = group.messages[place]
+    content = field(message, "content")
+    if isinstance(content, str):
+        note = read(content)
+        return (group, []) if note is None else (None, [note])
+    blocks = list(items(content))
+    found = [note for block in blocks if (note := read(_text(block))) is not None]
+    if not found:
+        return group, []
+    rest = [block for block in blocks if not is_note(block)]
+    if not rest:
+        return (None if len(group.messages) == 1 else group), found
+    messages = (*group.messages[:place], altered(message, content=rest), *group.messages[place + 1 :])
+    return msgspec.structs.replace(group, messages=messages), found
+
+
+def _text(block: Any) -> Any:
+    return block if isinstance(block, str) else field(block, "text")
+
+
+def put_note(groups: list[Group], place: int, text: str, shape: Shape, maker: Maker) -> list[Group]:
+    """Return the history with a note in it.
+
+    Args:
+        groups: the history without one.
+        place: where it belongs, if it is a message of its own.
+        text: what it says.
+        shape: how the history is written.
+        maker: writes a message in its manner.
+    """
+    if shape != "anthropic":
+        return [*groups[:place], Group((maker.user(text),), (), "user"), *groups[place:]]
+    start = next((at for at, group in enumerate(groups) if group.role != "system"), len(groups))
+    if start == len(groups) or groups[start].role != "user":
+        return [*groups[:start], Group(({"role": "user", "content": text},), (), "user"), *groups[start:]]
+    first = groups[start]
+    content = field(first.messages[0], "content")
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(items(content))
+    message = altered(first.messages[0], content=[*blocks, {"type": "text", "text": text}])
+    noted = msgspec.structs.replace(first, messages=(message, *first.messages[1:]))
+    return [*groups[:start], noted, *groups[start + 1 :]]

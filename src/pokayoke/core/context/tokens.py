@@ -1,0 +1,351 @@
+"""How many tokens a text is worth: an estimate by kind of text, made exact by what the provider reports.
+
+In comes text or a message in any common shape; out goes a number. No vocabulary is read and nothing is
+fetched: a tokenizer counts 55 microseconds per kilobyte, this estimate takes a few for any length.
+
+Four characters per token is right for English prose and wrong by half for identifiers, numbers and base64,
+which fill agents' histories. So characters are weighed by class (a letter of prose costs little, a
+rare letter, a capital, a digit or a mark more), and every change between digits and other characters
+costs extra. The weights were fitted to 40 kinds of text under o200k; the error lies between -10 and
++35 % on those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, cast
+from zlib import adler32
+
+import msgspec
+
+from pokayoke.core.context.token_sampling import Passing
+from pokayoke.core.messages.messages import CALL_KINDS, RESULT_KINDS, field, items
+
+MESSAGE_TOKENS = 4
+"""What a message costs beside its content: role and separators."""
+CALL_TOKENS = 8
+"""What a tool call costs beside its name and arguments."""
+IMAGE_TOKENS = 1_000
+"""What an image, sound or file block is taken for; providers charge 85 to 1,600."""
+
+_BINARY = frozenset({
+    *("image", "image_url", "input_image", "computer_screenshot", "image_generation_call"),
+    *("audio", "input_audio", "output_audio", "video", "input_video", "video_url", "media"),
+    *("file", "input_file", "container_upload"),
+})  # fmt: skip
+_SEALED = frozenset({"encrypted_content", "redacted_thinking"})
+_PER_SEALED_TOKEN = 4  # characters of base64: three bytes of a text that nobody but the provider reads
+_DEEPEST = 6  # levels at which images are looked for in a block of another kind
+
+_WINDOWS, _WINDOW = 8, 50  # a long text is looked at through this many windows of this many characters
+_WHOLE = _WINDOWS * _WINDOW  # a text up to this many characters is looked at in full
+_MOST_PER_BYTE = 0.95
+
+_UNITS = 60  # per token
+_CHANGE = 45  # units of every change between digits and others
+# First and last byte, and its weight in units; a later row wins. Only a digit's is odd.
+_CLASSES: tuple[tuple[int, int, int], ...] = (
+    (0x00, 0x7F, 32),  # marks and line ends
+    (ord(" "), ord(" "), 4),
+    (ord("0"), ord("9"), 21),
+    (ord("A"), ord("Z"), 24),
+    (ord("a"), ord("z"), 12),
+    *((ord(rare), ord(rare), 128) for rare in "jkqxz"),  # rare in prose, common in noise
+    (0x80, 0xC7, 0),  # Latin letters with accents, and the rest of any longer character
+    (0xC8, 0xE0, 20),  # Greek to Arabic, Indic
+    (0xE1, 0xEF, 44),  # Chinese, Japanese, Korean
+    (0xF0, 0xFF, 104),  # emoji
+)
+
+
+def _weights() -> bytes:
+    """Return the table from byte to weight."""
+    table = [0] * 256
+    for first, last, weight in _CLASSES:
+        table[first : last + 1] = [weight] * (last + 1 - first)
+    return bytes(table)
+
+
+_WEIGHTS = _weights()
+_SUMMED = 400  # bytes whose units are added at a time: the checksum that adds them holds no more
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate how many tokens a text is worth.
+
+    Args:
+        text: any text.
+
+    Returns:
+        the estimate, at least 1 for text that is not empty. Built to be rather too high than too low:
+        within 15 % below the true count for prose, code, JSON, HTML, Chinese, digits, UUIDs and base64.
+    """
+    size = len(text)
+    if size <= _WHOLE:
+        return int(_weighed(text)) + 1 if size else 0
+    step = (size - _WINDOW) // (_WINDOWS - 1)
+    # To a sixteenth: then a few hundred ways of cutting serve texts of every length.
+    sample = "".join(_windows(step - step % ((step >> 4) or 1))(text))
+    return int(_weighed(sample) * size / _WHOLE) + 1
+
+
+@lru_cache(maxsize=1_024)
+def _windows(step: int) -> Callable[[str], tuple[str, ...]]:
+    """Return what cuts the windows out of a text, one every `step` characters."""
+    starts = range(0, _WINDOWS * step, step)
+    return cast("Callable[[str], tuple[str, ...]]", itemgetter(*[slice(start, start + _WINDOW) for start in starts]))
+
+
+def _weighed(text: str) -> float:
+    """Return what a text is worth, by all of its characters.
+
+    A byte's weight, and a change after it, are added for all bytes at once, as two long integers: neither
+    grows beyond its byte.
+    """
+    data = text.encode("utf-8", "replace")
+    weights = int.from_bytes(data.translate(_WEIGHTS), "little")
+    digits = weights & _odd(len(data))
+    units = memoryview((weights + _CHANGE * (digits ^ (digits >> 8))).to_bytes(len(data), "little"))
+    # The low half of this checksum (RFC 1950): 1 + the sum of all bytes modulo 65521.
+    total = sum([(adler32(units[at : at + _SUMMED]) & 0xFFFF) - 1 for at in range(0, len(data), _SUMMED)])
+    return min(total / _UNITS, len(data) * _MOST_PER_BYTE)
+
+
+@lru_cache(maxsize=64)
+def _odd_up_to(size: int) -> int:
+    """Return the lowest bit of each of so many bytes."""
+    return int.from_bytes(b"\1" * size, "little")
+
+
+def _odd(size: int) -> int:
+    """The lowest bit of each byte, of at least so many: a mask that is longer than its number does no harm."""
+    return _odd_up_to(1 << size.bit_length())
+
+
+def estimate_message(message: Any, estimate: Callable[[str], int] = estimate_tokens) -> int:
+    """Estimate how many tokens a message is worth.
+
+    Args:
+        message: text, or a message as a dict or object in the shape of OpenAI (chat and responses),
+            Anthropic or LangChain: content as text or blocks, tool calls, tool results.
+        estimate: counts the tokens of a text; a real tokenizer may stand in.
+
+    Returns:
+        the estimate. Images and other binary blocks count `IMAGE_TOKENS`.
+    """
+    if isinstance(message, str):
+        return MESSAGE_TOKENS + estimate(message)
+    content, calls, kind = field(message, "content"), field(message, "tool_calls"), field(message, "type")
+    if isinstance(kind, str) and (content is None or kind == "reasoning") and not (calls or field(message, "role")):
+        return MESSAGE_TOKENS + _item(message, kind, estimate)
+    total = MESSAGE_TOKENS
+    if isinstance(content, str):
+        total += estimate(content)
+    elif content is not None:
+        total += _blocks(content, estimate, skip_calls=bool(calls))
+    old = field(message, "function_call")
+    for call in (*items(calls), *(() if old is None else (old,))):
+        total += _call(field(call, "function") or call, estimate)
+    return total + sum(estimate(beside) for name in _BESIDE if isinstance(beside := field(message, name), str))
+
+
+def _item(item: Any, kind: str, estimate: Callable[[str], int]) -> int:
+    """Estimate an item that is no message."""
+    if kind in CALL_KINDS:
+        return _call(item, estimate)
+    return _blocks(field(item, "output"), estimate) if kind in RESULT_KINDS else _other(item, estimate)
+
+
+_TEXT_FIELDS = ("text", "thinking", "refusal", "reasoning")
+_BESIDE = ("reasoning_content", "refusal")
+
+
+def _blocks(content: Any, estimate: Callable[[str], int], *, skip_calls: bool = False) -> int:
+    """Estimate content that is text, one block, or a list of blocks."""
+    if isinstance(content, str):
+        return estimate(content)
+    if isinstance(content, (list, tuple)):
+        return sum(_block(block, estimate, skip_calls=skip_calls) for block in items(content))
+    return _block(content, estimate, skip_calls=skip_calls)
+
+
+def _block(block: Any, estimate: Callable[[str], int], *, skip_calls: bool) -> int:
+    """Estimate one block of content."""
+    kind = field(block, "type")
+    if kind in CALL_KINDS:
+        return 0 if skip_calls else _call(block, estimate)
+    if kind == "tool_result":
+        inner = field(block, "content")
+        whole = (inner,) if isinstance(inner, str) else items(inner)
+        return CALL_TOKENS + sum(_piece(part, estimate) for part in whole)
+    return _piece(block, estimate)
+
+
+def _piece(block: Any, estimate: Callable[[str], int]) -> int:
+    """Estimate a block that is neither a call nor its result."""
+    if block is None or isinstance(block, str):
+        return estimate(block or "")
+    for name in _TEXT_FIELDS:
+        text = field(block, name)
+        if isinstance(text, str):
+            return estimate(text)
+    return _other(block, estimate)
+
+
+def _other(thing: Any, estimate: Callable[[str], int]) -> int:
+    """Estimate an item or a block of any kind by all of its text; what no text stands for costs a flat price."""
+    apart: list[int] = []
+    rest = _text_only(thing, apart, _DEEPEST)
+    return sum(apart) + (0 if rest is None else estimate(_as_text(rest)))
+
+
+def _text_only(thing: Any, apart: list[int], levels: int) -> Any:
+    """Return a value without its binary and its sealed parts; their tokens are added to `apart`."""
+    if parts := items(thing) if levels else ():
+        return [_text_only(part, apart, levels - 1) for part in parts]
+    kind = field(thing, "type")
+    if kind in _BINARY or (kind == "document" and field(field(thing, "source"), "type") not in ("text", "content")):
+        apart.append(IMAGE_TOKENS)
+        return None
+    fields: Any = cast("Any", thing) if isinstance(thing, Mapping) else getattr(thing, "__dict__", None)
+    if not isinstance(fields, Mapping) or not levels:
+        return cast("Any", thing)
+    kept: dict[str, Any] = {}
+    for name, value in cast("Mapping[str, Any]", fields).items():
+        if isinstance(value, str) and (name in _SEALED or (name == "data" and kind in _SEALED)):
+            apart.append(len(value) // _PER_SEALED_TOKEN)
+        else:
+            kept[name] = _text_only(value, apart, levels - 1)
+    return kept
+
+
+def _call(call: Any, estimate: Callable[[str], int]) -> int:
+    """Estimate a tool call: its name and its arguments under any of their names."""
+    total = CALL_TOKENS
+    name = field(call, "name")
+    if isinstance(name, str):
+        total += estimate(name)
+    for key in ("arguments", "args", "input"):
+        arguments = field(call, key)
+        if arguments is not None:
+            return total + estimate(_as_text(arguments))
+    return total
+
+
+def _as_text(value: Any) -> str:
+    """Return a value about as it is written into a request."""
+    if isinstance(value, str):
+        return value
+    try:
+        try:
+            return msgspec.json.encode(value, enc_hook=str).decode()
+        except (TypeError, ValueError):  # half a character, keys that have no text
+            return repr(value)
+    except RecursionError:  # no request can hold it
+        return ""
+
+
+class TokenCounter:
+    """Counts a conversation as it grows, at a constant cost per message.
+
+    What the provider reports replaces the estimate of all messages added until then; messages added later
+    are estimated and scaled by how far the estimates were off so far.
+
+    Args:
+        estimate: counts the tokens of a text; a real tokenizer may stand in.
+    """
+
+    __slots__ = (
+        "_base",
+        "_estimate",
+        "_exact",
+        "_noted",
+        "_raw",
+        "_rewritten",
+        "_scale",
+        "_seen_raw",
+        "_seen_used",
+        "note",
+    )
+
+    def __init__(self, estimate: Callable[[str], int] = estimate_tokens) -> None:
+        self._estimate = estimate
+        self._exact = 0  # what the provider reported last
+        self._raw = 0  # estimates added since then
+        self._scale = 1.0
+        self._base = False  # whether anything was reported yet
+        self._rewritten = False  # whether what was reported last is an estimate of a shortened conversation
+        self._seen_used = self._seen_raw = 0  # growth reported, and estimated, since the first report
+        self._noted = Passing(_weighed)
+        self.note: Callable[[str], object] = self._noted.note if estimate is estimate_tokens else self.add
+        """Count one more text of many, of which only the sum matters: most of them are not looked at."""
+
+    @property
+    def total(self) -> int:
+        """Tokens of the conversation: what was reported, and the scaled estimate of what came after."""
+        self._take_noted()
+        return self._exact + round(self._raw * self._scale)
+
+    @property
+    def scale(self) -> float:
+        """Tokens per estimated token, from what was reported so far; 1 before the first report."""
+        return self._scale
+
+    def rewrite(self, total: int) -> None:
+        """Go on from a conversation that was shortened.
+
+        Args:
+            total: what it is worth now, estimated; the next report replaces it.
+        """
+        self._take_noted()
+        self._exact, self._raw, self._rewritten = total, 0, True
+
+    def _take_noted(self) -> None:
+        texts, tokens = self._noted.taken()
+        self._raw += MESSAGE_TOKENS * texts + tokens
+
+    def add(self, message: Any) -> int:
+        """Count one more message.
+
+        Args:
+            message: text, or a message in any shape `estimate_message` reads.
+
+        Returns:
+            what it adds, in tokens.
+        """
+        raw = estimate_message(message, self._estimate)
+        self._raw += raw
+        return round(raw * self._scale)
+
+    def report(self, used: int) -> None:
+        """Take over what the provider counted.
+
+        Call it when a reply arrives and before the reply is added: `used` is the input of that request.
+
+        Args:
+            used: input tokens of a request that held exactly the messages added so far. Negative
+                or zero figures (some servers send none) are ignored.
+        """
+        if used <= 0:
+            return
+        self._take_noted()
+        grown = used - self._exact
+        if not self._base:
+            # The first request also holds the tool definitions, so its ratio is only a first guess.
+            self._base = True
+            ratio = used / self._raw if self._raw and not self._rewritten else self._scale
+        elif self._rewritten:
+            ratio = self._scale  # the growth since then also holds the error of that estimate
+        else:
+            if grown > 0 and self._raw:
+                self._seen_used += grown
+                self._seen_raw += self._raw
+            ratio = self._seen_used / self._seen_raw if self._seen_raw >= _ENOUGH else self._scale
+        self._scale = min(max(ratio, _LEAST_SCALE), _MOST_SCALE)
+        self._exact, self._raw, self._rewritten = used, 0, False
+
+
+_ENOUGH = 200  # tokens of growth below which a ratio says nothing
+_LEAST_SCALE, _MOST_SCALE = 0.5, 2.0

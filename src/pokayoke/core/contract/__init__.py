@@ -1,0 +1,1 @@
+"""What a tool promises: schemas, effect, identity, limits."""

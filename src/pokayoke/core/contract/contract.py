@@ -1,0 +1,345 @@
+"""What a tool promises: one frozen value per tool and version.
+
+JSON Schema is the single source of truth; whatever a contract comes from (a function, a model, a
+provider's definition, a listing) ends up here. Everything that can contradict itself is checked
+while building (`core/contract/rules.py`), so that nothing has to be checked during a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pokayoke.core.call import Effect, Finding
+from pokayoke.core.contract.arguments import refusing_argument, without_argument
+from pokayoke.core.contract.rules import (
+    check_contract,
+    declared_defaults,
+    has_code,
+    is_async,
+    normalise,
+    ready_correctors,
+)
+from pokayoke.core.contract.terms import Declared, Envelope, LookupSafe, OnAmbiguous, OnDuplicate, OutputChecks, Scope
+from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
+from pokayoke.core.schema.accepts_text import admits_text
+from pokayoke.core.schema.schema import Schema, compile_schema
+from pokayoke.errors import ContractError
+
+if TYPE_CHECKING:
+    from pokayoke.core.contract.correctors import Correctors
+
+OutputSchema = dict[str, Any] | bool | Literal["text"] | None
+Invariant = Callable[[Any, dict[str, Any]], bool | str | None] | Declared
+InputModel = Callable[[dict[str, Any]], tuple[dict[str, Any], tuple[Finding, ...]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contract:
+    """What one version of one tool promises. Build it, or let a source build it; then it is fixed.
+
+    Two contracts are equal only if they are the same object. `dataclasses.replace` makes a changed one.
+
+    Raises:
+        ContractError: a field contradicts another or its schema; the message says what to change.
+    """
+
+    name: str
+    """The tool's own name. Providers with a smaller alphabet get a mapped one."""
+    version: str = "1"
+    """Part of the identity: `name@version`."""
+    description: str = ""
+    """What the model reads about the tool."""
+    input_schema: dict[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    """JSON Schema of the arguments, with the `key_argument` if there is one."""
+    output_schema: OutputSchema = None
+    """JSON Schema of the result, `"text"` for free text, None if nothing is promised."""
+    effect: Effect = "write"
+    """read, write or destructive. What is not declared is a write."""
+    open_world: bool = True
+    """True if the tool talks to something outside the operator's control."""
+    idempotent: bool = False
+    """True if running it twice with equal arguments is the same as once."""
+    identity: tuple[str, ...] | None = None
+    """Arguments that say which effect this is; None means all of them."""
+    scope: Scope = "run"
+    """Within what an equal effect happens once."""
+    sources: tuple[str, ...] | None = None
+    """Tools whose output this one is based on; None means all, () means none."""
+    timeout: float | None = None
+    """Deadline in seconds; None if not declared (the policy's holds)."""
+    retry: RetryPolicy | None = None
+    """How transient failures are repeated; None is the policy's for reads and no retry for writes."""
+    on_ambiguous: OnAmbiguous = "human"
+    """What settles a call of which nobody knows whether it happened."""
+    lookup: Callable[..., Any] | None = None
+    """Asks the target whether an effect happened: `lookup(key, arguments)`."""
+    lookup_safe: LookupSafe | None = None
+    """Why "not found" allows a second execution: the target drops repeats of our key
+    (`downstream_key`), the executor runs in a child that is killed and reaped before its lease
+    ends (`executor_dead`), or `settle_after` has passed since it died (`settled`)."""
+    settle_after: float | None = None
+    """Longest time in seconds the target may need after the executor has died."""
+    forwards_key: bool = False
+    """True if the handler hands `pokayoke.this_effect().key` to its target by itself (header, `_meta`)."""
+    key_epoch: int = 0
+    """Part of the ledger key; raised on purpose, so that every effect counts as new."""
+    volatile: tuple[str, ...] = ()
+    """Arguments that do not make it another call: two that differ only there are repetitions."""
+    on_duplicate: OnDuplicate = "replay"
+    """What a repetition gets: the recorded result, a refusal, or a question to a person (then it runs again)."""
+    compensate: Callable[..., Any] | None = None
+    """Undoes an effect: called with a `Compensation`; only `pokayoke ledger reconcile --compensate` does so."""
+    max_chars: int | None = None
+    """Longest output in characters; None is the policy's."""
+    content_type: str | None = None
+    """Media type a wire response must carry; None is the policy's."""
+    invariants: tuple[Invariant, ...] = ()
+    """What holds for every output: declarative values, or callables `(output, arguments)` that
+    return None or True if all is well, False or a sentence if not."""
+    envelope: Envelope | None = None
+    """How the tool wraps its answer and declares failure."""
+    correctors: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Argument name (or JSON pointer) to the corrector or correctors that may change it."""
+    extract: Callable[[str], Any] | None = None
+    """Turns free text into the structure that the output schema describes."""
+    output_checks: OutputChecks = "full"
+    """`size_only` for a tool that is typed end to end: only the size is checked."""
+    paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Argument name to the roots its path (or every path of its list) must stay in."""
+    roles: tuple[str, ...] = ()
+    """Roles of which the principal must hold one; empty means anybody."""
+    quota: tuple[LimitPolicy, ...] = ()
+    """Limits of this tool, beside the policy's."""
+    approval: bool = False
+    """True if a person has to approve every call."""
+    key_argument: str | None = None
+    """Argument the guard fills with the ledger key; the model never sees it."""
+    secret: bool = False
+    """True if results are never kept: no last-known-good, no payload in the trace."""
+    redact: tuple[str, ...] = ()
+    """Field names whose values are never written down."""
+    no_effect_errors: tuple[type[Exception], ...] = ()
+    """Exceptions of the handler that prove that nothing happened."""
+    transient_errors: tuple[type[Exception], ...] = ()
+    """Exceptions of the handler that may go away by themselves."""
+    handler: Callable[..., Any] | None = None
+    """Does it, called with the arguments by name; None if the caller invokes the tool."""
+    function: Callable[..., Any] | None = None
+    """The function as it was written, if the handler converts arguments before calling it."""
+    validate_input: InputModel | None = None
+    """A model's own validators: returns the arguments to use and what is wrong with them."""
+    schemas: Mapping[str, Any] | None = None
+    """Documents that `$ref` may reach, by absolute URI."""
+    defined_in_code: bool = False
+    """True if the operator wrote it (then strict mode wants an output contract)."""
+
+    input: Schema = field(init=False, repr=False)
+    """The compiled schema of what the model may send (without the `key_argument`)."""
+    defaults: Mapping[str, Any] = field(init=False, repr=False)
+    """What stands for the arguments that a write may leave out, where the input schema says so; {} for a read."""
+    takes_text: bool = field(init=False, repr=False)
+    """True if a plain text can be a valid output; otherwise a text is JSON, and parsed."""
+    output: Schema | None = field(init=False, repr=False)
+    """The compiled output schema; None if the output is text or unchecked."""
+    model_schema: dict[str, Any] = field(init=False, repr=False)
+    """The input schema as the model sees it; nobody may change it."""
+    id: str = field(init=False)
+    """`name@version`."""
+    unchecked: bool = field(init=False, repr=False)
+    """True if nothing is promised about the output."""
+    is_async: bool = field(init=False, repr=False)
+    """True if the handler is a coroutine function."""
+    input_hooks: bool = field(init=False, repr=False)
+    """True if user code runs on the input side."""
+    schema_only: bool = field(init=False, repr=False)
+    """Whether its output is data, and held to its schema alone: no envelope, extract function or invariants."""
+    output_hooks: bool = field(init=False, repr=False)
+    """True if user code runs on the output side."""
+    ready_correctors: Correctors | None = field(init=False, repr=False)
+    """The correctors, compiled; None if there are none."""
+
+    def __post_init__(self) -> None:
+        """Compile the schemas and refuse contradictions."""
+        seal = object.__setattr__
+        for name, value in normalise(self).items():
+            seal(self, name, value)
+        seal(self, "id", f"{self.name}@{self.version}")
+        where = f"input schema of {self.name!r}"
+        whole = compile_schema(self.input_schema, where=where, resources=self.schemas)
+        accepted = visible = whole
+        if self.key_argument is not None:
+            hidden = without_argument(self.name, whole, self.key_argument)
+            visible = compile_schema(hidden, where=where, resources=self.schemas)
+            closed = refusing_argument(hidden, self.key_argument)
+            accepted = visible if closed is hidden else compile_schema(closed, where=where, resources=self.schemas)
+        seal(self, "input_schema", whole.raw)
+        seal(self, "input", accepted)
+        seal(self, "defaults", {} if self.effect == "read" else declared_defaults(accepted))
+        seal(self, "model_schema", visible.raw)
+        seal(self, "output", self._compile_output())
+        seal(self, "takes_text", self.output is None or admits_text(self.output))
+        seal(self, "unchecked", self.output_schema is None)
+        bare = self.extract is None and self.envelope is None and not self.invariants
+        seal(self, "schema_only", bare and not self.takes_text and self.output_checks == "full")
+        seal(self, "is_async", is_async(self.handler))
+        seal(self, "input_hooks", self.validate_input is not None or any(map(has_code, self.correctors.values())))
+        seal(self, "output_hooks", self.extract is not None or any(map(callable, self.invariants)))
+        check_contract(self)
+        seal(self, "ready_correctors", ready_correctors(self))
+
+    @property
+    def text_output(self) -> bool:
+        """True if the output is declared to be free text."""
+        return self.output_schema == "text"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function as it was written, unguarded; for tests of the tool itself."""
+        function = self.function or self.handler
+        if function is None:
+            raise ContractError(f"{self.id} has no handler to call")
+        return function(*args, **kwargs)
+
+    def _compile_output(self) -> Schema | None:
+        output = self.output_schema
+        if output is None or output == "text":
+            return None
+        if isinstance(output, str):
+            raise ContractError(f'{self.name}: output_schema is a schema, "text" or None, not {output!r}')
+        return compile_schema(output, where=f"output schema of {self.name!r}", resources=self.schemas)
+
+    @classmethod
+    def from_schema(
+        cls,
+        name: str,
+        input_schema: dict[str, Any],
+        *,
+        output_schema: OutputSchema = None,
+        effect: Effect = "write",
+        handler: Callable[..., Any] | None = None,
+        schemas: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> Contract:
+        """Build a contract from a JSON Schema (Zod's `toJSONSchema` output too).
+
+        Args:
+            name: the tool's name.
+            input_schema: schema of the arguments.
+            output_schema: schema of the result, "text", or None.
+            effect: read, write or destructive.
+            handler: the function that does it, if pokayoke runs it.
+            schemas: documents that `$ref` may reach, by absolute URI.
+            fields: any other field of the contract.
+
+        Raises:
+            ContractError: see `Contract`.
+        """
+        return _build(
+            {
+                **fields,
+                "name": name,
+                "input_schema": input_schema,
+                "output_schema": output_schema,
+                "effect": effect,
+                "handler": handler,
+                "schemas": schemas,
+            }
+        )
+
+    @classmethod
+    def from_openai(cls, definition: Mapping[str, Any], **fields: Any) -> Contract:
+        """Build a contract from an OpenAI function definition (chat completions or responses)."""
+        from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
+
+        return _build({**sources.openai(definition), **fields})
+
+    @classmethod
+    def from_anthropic(cls, definition: Mapping[str, Any], **fields: Any) -> Contract:
+        """Build a contract from an Anthropic tool definition."""
+        from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
+
+        return _build({**sources.anthropic(definition), **fields})
+
+    @classmethod
+    def from_mcp(cls, entry: Mapping[str, Any], *, trusted_hints: bool = False, **fields: Any) -> Contract:
+        """Build a contract from one entry of an MCP `tools/list` answer.
+
+        Args:
+            entry: the entry as a dict.
+            trusted_hints: True only for a server the operator trusts: then `readOnlyHint` and its
+                siblings say what the tool does. Otherwise it is a write, whatever the server claims.
+            fields: fields of the contract that override what the entry says.
+        """
+        from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
+
+        return _build({**sources.mcp(entry, trusted_hints=trusted_hints), **fields})
+
+    @classmethod
+    def from_model(cls, name: str, model: type, *, output: Any = None, **fields: Any) -> Contract:
+        """Build a contract from a pydantic model of the arguments.
+
+        The model's own validators run after the schema. A handler given here receives one model instance.
+
+        Args:
+            name: the tool's name.
+            model: a pydantic model, or a dataclass or TypedDict that pydantic understands.
+            output: a schema, a type, "text", or None.
+            fields: any other field of the contract.
+        """
+        from pokayoke.core.contract import python_types as typed  # noqa: PLC0415 - it needs pydantic
+
+        return _build(typed.from_model(name, model, output, fields))
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any], **fields: Any) -> Contract:
+        """Build a contract from plain data, such as one entry of a YAML file.
+
+        Args:
+            mapping: field names to JSON values; declarative invariants carry `type: range` and so on.
+            fields: what data cannot hold: handler, lookup, extract, exception types.
+
+        Raises:
+            ContractError: an unknown key, or a value of the wrong kind.
+        """
+        from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
+
+        return _build({**sources.mapping(mapping), **fields})
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the declared fields as plain data, readable by `from_mapping`; callables are left out."""
+        from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
+
+        return sources.to_mapping(self)
+
+
+def _build(fields: dict[str, Any]) -> Contract:
+    """Make a contract, turning an unknown field into an error that names it."""
+    unknown = fields.keys() - FIELDS
+    if unknown:
+        from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs the class above
+
+        named = ", ".join(sorted(unknown))
+        raise ContractError(f"{fields.get('name')}: a contract has no field {named}. {sources.meant(unknown, FIELDS)}")
+    return Contract(**fields)
+
+
+FIELDS: frozenset[str] = frozenset(name for name, described in Contract.__dataclass_fields__.items() if described.init)
+"""Names of all declared fields of a contract."""
+
+
+def require_output_contract(contracts: Iterable[Contract], policy: ToolOutputPolicy) -> None:
+    """Refuse tools defined in code that promise nothing about their output, if policy is strict.
+
+    Raises:
+        ContractError: names the tools and the fix.
+    """
+    if policy.schema != "strict":
+        return
+    promiseless = [contract.id for contract in contracts if contract.defined_in_code and contract.unchecked]
+    if promiseless:
+        raise ContractError(
+            f'no output contract: {", ".join(promiseless)}. Declare output= (a schema, a type, or "text" for '
+            "free text), annotate the return type with more than dict, list or object, or set "
+            "validation.tool_output.schema to declared."
+        )

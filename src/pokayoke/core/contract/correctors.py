@@ -1,0 +1,282 @@
+"""Declared correctors: changes to one field that the contract allows by name.
+
+=======================================  ==========================================================
+``"counter_suffix"``                     one whole number and one counting word: ``2件``, ``3 pcs``
+``{"counter_suffix": ["kartons"]}``      the same, with counting words of one's own beside the built-in
+``{"unit": "kg"}``, ``"unit:kg"``        a number with a unit of the same dimension, converted exactly
+``{"aliases": {"yuan": "CNY"}}``         other names of the allowed values, in any case
+``{"date": "%d.%m.%Y"}``, ``"date:…"``   a date in exactly this order becomes an ISO 8601 date
+a callable                               ``corrector(value)`` returns another value, or the same one
+a tuple or list of these                 used only if those that answer agree
+=======================================  ==========================================================
+
+A corrector is asked only about a value the schema refuses, and its answer counts only if the schema
+then accepts the place.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from fractions import Fraction
+from typing import Any, cast
+
+import msgspec
+
+from pokayoke.core.call import Finding
+from pokayoke.core.contract import units
+from pokayoke.core.schema.facts import Facts, Path, declared_facts, join, same, split, spoken
+from pokayoke.core.schema.schema import Schema
+from pokayoke.core.text.clip import first_words
+from pokayoke.errors import ContractError
+
+Run = Callable[[Any], Any]
+Answer = tuple[str, Any]
+
+_UNCHANGED = object()
+# Words that count single things. Containers and multiples (box, pack, dozen, pair, 箱, 打, 双) are left
+# out: two boxes are not two pieces.
+_COUNTING_WORDS = frozenset(
+    {
+        *"件個个箇枚本台冊册つ人名点匹頭头只张張条支位辆輛部份개명권",
+        *("pc", "pcs", "piece", "pieces", "item", "items", "unit", "units", "ea", "each", "count", "ct"),
+        *("stk", "stück", "stücke", "stueck", "pièce", "pièces", "unité", "unités"),
+        *("pieza", "piezas", "unidad", "unidades", "pezzo", "pezzi", "шт", "штук", "штуки"),
+    }
+)
+_COUNT = re.compile(r"(?P<number>0|[1-9][0-9]{0,14})\s?(?P<word>[^\W\d_]{1,24})\.?")
+_FULL_WIDTH = str.maketrans("０１２３４５６７８９", "0123456789")
+_DIRECTIVES = {"%d": r"(?P<d>[0-9]{1,2})", "%m": r"(?P<m>[0-9]{1,2})", "%Y": r"(?P<y>[0-9]{4})"}
+_MAX_TEXT = 200
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """A built-in corrector: pure and total."""
+
+    rule: str
+    run: Run
+
+
+class _Own(msgspec.Struct, frozen=True):
+    """A user's callable: may raise anything, may return anything."""
+
+    rule: str
+    run: Run
+
+
+class Correctors:
+    """The compiled correctors of one contract."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, rules: Mapping[Path, tuple[_Named | _Own, ...]]) -> None:
+        """Keep the correctors by the path of their field; `*` in a path is any item or field."""
+        self._rules = dict(rules)
+
+    def __bool__(self) -> bool:
+        """True if there is any."""
+        return bool(self._rules)
+
+    def answers(self, path: Path, value: Any, root: str = "arguments") -> tuple[list[Answer], list[Finding]]:
+        """Return what the correctors of a place make of a value, and a finding for each that failed.
+
+        Args:
+            path: where the value stands.
+            value: the value the schema refused.
+            root: what the whole value is called.
+        """
+        answers: list[Answer] = []
+        failed: list[Finding] = []
+        for pattern, rules in self._rules.items():
+            if len(pattern) != len(path) or not all(a in ("*", b) for a, b in zip(pattern, path, strict=True)):
+                continue
+            for rule in rules:
+                after = rule.run(value) if isinstance(rule, _Named) else _run(rule, path, value, root)
+                if isinstance(after, Finding):
+                    failed.append(after)
+                elif after is not _UNCHANGED:
+                    answers.append((rule.rule, after))
+        return answers, failed
+
+
+def compile_correctors(mapping: Mapping[str, Any], input_schema: Schema) -> Correctors:
+    """Check the correctors of a contract and make them ready.
+
+    Args:
+        mapping: field name, or JSON pointer (`/items/*/size`), to a corrector or several.
+        input_schema: the schema of the arguments, to refuse fields and values it does not know.
+
+    Raises:
+        ContractError: an unknown field, corrector, unit or date order, or an alias of a value that
+            the schema does not allow.
+    """
+    rules: dict[Path, tuple[_Named | _Own, ...]] = {}
+    for field, given in mapping.items():
+        path = split(field) if field.startswith("/") else (field,)
+        choices = _known(path, input_schema, field)
+        several = cast(Sequence[Any], given) if isinstance(given, tuple | list) else [given]
+        if not several:
+            raise ContractError(f"corrector of {field!r}: none is given; leave the field out")
+        rules[path] = tuple(_compile(one, field, choices) for one in several)
+    return Correctors(rules)
+
+
+def _known(path: Path, schema: Schema, field: str) -> tuple[Any, ...]:
+    """Return the choices of the field, or raise if the schema has no such field."""
+    facts: Facts | None = declared_facts(schema, path)
+    if facts is None:
+        raise ContractError(f"corrector of {field!r}: the input schema has no such field")
+    return facts.choices
+
+
+def _compile(given: object, field: str, choices: tuple[Any, ...]) -> _Named | _Own:
+    name: object = given
+    argument: object = None
+    if isinstance(given, str):
+        name, _, argument = given.partition(":")
+    elif isinstance(given, Mapping):
+        entries = cast(Mapping[str, Any], given)
+        name, argument = next(iter(entries.items())) if len(entries) == 1 else (None, None)
+    elif callable(given):
+        return _Own(f"corrector:{getattr(given, '__name__', type(given).__name__)}", given)
+    if name == "counter_suffix" and (not argument or isinstance(argument, tuple | list)):
+        extra = cast(Sequence[Any], argument or ())
+        if all(isinstance(word, str) for word in extra):
+            return _Named("counter_suffix", _counter(cast(Sequence[str], extra)))
+    if name == "unit" and isinstance(argument, str):
+        return _Named("unit", _unit(argument, field))
+    if name == "date" and isinstance(argument, str):
+        return _Named("date", _date(argument, field))
+    if name == "aliases" and isinstance(argument, Mapping):
+        return _Named("aliases", _aliases(cast(Mapping[str, Any], argument), field, choices))
+    raise ContractError(
+        f"corrector of {field!r}: {given!r} is none. Use counter_suffix, unit:<unit>, date:<order>, "
+        "{'aliases': {...}} or a callable."
+    )
+
+
+def _run(rule: _Own, path: Path, value: Any, root: str) -> Any:
+    """Call a user's corrector on a copy. Whatever it raises is a finding; only an interrupt goes on."""
+    try:
+        after = rule.run(copy.deepcopy(value))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as exc:  # noqa: BLE001 - even SystemExit of a user's function must not end the agent
+        return failed(rule.rule, path, f"{type(exc).__name__}: {_said(exc)}", root)
+    if not is_plain(after):
+        return failed(rule.rule, path, f"returned a {type(after).__name__}, which is no plain JSON value", root)
+    return _UNCHANGED if same(after, value) else after
+
+
+def failed(rule: str, path: Path, reason: str, root: str = "arguments") -> Finding:
+    """Return the finding for user code on the input side that did not work."""
+    name = spoken(path, root)[:200]
+    return Finding(
+        code="corrector_failed",
+        at=join(path),
+        blame="policy",
+        message=f"{rule} failed on {name}: {reason}"[:500],
+        hint=f"`{name}` could not be checked; this is not your mistake. Do not send the same call again.",
+        data={"rule": rule},
+    )
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a value is made of exact JSON types only (no subclasses, no tuples, text keys)."""
+    stack = [value]
+    for _ in range(100_000):
+        if not stack:
+            return True
+        item = stack.pop()
+        if type(item) is dict:
+            entries = cast(Mapping[Any, Any], item)
+            stack.extend(entries.values())
+            if not all(type(key) is str for key in entries):
+                return False
+        elif type(item) is list:
+            stack.extend(cast(Sequence[Any], item))
+        elif item is not None and type(item) not in (str, int, float, bool):
+            return False
+    return False
+
+
+def _said(exc: BaseException) -> str:
+    """Return the text of an exception, even of one whose text raises."""
+    try:
+        return first_words(str(exc), 200)
+    except Exception:  # noqa: BLE001 - user code again
+        return "(no text)"
+
+
+def _counter(extra: Sequence[str]) -> Run:
+    words = _COUNTING_WORDS | {word.lower() for word in extra}
+
+    def run(value: Any) -> Any:
+        if not isinstance(value, str) or len(value) > _MAX_TEXT:
+            return _UNCHANGED
+        text = unicodedata.normalize("NFC", value.strip()).translate(_FULL_WIDTH)
+        match = _COUNT.fullmatch(text)
+        return int(match["number"]) if match and match["word"].lower() in words else _UNCHANGED
+
+    return run
+
+
+def _unit(name: str, field: str) -> Run:
+    target = units.unit(name)
+    if target is None:
+        raise ContractError(f"corrector of {field!r}: {name!r} is not a known unit (see core/contract/units.py)")
+
+    def run(value: Any) -> Any:
+        amount = units.convert(value, target) if isinstance(value, str) else None
+        return _UNCHANGED if amount is None else _plain_number(amount)
+
+    return run
+
+
+def _plain_number(amount: Fraction) -> int | float:
+    return int(amount) if amount.denominator == 1 else float(amount)
+
+
+def _date(order: str, field: str) -> Run:
+    pattern = re.escape(order)
+    for directive, part in _DIRECTIVES.items():
+        if order.count(directive) != 1:
+            raise ContractError(f"corrector of {field!r}: a date order names %d, %m and %Y once each, not {order!r}")
+        pattern = pattern.replace(re.escape(directive), part)
+    if re.search("%[dmY]%", order):  # side by side, one digit of two could belong to either
+        pattern = pattern.replace("{1,2}", "{2}")
+    if "%" in pattern:
+        raise ContractError(f"corrector of {field!r}: only %d, %m and %Y are read, not {order!r}")
+    compiled = re.compile(pattern)
+
+    def run(value: Any) -> Any:
+        match = compiled.fullmatch(value.strip()) if isinstance(value, str) and len(value) <= _MAX_TEXT else None
+        if match is None:
+            return _UNCHANGED
+        try:
+            return date(int(match["y"]), int(match["m"]), int(match["d"])).isoformat()
+        except ValueError:
+            return _UNCHANGED
+
+    return run
+
+
+def _aliases(names: Mapping[str, Any], field: str, choices: tuple[Any, ...]) -> Run:
+    known: dict[str, Any] = {}
+    for alias, meant in names.items():
+        if not isinstance(cast(object, alias), str):
+            raise ContractError(f"corrector of {field!r}: the alias {alias!r} is no text. Write it in quotation marks")
+        folded = alias.strip().casefold()
+        if folded in known and not same(known[folded], meant):
+            raise ContractError(f"corrector of {field!r}: the alias {alias!r} stands for two values")
+        if choices and not any(same(meant, choice) for choice in choices):
+            raise ContractError(f"corrector of {field!r}: {meant!r} (alias {alias!r}) is not an allowed value")
+        known[folded] = meant
+
+    def run(value: Any) -> Any:
+        return known.get(value.strip().casefold(), _UNCHANGED) if isinstance(value, str) else _UNCHANGED
+
+    return run

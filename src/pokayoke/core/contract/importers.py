@@ -1,0 +1,220 @@
+"""What other people's tool definitions say, as fields of a contract.
+
+Every function returns the fields; the class methods of `Contract` build from them. A definition of a
+shape nobody documented is a ContractError, never a guess.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from pokayoke.core.contract.rules import has_code
+from pokayoke.core.contract.terms import Declared, Envelope
+from pokayoke.core.policy import LimitPolicy, RetryPolicy
+from pokayoke.errors import ContractError
+
+if TYPE_CHECKING:
+    from pokayoke.core.contract.contract import Contract
+
+# What data can say; callables and exception classes are given beside it.
+_STRUCTURED: dict[str, Any] = {
+    "retry": RetryPolicy,
+    "envelope": Envelope,
+    "quota": tuple[LimitPolicy, ...],
+    "invariants": tuple[Declared, ...],
+}
+_PLAIN: dict[str, Any] = {
+    "name": str,
+    "version": str,
+    "description": str,
+    "input_schema": dict[str, Any],
+    "output_schema": dict[str, Any] | bool | str | None,
+    "effect": str,
+    "open_world": bool,
+    "idempotent": bool,
+    "identity": tuple[str, ...] | None,
+    "scope": str,
+    "sources": tuple[str, ...] | None,
+    "timeout": float | None,
+    "on_ambiguous": str,
+    "lookup_safe": str | None,
+    "settle_after": float | None,
+    "forwards_key": bool,
+    "key_epoch": int,
+    "volatile": tuple[str, ...],
+    "on_duplicate": str,
+    "max_chars": int | None,
+    "content_type": str | None,
+    "correctors": dict[str, Any],
+    "output_checks": str,
+    "paths": dict[str, tuple[str, ...]],
+    "roles": tuple[str, ...],
+    "approval": bool,
+    "key_argument": str | None,
+    "secret": bool,
+    "redact": tuple[str, ...],
+    "schemas": dict[str, Any] | None,
+}
+
+
+_EMPTY_BY_DEFAULT = ("correctors", "paths")
+_AS_THEY_ARE = ("input_schema", "output_schema", "schemas")
+
+
+def openai(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a function definition: chat completions, responses, or the bare function object."""
+    definition = _one(definition)
+    kind = definition.get("type", "function")
+    if kind != "function":
+        raise ContractError(f"{kind!r} is a tool that the provider runs; only functions have a contract")
+    inner = definition.get("function", definition)
+    if not isinstance(inner, Mapping):
+        raise ContractError("a function definition is an object with name, description and parameters")
+    function = cast(Mapping[str, Any], inner)
+    _refuse_others(function, "parameters")
+    return {
+        "name": _name(function),
+        "description": _description(function),
+        # The API's documentation: leaving parameters out defines a function with an empty parameter list.
+        "input_schema": _schema(function, "parameters", absent=_NO_ARGUMENTS),
+    }
+
+
+def anthropic(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a tool definition of the messages API."""
+    definition = _one(definition)
+    _refuse_others(definition, "input_schema")
+    if "input_schema" not in definition:
+        raise ContractError(
+            f"{definition.get('name')!r} has no input_schema: it is a tool that the provider runs or defines"
+        )
+    return {
+        "name": _name(definition),
+        "description": _description(definition),
+        "input_schema": _schema(definition, "input_schema"),
+    }
+
+
+def mcp(entry: Mapping[str, Any], *, trusted_hints: bool) -> dict[str, Any]:
+    """Read one entry of a `tools/list` answer.
+
+    The specification calls annotations hints that a client must not rely on unless it trusts the server.
+    """
+    entry = _one(entry)
+    _refuse_others(entry, "inputSchema")
+    fields: dict[str, Any] = {
+        "name": _name(entry),
+        "description": _description(entry) or str(entry.get("title") or ""),
+        "input_schema": _schema(entry, "inputSchema"),
+    }
+    if entry.get("outputSchema") is not None:
+        fields["output_schema"] = _schema(entry, "outputSchema")
+    hints = entry.get("annotations")
+    if trusted_hints and isinstance(hints, Mapping):
+        told = cast(Mapping[str, Any], hints)
+        if told.get("readOnlyHint") is True:
+            fields["effect"] = "read"
+        elif told.get("destructiveHint") is True:
+            fields["effect"] = "destructive"
+        fields["idempotent"] = told.get("idempotentHint") is True
+        fields["open_world"] = told.get("openWorldHint") is not False
+    return fields
+
+
+def mapping(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Read plain data whose keys are the names of contract fields."""
+    name = data.get("name")
+    unknown = data.keys() - _PLAIN.keys() - _STRUCTURED.keys()
+    if unknown:
+        named = ", ".join(map(repr, sorted(unknown)))
+        raise ContractError(f"contract {name!r}: unknown key {named}. {meant(unknown, _PLAIN | _STRUCTURED)}")
+    if "name" not in data:
+        raise ContractError("a contract needs a name")
+    fields: dict[str, Any] = {}
+    for key, value in data.items():
+        kind = _STRUCTURED.get(key) or _PLAIN[key]
+        try:
+            fields[key] = msgspec.convert(value, kind)
+        except msgspec.ValidationError as exc:
+            raise ContractError(f"contract {name!r}: {key}: {exc}") from None
+    return fields
+
+
+def meant(unknown: Iterable[str], known: Iterable[str]) -> str:
+    """Return which names were meant by names that are none; if that cannot be told, which there are."""
+    there = {name.lower(): name for name in sorted(known)}
+    near = [there[low] for name in sorted(unknown) for low in difflib.get_close_matches(name.lower(), there, n=1)]
+    if near:
+        return f"Did you mean {' and '.join(map(repr, near))}?"
+    more = f" and {len(there) - _MOST_LISTED} more" if len(there) > _MOST_LISTED else ""
+    return f"Known: {', '.join([*there.values()][:_MOST_LISTED])}{more}" if there else "There are none."
+
+
+def to_mapping(contract: Contract) -> dict[str, Any]:
+    """Return what of a contract is data and differs from the defaults."""
+    found: dict[str, Any] = {"name": contract.name, "version": contract.version}
+    described = type(contract).__dataclass_fields__
+    for key in (*_PLAIN, *_STRUCTURED):
+        value: Any = getattr(contract, key)
+        if key == "invariants":
+            value = tuple(rule for rule in value if isinstance(rule, msgspec.Struct))
+        if key == "correctors":
+            value = {name: entry for name, entry in value.items() if not has_code(entry)}
+        if key == "paths":  # what was written: what it means is another folder on each machine
+            value = {name: getattr(roots, "declared", roots) for name, roots in value.items()}
+        default: Any = {} if key in _EMPTY_BY_DEFAULT else described[key].default
+        if value is not None and value != default:
+            found[key] = value if key in _AS_THEY_ARE else msgspec.json.decode(msgspec.json.encode(value))
+    return found
+
+
+_MOST_LISTED = 60
+_NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def _one(definition: object) -> Mapping[str, Any]:
+    if not isinstance(definition, Mapping):
+        raise ContractError(f"a tool definition is an object, not {type(definition).__name__}: read one at a time")
+    return cast(Mapping[str, Any], definition)
+
+
+_READERS = {
+    "parameters": "from_openai",
+    "function": "from_openai",
+    "input_schema": "from_anthropic",
+    "inputSchema": "from_mcp",
+}
+
+
+def _refuse_others(definition: Mapping[str, Any], key: str) -> None:
+    """Refuse a definition of somebody else's kind, which says its schema under another key, and name its reader."""
+    if key not in definition:
+        for other, reader in _READERS.items():
+            if other in definition:
+                inner = definition[other] if other == "function" else definition
+                name = cast(Mapping[str, Any], inner).get("name") if isinstance(inner, Mapping) else None
+                raise ContractError(f"{name!r} is another kind of definition. Read it with Contract.{reader}")
+
+
+def _name(definition: Mapping[str, Any]) -> str:
+    name = definition.get("name")
+    if not isinstance(name, str):
+        raise ContractError(f"a tool definition needs a name, got {name!r}")
+    return name
+
+
+def _description(definition: Mapping[str, Any]) -> str:
+    return str(definition.get("description") or "")
+
+
+def _schema(definition: Mapping[str, Any], key: str, absent: dict[str, Any] | None = None) -> dict[str, Any]:
+    schema = definition.get(key, absent)
+    if schema is None:
+        schema = absent
+    if not isinstance(schema, Mapping):
+        raise ContractError(f"{definition.get('name')!r}: {key} must be a JSON Schema object, got {schema!r}")
+    return dict(cast(Mapping[str, Any], schema))

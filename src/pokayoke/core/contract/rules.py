@@ -1,0 +1,382 @@
+"""Which contracts contradict themselves. Every rule says what to change.
+
+Runs once per contract, after its schemas are compiled and before anybody can use it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from pokayoke.core.contract.limits import own_problems
+from pokayoke.core.contract.names import refused
+from pokayoke.core.contract.term_rules import DECLARED, envelope_problems, term_problems
+from pokayoke.core.contract.terms import CHOICES, Envelope, Equal, LookupSafe
+from pokayoke.core.json.values import is_object
+from pokayoke.core.policy import LimitPolicy, RetryPolicy
+from pokayoke.core.schema.facts import split
+from pokayoke.core.schema.schema import Schema
+from pokayoke.errors import ContractError
+
+if TYPE_CHECKING:
+    from pokayoke.core.contract.contract import Contract
+    from pokayoke.core.contract.correctors import Correctors
+
+_TUPLES = (
+    *("identity", "sources", "volatile", "invariants", "roles", "quota", "redact"),
+    *("no_effect_errors", "transient_errors"),
+)
+_TOO_WIDE = (Exception, RuntimeError, OSError, ValueError)
+
+
+def normalise(contract: Contract) -> dict[str, Any]:
+    """Return the fields that are kept in another shape than given: lists become tuples.
+
+    Raises:
+        ContractError: a single string stands where several names belong.
+    """
+    changed: dict[str, Any] = {}
+    for name in _TUPLES:
+        value: Any = getattr(contract, name)
+        if value is None and name in ("identity", "sources"):
+            continue
+        if isinstance(value, str) or not isinstance(value, list | tuple | set | frozenset):
+            raise ContractError(f"{contract.name}: {name} is a tuple such as (a, b), not {value!r}")
+        changed[name] = tuple(cast(list[Any], value))
+    for name in ("paths", "correctors"):
+        value = getattr(contract, name)
+        if not isinstance(value, Mapping):
+            raise ContractError(f"{contract.name}: {name} maps argument names to values, it is no {value!r}")
+    if not isinstance(cast(object, contract.input_schema), Mapping):
+        raise ContractError(f"{contract.name}: input_schema is a JSON Schema of an object")
+    if contract.schemas is not None and not isinstance(cast(object, contract.schemas), Mapping):
+        raise ContractError(
+            f"{contract.name}: schemas maps absolute URIs to JSON Schemas, it is no {contract.schemas!r}"
+        )
+    changed["paths"] = {argument: _roots(contract, argument) for argument in contract.paths}
+    changed["correctors"] = {
+        argument: tuple(cast(list[Any], entry)) if isinstance(entry, list | tuple) else entry
+        for argument, entry in contract.correctors.items()
+    }
+    return changed
+
+
+def _roots(contract: Contract, argument: str) -> tuple[str, ...]:
+    given: Any = contract.paths[argument]
+    roots = (given,) if isinstance(given, str) or hasattr(given, "__fspath__") else tuple(given)
+    if not roots:
+        raise ContractError(f"{contract.name}: paths[{argument!r}] names no root; give at least one directory")
+    texts = tuple(root if isinstance(root, str) else root.__fspath__() for root in roots)
+    # Roots that are resolved already hold what they were resolved to.
+    return cast("tuple[str, ...]", given) if given == texts else texts
+
+
+def has_code(entry: Any) -> bool:
+    """Return whether the correctors of one field run user code."""
+    entries = cast(Iterable[object], entry if isinstance(entry, tuple) else (entry,))
+    return any(map(callable, entries))
+
+
+def is_async(handler: Callable[..., Any] | None) -> bool:
+    """Return whether calling a handler gives a coroutine."""
+    if handler is None:
+        return False
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004 - an object with an async __call__
+
+
+def parameters_of(function: Callable[..., Any] | None, *, follow_wrapped: bool = True) -> dict[str, bool] | None:
+    """Return the parameters that can be given by name, and whether they must be; None if any name may, or who knows."""
+    if function is None:
+        return None
+    try:
+        parameters = inspect.signature(function, follow_wrapped=follow_wrapped).parameters.values()
+    except (TypeError, ValueError):  # some built-in functions do not say
+        return None
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return None
+    named = (one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY))
+    return {one.name: one.default is one.empty for one in named}
+
+
+def declared_arguments(schema: Schema) -> tuple[dict[str, Any], bool]:
+    """Return the arguments a schema names at its top level (also through $ref and unions).
+
+    Returns:
+        The subschema by name, and whether other names are ruled out or at least unheard of.
+    """
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+    complete = True
+    pending: list[Any] = [schema.raw]
+    while pending:
+        node = pending.pop()
+        if not is_object(node) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        for name, value in node.get("properties", {}).items():
+            found.setdefault(name, value)
+        complete = complete and "patternProperties" not in node and "$dynamicRef" not in node
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            pending.extend(node.get(keyword, ()))
+        pending.extend((node.get("then"), node.get("else"), schema.target(node)))
+    return found, complete
+
+
+def declared_defaults(schema: Schema) -> dict[str, Any]:
+    """Return the defaults that a schema's own `properties` declare; one in a branch holds for some calls only."""
+    named: dict[str, Any] = schema.raw.get("properties", {}) if is_object(schema.raw) else {}
+    return {name: one["default"] for name, one in named.items() if is_object(one) and "default" in one}
+
+
+def check_contract(contract: Contract) -> None:
+    """Refuse a contract that contradicts itself.
+
+    Raises:
+        ContractError: the first contradiction found, and the way out.
+    """
+    for why in _contradictions(contract):
+        raise ContractError(f"{contract.name}: {why}")
+
+
+def ready_correctors(contract: Contract) -> Correctors | None:
+    """Return the correctors of a contract, checked and compiled; None if there are none.
+
+    Raises:
+        ContractError: see `compile_correctors`.
+    """
+    if not contract.correctors:
+        return None
+    from pokayoke.core.contract.correctors import compile_correctors  # noqa: PLC0415 - loaded for contracts that have some
+
+    try:
+        return compile_correctors(contract.correctors, contract.input)
+    except ContractError as exc:
+        raise ContractError(f"{contract.name}: {exc}") from None
+
+
+def _contradictions(contract: Contract) -> Iterator[str]:
+    yield from _identity_of_the_tool(contract)
+    yield from _kinds(contract)
+    yield from own_problems(contract)
+    arguments, complete = declared_arguments(contract.input)
+    yield from _handler(contract)
+    yield from _arguments(contract, arguments, complete=complete)
+    yield from _effects(contract)
+    yield from _outputs(contract)
+    yield from _rules(contract, arguments, complete=complete)
+
+
+def _identity_of_the_tool(contract: Contract) -> Iterator[str]:
+    why = refused(contract.name)
+    if why is not None:
+        yield f"the name cannot be registered: {why}"
+    version = contract.version
+    if not _is_name(version) or not version.isprintable() or not version.strip() or "@" in version:
+        yield f"version {version!r} must be a short text without @, such as '1' or '2.1'"
+    root = contract.input_schema.get("type", "object")
+    if root != "object" and "object" not in root:
+        yield f"input_schema describes {root!r}; arguments are an object"
+
+
+def _kinds(contract: Contract) -> Iterator[str]:
+    """Every field holds the kind of value it is for."""
+    for name, choices in CHOICES.items():
+        if getattr(contract, name) not in choices:
+            yield f"{name} is one of {', '.join(choices)}, not {getattr(contract, name)!r}"
+    for name, (fits, wanted) in _SINGLE.items():
+        value = getattr(contract, name)
+        if value is not None and not fits(value):
+            yield f"{name} must be {wanted}, not {value!r}"
+    for name, (fits, wanted) in _EACH.items():
+        for item in getattr(contract, name) or ():
+            if not fits(item):
+                yield f"{name} holds {wanted}, not {item!r}"
+
+
+def _runs(value: object) -> bool:
+    return callable(value) and not (inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value))
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_exception(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str)
+
+
+Fits = Callable[[Any], bool]
+_SINGLE: dict[str, tuple[Fits, str]] = {
+    **dict.fromkeys(("extract", "validate_input"), (callable, "callable")),
+    **dict.fromkeys(
+        ("function", "handler", "lookup", "compensate"),
+        (_runs, "callable, and no generator, whose items come after it has returned (return a list)"),
+    ),
+    **dict.fromkeys(("timeout", "settle_after", "max_chars"), (_is_positive, "a positive number")),
+    **dict.fromkeys(("description", "content_type", "key_argument"), (_is_name, "a text")),
+    **dict.fromkeys(
+        ("open_world", "idempotent", "forwards_key", "approval", "secret", "defined_in_code"),
+        (lambda value: isinstance(value, bool), "True or False"),
+    ),
+    "key_epoch": (_is_whole, "a whole number"),
+    "retry": (lambda value: isinstance(value, RetryPolicy), "RetryPolicy(...)"),
+    "envelope": (lambda value: isinstance(value, Envelope), "Envelope(...)"),
+}
+_EACH: dict[str, tuple[Fits, str]] = {
+    **dict.fromkeys(("identity", "sources", "volatile", "roles", "redact"), (_is_name, "names")),
+    **dict.fromkeys(("no_effect_errors", "transient_errors"), (_is_exception, "exception classes")),
+    "quota": (lambda value: isinstance(value, LimitPolicy), "LimitPolicy(...)"),
+}
+
+
+def _arguments(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> Iterator[str]:
+    """Everything that names an argument names one that exists and has the right kind."""
+    if contract.identity == ():
+        yield "identity=() would make every call the same effect. Name the arguments, or leave it out for all of them"
+    named = [(f"identity names {name!r}", name) for name in contract.identity or ()]
+    named += [(f"volatile names {name!r}", name) for name in contract.volatile]
+    named += [(f"paths names {name!r}", name) for name in contract.paths]
+    named += [(f"quota counts {limit.field!r}", limit.field) for limit in contract.quota if limit.field is not None]
+    for what, name in named:
+        if name == contract.key_argument:
+            yield f"{what}, which is the key argument: it is made from the others"
+        elif complete and name not in arguments:
+            yield f"{what}, but the input schema has no such property. It has: {', '.join(arguments) or 'none'}"
+    whole: dict[str, Any] = contract.input_schema
+    if whole.get("additionalProperties") is False and "patternProperties" not in whole:
+        for name in set(whole.get("required", ())) - set(whole.get("properties", ())):
+            yield f"the input schema requires {name!r} and allows no such property: no call could fit"
+    for name in contract.paths:
+        schema = arguments.get(name)
+        if is_object(schema) and not _is_path(contract.input, schema):
+            yield f"paths names {name!r}, which is not a string (or a list of strings) in the input schema"
+
+
+def _handler(contract: Contract) -> Iterator[str]:
+    """The handler takes by name what every call has, and asks for nothing that no call may have."""
+    schema = contract.input_schema
+    # A wrapper is called with what it takes itself, whatever function it stands for.
+    taken = parameters_of(contract.handler, follow_wrapped=False)
+    if taken is None:
+        return
+    key = () if contract.key_argument is None else (contract.key_argument,)
+    for name in (*schema.get("required", ()), *key):
+        if name not in taken:
+            had = ", ".join(taken) or "nothing"
+            yield f"every call has the argument {name!r}, which the handler does not take. It takes: {had}"
+    closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+    for name, needed in taken.items():
+        if closed and needed and name not in schema.get("properties", {}):
+            yield f"the handler needs {name!r}, but the input schema has no such property"
+
+
+def _is_path(whole: Schema, schema: dict[str, Any]) -> bool:
+    schema = whole.target(schema) or schema
+    items = schema.get("items")
+    if is_object(items) and takes(schema, "array"):
+        return takes(whole.target(items) or items, "string")
+    return takes(schema, "string")
+
+
+def takes(schema: dict[str, Any], kind: str) -> bool:
+    """Return whether a subschema leaves room for a type, as far as it says."""
+    types = schema.get("type")
+    if types is not None:
+        return kind in ([types] if isinstance(types, str) else types)
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    return branches is None or any(isinstance(one, dict) and takes(cast(dict[str, Any], one), kind) for one in branches)
+
+
+def _effects(contract: Contract) -> Iterator[str]:
+    """At most once: what re-runs an effect needs a reason why that is safe."""
+    reads = contract.effect == "read"
+    if reads and contract.key_argument is not None:
+        yield "a read has no ledger key: leave key_argument out, or declare the effect"
+    if reads and contract.on_ambiguous != "human":
+        yield "on_ambiguous is about effects, and a read has none: leave it out"
+    if not reads and contract.retry is not None and contract.retry.retries and not _may_repeat(contract):
+        yield (
+            "retry on a write could repeat its effect. Declare no_effect_errors (the failures that prove that nothing "
+            "happened), on_ambiguous='downstream_key' with a key_argument, or on_ambiguous='rerun_safe' with "
+            "idempotent=True"
+        )
+    if contract.on_ambiguous == "rerun_safe" and not contract.idempotent:
+        yield "on_ambiguous='rerun_safe' claims that a second run does no harm: say so with idempotent=True"
+    if contract.on_ambiguous == "downstream_key" and not _hands_key_on(contract):
+        yield f"on_ambiguous='downstream_key' {_NO_WAY_FOR_KEY}"
+    if reads and (contract.compensate is not None or contract.on_duplicate != "replay" or contract.volatile):
+        yield "compensate, on_duplicate and volatile are about effects, and a read has none: leave them out"
+    yield from _lookups(contract)
+    for kind in contract.no_effect_errors:
+        if kind in _TOO_WIDE:
+            yield (
+                f"no_effect_errors holds {kind.__name__}, which is also raised after an effect. "
+                "Name the narrow classes that are raised before anything happens"
+            )
+
+
+_NO_WAY_FOR_KEY = (
+    "needs a way for the key to reach the target: a key_argument, or forwards_key=True if the handler passes "
+    "pokayoke.this_effect().key on by itself"
+)
+
+
+def _hands_key_on(contract: Contract) -> bool:
+    return contract.key_argument is not None or contract.forwards_key
+
+
+def _may_repeat(contract: Contract) -> bool:
+    return bool(contract.no_effect_errors) or contract.on_ambiguous in ("downstream_key", "rerun_safe")
+
+
+def _lookups(contract: Contract) -> Iterator[str]:
+    if contract.on_ambiguous != "lookup":
+        if contract.lookup is not None or contract.lookup_safe is not None:
+            yield "lookup is only used with on_ambiguous='lookup'"
+        return
+    if contract.lookup is None:
+        yield "on_ambiguous='lookup' needs lookup=, a callable (key, arguments) that asks the target"
+    if contract.lookup_safe not in get_args(LookupSafe):
+        yield (
+            "'not found' is no proof that nothing will happen: the first executor may still be alive. Declare "
+            "lookup_safe='downstream_key' (the target drops repeats of our key), 'executor_dead' (it runs in a child "
+            "that is killed before its lease ends) or 'settled' (settle_after has passed); or use on_ambiguous='human'"
+        )
+    if contract.lookup_safe == "downstream_key" and not _hands_key_on(contract):
+        yield f"lookup_safe='downstream_key' {_NO_WAY_FOR_KEY}"
+    if contract.lookup_safe == "settled" and contract.settle_after is None:
+        yield "lookup_safe='settled' needs settle_after=, the target's longest processing time in seconds"
+
+
+def _outputs(contract: Contract) -> Iterator[str]:
+    if contract.extract is not None and contract.output is None:
+        yield "extract gives a structure; describe it with an output schema"
+    if contract.output_checks == "size_only" and (contract.invariants or contract.extract or contract.envelope):
+        yield "output_checks='size_only' checks nothing but the size: leave invariants, extract and envelope out"
+    if contract.content_type is not None and "/" not in contract.content_type:
+        yield f"content_type {contract.content_type!r} is no media type such as application/json"
+    if contract.envelope is not None:
+        yield from envelope_problems(contract.envelope)
+
+
+def _rules(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> Iterator[str]:
+    """Invariants name places that exist."""
+    for rule in contract.invariants:
+        if isinstance(rule, DECLARED):
+            yield from term_problems(rule, contract.output)
+            if isinstance(rule, Equal) and isinstance(cast(object, rule.argument), str):
+                name = next(iter(split(rule.argument)), "")
+                if complete and name not in arguments:
+                    yield f"{rule!r}: the input schema has no property {name!r}"
+        elif not callable(cast(object, rule)):
+            yield f"invariants holds callables or Range, Format, Equal, Compare, not {rule!r}"

@@ -1,0 +1,1 @@
+"""Bounded corrections that make arguments fit their schema, each one recorded."""

@@ -1,0 +1,146 @@
+"""Arguments made to fit their contract, or the reasons why they do not. Nothing is invented.
+
+A valid value is never touched. An invalid one is corrected in small recorded steps, each of a class:
+*equivalent* (same value, other spelling), *declared* (a corrector the contract names), *likely* (a
+guess). A step is taken only if the schema then accepts the place, nothing else got worse, and no
+other proposal of its class does the same with another result. If anything is left in the end, the
+value goes back as it came, with everything that is still wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pokayoke.core.call import Correction, CorrectionKind, Finding
+from pokayoke.core.check.findings import placeholders
+from pokayoke.core.check.placeholders import find_placeholders, may_hold_placeholder
+from pokayoke.core.contract.contract import Contract
+
+if TYPE_CHECKING:
+    from pokayoke.core.correct.engine import Work
+
+
+CODES: dict[str, str] = {
+    "corrector_failed": "a corrector or input model of the contract raised, or returned what cannot be used",
+    "correction_not_allowed": "the input model would change the value, and policy does not allow that class",
+}
+
+_PER_REPAIR = 0.05
+_PER_CORRECTION = 0.1
+_PER_LIKELY = 0.3
+_MOST_FROM_GIVEN = 0.15
+
+
+class Prepared(msgspec.Struct, frozen=True, gc=False):
+    """What became of the arguments.
+
+    Attributes:
+        value: the arguments to use; the very object that came in if nothing was changed.
+        corrections: every change, in the order it was made.
+        findings: what is still wrong; with any, `value` is what came in and must not be used.
+        changed: True if `value` is another value than came in.
+    """
+
+    value: dict[str, Any]
+    corrections: tuple[Correction, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    changed: bool = False
+
+
+def prepare(
+    value: dict[str, Any],
+    contract: Contract,
+    *,
+    kinds: Sequence[CorrectionKind],
+    canonical: bytes | None = None,
+) -> Prepared:
+    """Check arguments and correct what may be corrected.
+
+    Args:
+        value: the arguments as they were read; never changed in place.
+        contract: what they have to fulfil.
+        kinds: the classes of correction that may be used; others come back as hints.
+        canonical: compact dump of `value` if the caller has one. It also says that the value came
+            out of the strict parser, so the cheap checks suffice.
+    """
+    prepared = Prepared(value) if _clean(value, contract, canonical) else _corrected(value, contract, kinds, canonical)
+    if contract.validate_input is None or prepared.findings:
+        return prepared
+    from pokayoke.core.correct.input_model import modelled  # noqa: PLC0415 - loaded for contracts that have a model
+
+    return modelled(value, prepared, contract, kinds)
+
+
+def confidence(repairs: Sequence[str], corrections: Sequence[Correction], given: float | None = None) -> float:
+    """Return how certain a call is, from 0 to 1.
+
+    1.0 less 0.05 per repair, 0.1 per correction and 0.3 more per likely one. The same correction of
+    several items of one list counts once: it is one slip of the model. What the host gave is lowered
+    by at most 0.15 in all.
+
+    Args:
+        repairs: names of the repairs that made the text parse.
+        corrections: what was changed to make the value fit.
+        given: the host's own confidence; what is no number from 0 to 1 is brought there, NaN to 0.
+    """
+    slips = {
+        (tuple("*" if step.isdecimal() else step for step in item.at.split("/")), item.rule, item.kind)
+        for item in corrections
+    }
+    likely = sum(kind == "likely" for _, _, kind in slips)
+    less = _PER_REPAIR * len(repairs) + _PER_CORRECTION * len(slips) + _PER_LIKELY * likely
+    start = 1.0
+    if given is not None:
+        start = 0.0 if math.isnan(given) else min(1.0, max(0.0, given))
+        less = min(less, _MOST_FROM_GIVEN)
+    return round(max(0.0, start - less), 6)
+
+
+def _clean(value: dict[str, Any], contract: Contract, canonical: bytes | None) -> bool:
+    """Return whether there is nothing to say about a value; the hot path of every call."""
+    schema = contract.input
+    if canonical is None:
+        return schema.accepts(value) and not find_placeholders(value, schema)
+    try:
+        valid = schema.is_valid(value)
+    except Exception:  # noqa: BLE001 - fail closed: the slow path names what cannot be validated
+        return False
+    return valid and not (may_hold_placeholder(canonical) and find_placeholders(value, schema))
+
+
+@cache
+def _work() -> type[Work]:
+    """Load the rules of corrections and their tables when they are needed first; to import is to look up much."""
+    from pokayoke.core.correct.engine import Work  # noqa: PLC0415 - as above
+
+    return Work
+
+
+def _corrected(
+    value: dict[str, Any], contract: Contract, kinds: Sequence[CorrectionKind], canonical: bytes | None
+) -> Prepared:
+    """Correct what may be corrected; the way of every value that is not clean."""
+    work = _work()(
+        value,
+        contract.input,
+        name=contract.name,
+        kinds=tuple(kinds),
+        correctors=contract.ready_correctors,
+        canonical=canonical,
+    )
+    work.run()
+    marks: tuple[Finding, ...] = ()
+    if canonical is None or work.corrections or may_hold_placeholder(canonical):
+        marks = placeholders(work.value, contract.input)
+    findings = work.findings()
+    if marks:
+        places = {mark.at for mark in marks}
+        findings = [*marks, *[finding for finding in findings if finding.at not in places]]
+    if findings:
+        return Prepared(value, findings=tuple(findings))
+    return Prepared(work.value, tuple(work.corrections), changed=bool(work.corrections))

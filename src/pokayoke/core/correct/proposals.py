@@ -1,0 +1,260 @@
+"""Proposals: other spellings of one value, and guesses that are near enough to be worth naming.
+
+A rule looks at one value and at what the schema says about its place, and proposes; it decides
+nothing. `core/correct/correct.py` uses a proposal only if the validator accepts it there and no other
+proposal of the same class is accepted too. What a rule leaves alone is as much part of it:
+
+=====================  =========================================================================
+``" 2 "``, ``"+2"``    2: the text holds one JSON number and nothing else (a plus sign adds nothing)
+``"2.0"`` for integer  2; but ``"2.000"`` is refused: with three decimals it may be two thousand
+``"1.500"`` for number refused for the same reason (nobody prints that zero); ``"1.525"`` is read
+``"1e3"``              1000.0 for a number, refused for an integer (it may be an identifier)
+``"1e-400"``           refused: a double has fewer digits, and the text has lost some
+``"007"``, ``"0x10"``  refused: an identifier, or octal; another base
+``"1,234"``, ``"1 234"``  refused: thousands or decimals; one number or two
+``"2-3"``, ``"2件"``   refused: a range; a word (a declared corrector may read it)
+``"٢"``, ``"２"``      refused: only ASCII digits are JSON's
+``"yes"``, ``"1"``     refused for a boolean: only true and false, in any case, are its spellings
+``1`` for boolean      refused; ``true`` for a number likewise
+``"null"``, ``"None"``  null where null is allowed
+``'"5"'``              5: one pair of quotes around the text is one too many
+``"in progress"``      in_progress where that is the only choice but for case and what separates words
+``"['a', 1]"``         the list: JSON text, also in Python's spelling of strings and words
+``"a, b"`` for a list  refused: one item or two. Text with a blank ("New York") is *likely* one item
+``"none"`` for a list  refused: one item, or nothing at all (null where null is allowed is read as above)
+``{…}`` for a list     one item only if the items' fields are declared and these are they
+``["a", 1]`` for rows   refused: a row for each of them, or one row
+``12`` for a string    *likely* "12": the digits are right, leading zeros may have been lost
+``1.5`` for a string   refused: the number does not tell how it was spelled (1.50)
+=====================  =========================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any, cast
+
+import msgspec
+
+from pokayoke.core.call import CorrectionKind
+from pokayoke.core.json import strict
+from pokayoke.core.schema.facts import FOLDED, Facts, item_facts, json_types, unseparated
+from pokayoke.core.schema.schema import Schema
+
+LISTED = "list_from_single_value"
+"""The rule that makes a list of one."""
+MAX_TEXT = 20_000
+"""Longest text that is looked at as JSON or compared with choices, in characters."""
+_MAX_NUMBER, _MAX_DEPTH = 60, 64
+_MEGA = re.compile(r"(?<![A-Za-z])M(?=[A-Z])")
+"""A prefix of a unit that is another one in small letters: MW and mW."""
+_NOTHING = frozenset({"", "null", "none", "nil", "undefined"})
+_QUOTED = re.compile(r"\"([^\"'\\]+)\"|'([^\"'\\]+)'")
+_PYTHON = frozenset({"python_word", "single_quotes"})
+
+_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?P<decimals>\.[0-9]+)?(?P<power>[eE][+-]?[0-9]+)?", re.ASCII)
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{2}0", re.ASCII)
+_SEPARATORS = re.compile(
+    r"[,;|/\\\n\r\t&+、，；・•→⇒]|[-=]>| (?:and|or|und|oder|et|ou|y|o|e|to|bis) | - |\.\.", re.IGNORECASE
+)
+_DATE = re.compile(
+    r"(?P<y>[0-9]{4})(?:(?P<s>[-/.])(?P<m>[0-9]{1,2})(?P=s)(?P<d>[0-9]{1,2})|(?P<m2>[0-9]{2})(?P<d2>[0-9]{2}))"
+)
+_CLOCK = re.compile(
+    r"(?P<day>\d{4}[-/.]?\d{1,2}[-/.]?\d{1,2})[Tt ](?P<time>\d{2}:\d{2}:\d{2}(?:\.\d+)?)"
+    r" ?(?P<zone>[Zz]|[+-]\d{2}:?\d{2})",
+    re.ASCII,
+)
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """One value that may stand where another does.
+
+    Attributes:
+        rule: name of the rule, as it appears in the trace.
+        kind: the class of the correction.
+        after: the proposed value.
+    """
+
+    rule: str
+    kind: CorrectionKind
+    after: Any
+
+
+def proposals(value: Any, facts: Facts, schema: Schema, *, nested: bool = False) -> Iterator[Proposal]:
+    """Yield what a value may have meant at a place; equivalent ones first, each rule at most once.
+
+    Args:
+        value: the value that does not fit.
+        facts: what the schema says about the place.
+        schema: the whole schema (for the items of a list).
+        nested: True while looking inside a list: no list is then made or opened again.
+    """
+    if isinstance(value, str):
+        if len(value) <= MAX_TEXT:
+            yield from _from_text(value, facts)
+    elif type(value) is int and "string" in facts.types:
+        yield Proposal("text_from_number", "likely", str(value))
+    if nested:
+        return
+    if isinstance(value, list):
+        items = cast(Sequence[Any], value)
+        if len(items) == 1 and "array" not in facts.types:
+            yield from _adapted(items[0], facts, schema, "value_from_single_item", _itself)
+    elif "array" in facts.types and value is not None:
+        yield from _wrapped(value, item_facts(schema, facts), schema)
+
+
+def read_object(value: Any) -> dict[str, Any] | None:
+    """Return an object, or the object that a JSON text holds; None for everything else."""
+    if isinstance(value, str) and len(value) <= MAX_TEXT:
+        parsed = _json_text(value.strip(" \t\r\n"))
+        value = parsed[0] if parsed else None
+    return cast(dict[str, Any], value) if isinstance(value, dict) else None
+
+
+def _from_text(text: str, facts: Facts) -> Iterator[Proposal]:
+    plain = text.strip(" \t\r\n")
+    yield from _choice(plain, facts)
+    if not plain:
+        return
+    if facts.types & {"integer", "number"} and len(plain) <= _MAX_NUMBER:
+        number = _number(plain, whole="number" not in facts.types)
+        if number is not None:
+            yield Proposal("number_from_text", "equivalent", number)
+    if "boolean" in facts.types and plain.lower() in ("true", "false"):
+        yield Proposal("boolean_from_text", "equivalent", plain.lower() == "true")
+    if "null" in facts.types and plain in ("null", "None"):
+        yield Proposal("null_from_text", "equivalent", None)
+    if (plain[0] == "{" and "object" in facts.types) or (plain[0] == "[" and "array" in facts.types):
+        parsed = _json_text(plain)
+        if parsed is not None:
+            yield Proposal("value_from_json_text", "equivalent", parsed[0])
+    if facts.formats:
+        yield from _format(plain, text, facts)
+    if found := _QUOTED.fullmatch(plain):
+        yield from _from_text(found[1] or found[2], facts)
+
+
+def _choice(plain: str, facts: Facts) -> Iterator[Proposal]:
+    """Match by spaces, else by case, else by what separates words; the caller refuses if more than one choice fits."""
+    spaced, known = " ".join(plain.split()), facts.spellings
+    found = known.get(spaced) or known.get(FOLDED + spaced.casefold()) or known.get(FOLDED + unseparated(spaced), [])
+    for choice in found:
+        if choice == spaced or _MEGA.sub("m", choice) != _MEGA.sub("m", spaced):
+            yield Proposal("choice_spelling", "equivalent", choice)
+
+
+def _number(text: str, *, whole: bool) -> int | float | None:
+    """Return the number a text spells, or None if it may be something else."""
+    match = _NUMBER.fullmatch(text)
+    if match is None or _THOUSANDS.fullmatch(text):
+        return None
+    if match["power"] is None and match["decimals"] is None:
+        return int(text)
+    if match["power"] is None and not match["decimals"].strip(".0") and len(match["decimals"]) != 4:  # noqa: PLR2004
+        return int(text.split(".", maxsplit=1)[0])
+    number = float(text)
+    if whole or not math.isfinite(number):
+        return None
+    return number if Decimal(repr(number)) == Decimal(text) else None  # else it has lost digits
+
+
+def _json_text(text: str) -> tuple[Any] | None:
+    try:
+        return (strict.parse(text.encode())[0],)
+    except ValueError:
+        return _python_text(text) if text[:1] in ("[", "{") else None
+
+
+def _python_text(text: str) -> tuple[Any] | None:
+    """Read a list or an object in Python's spelling, if it is whole and nothing else is odd about it."""
+    from pokayoke.core.intake.reader import Reader  # noqa: PLC0415 - as above
+    from pokayoke.core.intake.tokens import Refusal  # noqa: PLC0415 - for texts that are no JSON
+
+    reader = Reader(text, max_depth=_MAX_DEPTH)
+    try:
+        value, end = reader.read_value(0)
+    except Refusal:
+        return None
+    return (value,) if end == len(text) and not reader.unclosed and reader.repairs.keys() <= _PYTHON else None
+
+
+def _format(plain: str, text: str, facts: Facts) -> Iterator[Proposal]:
+    """Spell an ISO 8601 date or time the way RFC 3339 wants it; year first, so nothing is guessed."""
+    if "date" in facts.formats:
+        day = _day(plain)
+        if day:
+            yield Proposal("date_spelling", "equivalent", day)
+    if "date-time" in facts.formats:
+        match = _CLOCK.fullmatch(plain)
+        day = _day(match["day"]) if match else None
+        if match and day:
+            zone = match["zone"].upper()
+            zone = zone if zone == "Z" or ":" in zone else f"{zone[:3]}:{zone[3:]}"
+            yield Proposal("date_spelling", "equivalent", f"{day}T{match['time']}{zone}")
+    if plain != text:
+        yield Proposal("surrounding_spaces", "equivalent", plain)
+
+
+def _day(text: str) -> str | None:
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return None
+    try:
+        return date(int(match["y"]), int(match["m"] or match["m2"]), int(match["d"] or match["d2"])).isoformat()
+    except ValueError:
+        return None
+
+
+def _wrapped(value: Any, inner: Facts, schema: Schema) -> Iterator[Proposal]:
+    """Propose a list of one. Text that may hold several items, or JSON, or nothing, is left alone."""
+    kind: CorrectionKind = "equivalent"
+    if isinstance(value, str):
+        plain = value.strip()
+        if plain in inner.choices:
+            kind = "equivalent"
+        elif (
+            plain.lower() in _NOTHING
+            or plain[0] in "[{\"'("
+            or _SEPARATORS.search(plain)
+            or any(map(_is_foreign_mark, plain))
+        ):
+            return
+        elif any(map(str.isspace, plain)):
+            kind = "likely"
+    elif isinstance(value, dict) and not _is_one_item(cast(dict[str, Any], value), inner):
+        return
+    for proposal in _adapted(value, inner, schema, LISTED, _listed):
+        yield Proposal(proposal.rule, "likely" if kind == "likely" else proposal.kind, proposal.after)
+
+
+def _is_foreign_mark(sign: str) -> bool:
+    """Return whether a sign is a punctuation mark of another script, which may separate items there."""
+    return sign > "\x7f" and sign != "’" and unicodedata.category(sign)[0] == "P"
+
+
+def _is_one_item(value: dict[str, Any], inner: Facts) -> bool:
+    """Return whether an object is recognisable as one item: only declared fields, no required one missing."""
+    return bool(value) and value.keys() <= set(inner.properties) and inner.required <= value.keys()
+
+
+def _adapted(value: Any, facts: Facts, schema: Schema, rule: str, build: Callable[[Any], Any]) -> Iterator[Proposal]:
+    """Propose a value put into another shape: as it is if its type fits, else each of its other spellings."""
+    if not facts.types or json_types(value) & facts.types:
+        yield Proposal(rule, "equivalent", build(value))
+    for proposal in proposals(value, facts, schema, nested=True):
+        yield Proposal(rule, proposal.kind, build(proposal.after))
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _listed(value: Any) -> Any:
+    return [value]

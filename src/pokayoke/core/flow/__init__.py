@@ -1,0 +1,1 @@
+"""The path of one call, from the model's request to its outcome."""

@@ -1,0 +1,96 @@
+"""What a failed execution is called: in words for the model, which never reads an exception unseen, and for people."""
+
+from __future__ import annotations
+
+from pokayoke.core.call import Effect, Finding
+from pokayoke.core.flow.steps import NotStarted, Raised, TimedOut
+from pokayoke.core.text.clip import first_words
+from pokayoke.errors import StoreError, ToolError
+
+_AT_ALL = "Nothing was changed."
+_BY_ITSELF = "The call itself changes nothing."
+
+CODES: dict[str, str] = {
+    "tool_error": "the tool itself reports that it failed",
+    "tool_failed": "the tool raised an exception",
+    "tool_timeout": "the tool did not answer before its deadline",
+    "not_started": "the host could not start the tool; nothing happened",
+    "not_recorded": "the effect happened, but the ledger could not record it",
+}
+
+
+def explain(
+    reaction: Raised | TimedOut | NotStarted, tool: str, effect: Effect, *, doubtful: bool, exhausted: bool
+) -> Finding:
+    """The finding for a tool that raised, hung or could not be started.
+
+    Args:
+        reaction: how it failed.
+        tool: the tool's name.
+        effect: what it is declared to do. Of a read that says nothing about guarded calls that it makes itself, such
+            as those of an agent that it asks: they may have written.
+        doubtful: True if it is not known whether it took effect.
+        exhausted: True if it was tried several times.
+    """
+    advice = (
+        "It is not known whether it took effect. Do not send it again; read the current state and tell the user."
+        if doubtful
+        else f"{_BY_ITSELF if effect == 'read' else _AT_ALL} Try other arguments or another tool, or tell the user."
+    )
+    if isinstance(reaction, TimedOut):
+        what = f"{tool} did not answer within {reaction.seconds:g} s"
+        return Finding(code="tool_timeout", blame="tool", message=what, hint=f"{what}. {advice}")
+    if isinstance(reaction, NotStarted):
+        what = f"{tool} could not be started"
+        return Finding(
+            code="not_started", blame=reaction.blame, message=f"{what}: {reaction.reason}", hint=f"{what}. {advice}"
+        )
+    error = reaction.error
+    said = _words_of(error)
+    told = f": {said}" if isinstance(error, ToolError) else f" ({type(error).__name__})"
+    again = " after several tries" if exhausted else ""
+    return Finding(
+        code="tool_failed",
+        blame="tool",
+        message=f"{tool} raised {type(error).__name__}: {said}",
+        hint=f"{tool} failed{again}{told}. {advice}",
+        data={"reason": type(error).__name__},
+    )
+
+
+def reported(tool: str, said: str) -> Finding:
+    """The finding for a tool that answered that it failed."""
+    return Finding(
+        code="tool_error",
+        blame="tool",
+        message=f"{tool} reports a failure: {first_words(said, 300)}",
+        hint=f"{tool} reports a failure (quoted below as data). Change the arguments or tell the user.",
+    )
+
+
+def _words_of(error: BaseException) -> str:
+    """The first words of an exception; one that cannot tell its own text must not end the call."""
+    try:
+        return first_words(str(error), 300)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - the tool's own code
+        return "(without a readable text)"
+
+
+def trouble(error: Exception) -> str:
+    """What operators are told of a store's failure: its own advice, but only the kind of a driver's error.
+
+    The text of that one may hold values.
+    """
+    return _words_of(error) if isinstance(error, StoreError) else type(error).__name__
+
+
+def not_recorded(tool: str, reason: str) -> Finding:
+    """The finding for a completion that the ledger did not take."""
+    return Finding(
+        code="not_recorded",
+        blame="host",
+        message=f"{tool} took effect, but the ledger did not record it: {reason}",
+        hint=f"{tool} took effect, but this could not be recorded. Do not send it again; tell the user.",
+    )

@@ -1,0 +1,240 @@
+"""Everything about a contract under a policy that can be worked out before the first call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from pokayoke.core.call import CorrectionKind, Finding
+from pokayoke.core.catalogue.catalogue import Catalogue
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.limits import own_limits
+from pokayoke.core.gate.rules import Principal, Rule, access_rule, denial, rules_for
+from pokayoke.core.ledger.admission import size_of
+from pokayoke.core.output.last_known_good import may_keep
+from pokayoke.core.policy import (
+    AccessPolicy,
+    BudgetPolicy,
+    IntakePolicy,
+    LimitPolicy,
+    Policy,
+    RetryPolicy,
+    ToolOutputPolicy,
+)
+from pokayoke.core.schema.facts import facts_at
+from pokayoke.core.state.loop_guard import KINDS, Kind, kinds_for
+from pokayoke.core.versions.rollout import version_withdrawn
+from pokayoke.errors import ContractError
+
+_NO_RETRY = RetryPolicy(retries=0)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How calls of one contract are treated.
+
+    Attributes:
+        contract: the contract.
+        kinds: the classes of correction that may run.
+        access: the rule that says who may call it; None if anybody may.
+        rules: the other gate rules that can object.
+        rules_if_certain: the rules that can object to a call without repairs and corrections, `access` first; but
+            not to its paths, which `Locate` refuses in the next step (in monitor mode those too, for their note).
+        limits: the limits that count its calls.
+        unsent: what counts for the limited arguments that a call leaves out.
+        asks: True if a person has to approve each call.
+        trust: what the label of its output says: `checked` against a contract, or `unchecked`.
+        keeps: True if a valid output may stand in for a later one that is not.
+        alone: True if nothing but the run's own state and budgets can stop a call that was judged: a read
+            that no limit counts and nobody is asked about.
+        retry: how transient failures are repeated.
+        intake: how long and deep its arguments may be.
+        output: what its output has to fulfil.
+        timeout: the declared deadline in seconds, or None.
+        lease: seconds a claim is believed to be alive.
+    """
+
+    contract: Contract
+    kinds: tuple[CorrectionKind, ...]
+    access: Rule | None
+    rules: tuple[Rule, ...]
+    rules_if_certain: tuple[Rule, ...]
+    limits: tuple[LimitPolicy, ...]
+    unsent: Mapping[str, Any]
+    asks: bool
+    trust: str
+    keeps: bool
+    alone: bool
+    retry: RetryPolicy
+    intake: IntakePolicy
+    output: ToolOutputPolicy
+    timeout: float | None
+    lease: float
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """One whole version of what is in force; a call sees exactly one."""
+
+    policy: Policy
+    catalogue: Catalogue
+    plans: Mapping[str, Plan]
+    """Every plan by its contract's id."""
+    simple: Mapping[str, Plan] = {}
+    """Plans by tool name, of contracts whose arguments only their schema judges: no code of a user's runs."""
+    budgeted: bool = False
+    """True if any budget limits the runs."""
+    kinds: tuple[Kind, ...] = KINDS
+    """The kinds of failure the loop guard knows."""
+    shadows: Mapping[str, Snapshot] = {}
+    """By tool name, the version (alone) that judges the same calls beside the one that decides."""
+
+    def find(self, name: str, offered: Callable[[], Sequence[str]] | None = None) -> Plan | Finding:
+        """Return the plan for the name a model wrote, or the finding that no tool of this run has it.
+
+        Args:
+            name: the name.
+            offered: gives the tools that the finding may speak of; None is all of them.
+        """
+        found = self.catalogue.resolve(name, offered)
+        if isinstance(found, Finding):
+            return found
+        plan = self.plans.get(found.id)
+        return plan if plan is not None else version_withdrawn(found.name, found.version)
+
+    def writes(self, contract_id: str | None) -> bool:
+        """Say whether the contract of this id has an effect; False if there is none."""
+        plan = self.plans.get(contract_id or "")
+        return plan is not None and plan.contract.effect != "read"
+
+    def offered(self, principal: Principal | None) -> list[Contract]:
+        """Return the tools that a caller may use; in monitor mode, where every call of them runs, all."""
+        return [plan.contract for plan in self.plans.values() if self._admits(plan, principal)]
+
+    def offers(self, name: str, principal: Principal | None) -> bool | None:
+        """Say whether a caller is offered the tool that a name means; None if it means none."""
+        found = self.catalogue.get(name)
+        if found is None:
+            return None
+        plan = self.plans.get(found.id)
+        return plan is not None and self._admits(plan, principal)
+
+    def _admits(self, plan: Plan, principal: Principal | None) -> bool:
+        return self.policy.mode == "monitor" or denial(plan.access, plan.contract, principal) is None
+
+
+def snapshot(
+    contracts: Iterable[Contract],
+    policy: Policy,
+    kinds: Iterable[Kind] = (),
+    *,
+    own: Iterable[Contract] = (),
+    withdrawn: Container[str] = (),
+    shadows: Iterable[Contract] = (),
+) -> Snapshot:
+    """Work everything out for these contracts under this policy.
+
+    Args:
+        contracts: one version per tool.
+        policy: what is allowed.
+        kinds: the host's own, for the loop guard.
+        own: further contracts, of the guard's own tools: who may use any tool may use these without being listed.
+        withdrawn: ids of contracts whose calls are all refused.
+        shadows: versions that judge beside these, one per tool.
+
+    Raises:
+        ContractError: two contracts claim one name, a name cannot be told from another, or a limit counts
+            what nobody knows.
+        PolicyError: the policy of the loop guard names a kind of failure that there is not.
+    """
+    kept, ours = tuple(contracts), tuple(own)
+    plans = {contract.id: _plan(contract, policy, policy.access) for contract in kept if contract.id not in withdrawn}
+    if ours:
+        open_to_all = msgspec.structs.replace(policy.access, allow=())
+        plans |= {contract.id: _plan(contract, policy, open_to_all) for contract in ours}
+    catalogue = Catalogue((*kept, *ours), prefixes=policy.validation.intake.prefixes)
+    simple = {plan.contract.name: plan for plan in plans.values() if not plan.contract.input_hooks}
+    budgeted = policy.budgets != BudgetPolicy()
+    beside = {contract.name: snapshot((contract,), policy, kinds) for contract in shadows}
+    return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(policy.loop, kinds), beside)
+
+
+def _plan(contract: Contract, policy: Policy, who: AccessPolicy) -> Plan:
+    reads = contract.effect == "read"
+    approvals = policy.approvals
+    # Monitor mode lets everything readable run; only the ledger stays, or it would cause second effects.
+    enforced = policy.mode == "enforce"
+    asks = contract.approval or contract.name in approvals.tools or contract.effect in approvals.effects
+    limits = (*own_limits(contract), *(x for x in policy.limits if x.tool in ("*", contract.name))) if enforced else ()
+    access = access_rule(contract, who)
+    return Plan(
+        contract=contract,
+        kinds=policy.corrections.read if reads else policy.corrections.write,
+        access=access,
+        rules=rules_for(contract, policy),
+        rules_if_certain=(*(() if access is None else (access,)), *rules_for(contract, policy, certain=True)),
+        limits=limits,
+        unsent=unsent_amounts(contract, limits),
+        asks=asks and enforced,
+        trust="unchecked" if contract.unchecked else "checked",
+        keeps=may_keep(contract),
+        alone=reads and not limits and not (asks and enforced),
+        retry=contract.retry or (policy.retry if reads else _NO_RETRY),
+        intake=policy.validation.intake,
+        output=policy.validation.tool_output,
+        timeout=contract.timeout,
+        lease=(contract.timeout or policy.execution.timeout) + policy.execution.lease_margin_seconds,
+    )
+
+
+def unsent_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict[str, Any]:
+    """Return what counts for the limited arguments that a call leaves out: their declared defaults, or null.
+
+    Null is the amount of an argument the tool has and nobody knows the default of. It cannot be measured,
+    so such a call passes no limit. A tool that does not have the argument spends nothing of it.
+
+    Raises:
+        ContractError: a limit for this very tool counts such an argument, or one that is no number: every call
+            without it, or with it, would be refused.
+    """
+    found: dict[str, Any] = {}
+    required = facts_at(contract.input, ()).required if limits else frozenset[str]()
+    for limit in limits:
+        name = limit.field
+        if name is None or limit.amount is None:
+            continue
+        facts = facts_at(contract.input, (name,))
+        defaults = [default for default in facts.defaults if default is not None]
+        if not facts.nodes:
+            continue
+        if limit.tool == contract.name and (wrong := unmeasured(contract, name)) is not None:
+            raise ContractError(f"{contract.name}: a limit counts {name!r}, {wrong}")
+        found[name] = max(defaults, key=size_of) if defaults else None
+        if not defaults and name not in required and limit.tool == contract.name:
+            raise ContractError(
+                f"{contract.name}: a limit counts {name!r}, which a call may leave out, and nobody knows what it is "
+                "then. Make it required, or declare a default in the input schema (0 if it stands for nothing)"
+            )
+    return found
+
+
+def unmeasured(contract: Contract, name: str) -> str | None:
+    """Return why the amount of an argument cannot be summed up, and what to do; None if it may be a number.
+
+    A text may be one if the schema says which texts there are: by a pattern, by a format that is not a known
+    one (`decimal`), by choices or a default that are numbers.
+    """
+    facts = facts_at(contract.input, (name,))
+    if not facts.types or facts.types & {"number", "integer", "boolean"}:
+        return None
+    described = any("pattern" in node for node in facts.nodes) or facts.formats & {*contract.input.unknown_formats}
+    told = [*facts.choices, *facts.defaults]
+    if (described and "string" in facts.types) or any(size_of(value) != math.inf for value in told):
+        return None
+    kinds = " or ".join(sorted(facts.types))
+    return (
+        f"which is declared as {kinds}, not as a number: it cannot be summed up, so every call with it would be "
+        "refused. Count an argument that is a number, declare this one as a number (or, for amounts written as text, "
+        "with a pattern), or limit `calls`"
+    )

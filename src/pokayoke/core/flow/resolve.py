@@ -1,0 +1,166 @@
+"""In doubt: ask the target whether the effect happened, and start it again only with proof that it did not.
+
+"Not found" is no licence to execute: the first executor may still be alive, and act later. What
+counts as proof stands in the contract. Anything else goes to a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from pokayoke.core.call import Finding
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow.steps import Admit, Gone, Look, Reaction, Recall, Returned, Settle, Step
+from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.findings import compensated, in_doubt, lapsed, took_effect, why_lost
+from pokayoke.core.ledger.key import compensation_key
+from pokayoke.core.ledger.transitions import Admission, Claim, Record, Settlement
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A lookup's answer: the effect happened.
+
+    Args:
+        output: what the tool would have returned; it is checked like any output of the tool. Left out if
+            the target does not know it.
+        reference: the target's own name of the effect, if it has one.
+    """
+
+    output: Any = msgspec.UNSET
+    reference: str = ""
+
+
+class NoTrace(Enum):
+    """A lookup's other answers."""
+
+    NOT_FOUND = "not_found"
+    UNKNOWN = "unknown"
+
+
+NOT_FOUND = NoTrace.NOT_FOUND
+"""A lookup's answer: the target knows of no such effect. Whether it may still come is another question."""
+UNKNOWN = NoTrace.UNKNOWN
+"""A lookup's answer: the target cannot tell."""
+
+_ASKED = "; asked, "
+UNDOINGS = "compensation"
+"""The run in whose name effects are undone, all of them."""
+
+
+def admitted(request: Request) -> Generator[Step, Any, Admission]:
+    """Ask for admission; if another process holds the claim, and is proven dead, ask again with the proof."""
+    answer: Admission = yield Admit(request)
+    claim, record = request.claim, answer.record
+    if claim is None or record is None or not record.owner or answer.kind != "refuse":
+        return answer
+    if record.state == "resolving" or answer.retry_after is None:
+        return answer
+    seen: float | None = yield Gone(record.owner)
+    if seen is None:
+        return answer
+    again: Admission = yield Admit(_with(request, msgspec.structs.replace(claim, dead=record.claim_id, dead_at=seen)))
+    return again if why_lost(again) is None else answer
+
+
+def standing(record: Record) -> Generator[Step, Any, Finding | None]:
+    """Look whether a completed effect still stands. Returns what is told in its place if it does not, or may not."""
+    undoing: Record | Finding | None = yield Recall(compensation_key(record.key), record.tool)
+    if isinstance(undoing, Record):
+        return taken_back(record, undoing)
+    return None if undoing is None else took_effect(record.tool, undoing)
+
+
+def taken_back(record: Record, undoing: Record) -> Finding | None:
+    """Return what is told in place of an effect that was undone, or may have been; None if it stands."""
+    return compensated(undoing) if is_of(undoing, record) else None
+
+
+def is_of(undoing: Record, record: Record) -> bool:
+    """Whether this attempt of an effect was undone; an undoing that was claimed before is that of an earlier one."""
+    return undoing.claimed_at >= record.claimed_at
+
+
+def resolved(
+    request: Request, contract: Contract, arguments: dict[str, Any], answer: Admission, lookup_timeout: float
+) -> Generator[Step, Any, tuple[Admission, Found | None]]:
+    """Ask the target, once the ledger has said that this call may.
+
+    Args:
+        request: the admitted request, with its claim.
+        contract: the tool's contract; it has a lookup.
+        arguments: the effective arguments.
+        answer: the ledger's `resolve`.
+        lookup_timeout: seconds the lookup may take.
+
+    Returns:
+        What the ledger says now, and what the target found; the caller checks and settles that.
+    """
+    claim, record = request.claim, answer.record
+    assert claim is not None, "only a claimed write is resolved"
+    assert record is not None, "a doubt has a record"
+    since, seen = record.dead_since, None
+    if _asks_for_proof(contract, record):
+        # Before the question, never after: an executor may act between the answer and its own end.
+        seen = yield Gone(record.owner)
+        since = seen if since is None else since
+    reaction: Reaction = yield Look(contract, claim.key, arguments, lookup_timeout)
+    said = reaction.value if isinstance(reaction, Returned) else UNKNOWN
+    if isinstance(said, Found):
+        return answer, said
+    wait = _wait(contract, since, seen) if said is NOT_FOUND else None
+    if wait is not None and wait <= 0:
+        # A target that drops repeats may still have a first request under way: only a death or a settling ends a doubt.
+        doubt = lapsed(record).failure if contract.lookup_safe == "downstream_key" else ""
+        # Who was overtaken meanwhile finds a doubt, and does not ask about it a second time.
+        answer = yield Admit(_with(request, msgspec.structs.replace(claim, proceed=True, doubt=doubt, resolves=False)))
+        if answer.kind == "execute":
+            return answer, None
+        if (lost := why_lost(answer)) is not None:
+            open_still = msgspec.structs.replace(record, failure=f"{lapsed(record).failure}; {lost.message}")
+            answer = Admission("in_doubt", in_doubt(open_still), record)
+    else:
+        answer = Admission("in_doubt", in_doubt(lapsed(record)), record, retry_after=wait)
+    known: Finding | Record | None = yield Settle(_undecided(claim, record, said, since, request.now), claim.tool)
+    # The first executor has completed meanwhile: then there is no doubt any more.
+    return (Admission("replay", None, known) if isinstance(known, Record) else answer), None
+
+
+def _asks_for_proof(contract: Contract, record: Record) -> bool:
+    """Whether it matters that the executor is dead, or how long it has been by now."""
+    if contract.lookup_safe == "downstream_key" or not record.owner:
+        return False
+    return record.dead_since is None or contract.lookup_safe == "settled"
+
+
+def _wait(contract: Contract, dead_since: float | None, now: float | None) -> float | None:
+    """Seconds until "not found" is proof enough to execute again; None if it never is for this doubt.
+
+    `now` is a second of the clock by which `dead_since` was noted: that of the executor's machine, and None
+    elsewhere. Wall clocks differ and are set, so they say nothing about what may still be under way.
+    """
+    if contract.lookup_safe == "downstream_key":
+        return 0.0
+    if dead_since is None:
+        return None
+    if contract.lookup_safe == "executor_dead":
+        return 0.0
+    if now is None:
+        return None
+    assert contract.settle_after is not None, "a contract whose target settles says after how long"
+    return contract.settle_after - (now - dead_since)
+
+
+def _undecided(claim: Claim, record: Record, said: Any, dead_since: float | None, now: float) -> Settlement:
+    why = "the target knows of no such effect" if said is NOT_FOUND else "the target cannot tell"
+    before = record.failure.partition(_ASKED)[0]
+    return Settlement(
+        claim.key, claim.claim_id, "in_doubt", now, failure=f"{before}{_ASKED}{why}", dead_since=dead_since
+    )
+
+
+def _with(request: Request, claim: Claim) -> Request:
+    return msgspec.structs.replace(request, claim=claim)

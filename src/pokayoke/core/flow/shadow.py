@@ -1,0 +1,144 @@
+"""Two versions of a tool judge the same call and the same output; where they differ is worth a line.
+
+What enters is a call, its scene and what the tool returned; what leaves is a trace event. Nothing of it
+decides anything, and nothing of it reaches the model. Both versions are asked here in the same way, so
+that what depends on the moment (mode, limits, approvals, the ledger) is no difference.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from pokayoke.core.call import Finding, ToolCall
+from pokayoke.core.flow.plan import Plan, Snapshot
+from pokayoke.core.flow.prepare import Judged, Scene, judging
+from pokayoke.core.flow.steps import Compute, Returned
+from pokayoke.core.output.validate import Checked, check_output
+from pokayoke.core.state.loop_guard import Rounds
+from pokayoke.core.state.run_state import RunState
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What one version says.
+
+    Attributes:
+        call: `allow`, or the code and place of why not.
+        arguments: what the tool would receive, as JSON; None if the call is refused.
+        output: `valid`, `failed` (the tool says so), the code and place of what is wrong, or `none`.
+        value: a valid output as JSON, or None.
+        findings: what is wrong.
+    """
+
+    call: str
+    arguments: bytes | None = None
+    output: str = "none"
+    value: bytes | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+class _Nobody:
+    """The view of a run in which nothing has happened yet: equal calls are judged alike."""
+
+    __slots__ = ("rounds", "state")
+
+    def __init__(self) -> None:
+        self.state, self.rounds = RunState(""), Rounds()
+
+
+def shadow_event(call: ToolCall, scene: Scene, stable: Plan, beside: Snapshot, raw: Any | UnsetType) -> dict[str, Any]:
+    """Let both versions judge, and return the event that says whether they agree.
+
+    Args:
+        call: the call, by the tool's own name.
+        scene: in which it played.
+        stable: how the version that decided is treated.
+        beside: the candidate alone.
+        raw: what the tool returned; UNSET if it did not run, or raised.
+    """
+    (candidate,) = beside.plans.values()
+    before = look(call, scene, stable, scene.snapshot, raw)
+    after = look(call, scene, candidate, beside, raw)
+    differs = differences(before, after)
+    event: dict[str, Any] = {
+        "ts": scene.now,
+        "run_id": scene.run_id,
+        "step": scene.step,
+        "event": "shadow",
+        "tool": stable.contract.name,
+        "ok": not differs,
+        "call_id": call.id,
+        "contract": stable.contract.id,
+        "candidate": candidate.contract.id,
+    }
+    if not differs:
+        return event
+    event["differs"] = differs
+    event["reason"] = "; ".join(_told(what, before, after) for what in differs)
+    event["findings"] = after.findings or before.findings
+    marks = (*stable.contract.redact, *candidate.contract.redact)
+    return {**event, "marks": marks} if marks else event
+
+
+def differences(before: Look, after: Look) -> tuple[str, ...]:
+    """Return in what two versions differ: `call`, `arguments`, `output`, `value`."""
+    found: list[str] = []
+    if before.call != after.call:
+        found.append("call")
+    elif before.arguments != after.arguments:
+        found.append("arguments")
+    if before.call == after.call == ALLOW:
+        if before.output != after.output:
+            found.append("output")
+        elif before.value != after.value:
+            found.append("value")
+    return tuple(found)
+
+
+ALLOW: Final = "allow"
+
+
+def look(call: ToolCall, scene: Scene, plan: Plan, force: Snapshot, raw: Any | UnsetType) -> Look:
+    """Return what one version says about a call and, if the tool ran, about its output."""
+    judged = _judged(call, msgspec.structs.replace(scene, snapshot=force, view=_Nobody()))
+    refusal = judged.refusal or next((note for note in judged.notes if note.code == "monitored"), None)
+    if refusal is not None:
+        return Look(_place(refusal), findings=judged.findings)
+    if raw is UNSET:
+        return Look(ALLOW, judged.dumped)
+    checked = check_output(raw, plan.contract, arguments=judged.arguments or {}, policy=plan.output)
+    value = checked.canonical if checked.ok else None
+    return Look(ALLOW, judged.dumped, _verdict(checked), value, checked.findings)
+
+
+def _judged(call: ToolCall, scene: Scene) -> Judged:
+    """Judge at once. Users' correctors and validators run here, without a deadline: nobody waits for a shadow."""
+    steps = judging(call, scene)
+    try:
+        step = next(steps)
+        while True:
+            assert isinstance(step, Compute), "judging asks for nothing else"
+            step = steps.send(Returned(step.function()))
+    except StopIteration as end:
+        judged: Judged = end.value
+        return judged
+
+
+def _verdict(checked: Checked) -> str:
+    if checked.failure is not None:
+        return "failed"
+    return _place(checked.findings[0]) if checked.findings else "valid"
+
+
+def _place(finding: Finding) -> str:
+    code = finding.data["code"] if finding.code == "monitored" else finding.code
+    return f"{code} at {finding.at}" if finding.at else str(code)
+
+
+def _told(what: str, before: Look, after: Look) -> str:
+    if what in ("arguments", "value"):
+        return f"{what}: not the same"
+    one, other = (before.call, after.call) if what == "call" else (before.output, after.output)
+    return f"{what}: {one} -> {other}"

@@ -1,0 +1,1 @@
+"""Rules that decide whether a call may run now."""

@@ -1,0 +1,199 @@
+"""May this call run at all? Small rules, each a finding or nothing; the cheap ones first.
+
+What enters is a call whose arguments are read and fit; what leaves is the first reason to refuse
+it. The rules that apply to a tool are chosen once, when the guard is built. Reasons that depend on
+what others do at the same moment (mode, limits, approvals, claims) are `core/ledger/admission.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from pokayoke.core.call import Finding, StopReason
+from pokayoke.core.check.findings import clarification
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.gate.paths import check_path, splits_at_sight
+from pokayoke.core.ident import text_id
+from pokayoke.core.policy import AccessPolicy, Policy
+from pokayoke.core.schema.facts import split
+from pokayoke.errors import UsageError
+
+CODES: dict[str, str] = {
+    "permission_denied": "the caller may not use this tool",
+    "low_confidence": "the call is too uncertain to run; a clarification is needed",
+}
+
+
+class Principal(msgspec.Struct, frozen=True, gc=False):
+    """On whose behalf a run acts.
+
+    Args:
+        id: the user or service.
+        roles: what it may do.
+    """
+
+    id: str
+    roles: tuple[str, ...] = ()
+
+
+def principal_of(who: str | dict[str, Any] | Principal | None) -> Principal | None:
+    """Return a principal, out of an id or `{"id": ..., "roles": [...]}`.
+
+    Raises:
+        UsageError: it is anything else, has another key, or its id or a role is no text that a store can keep.
+    """
+    if who is None:
+        return None
+    if isinstance(who, dict):
+        if strange := sorted(map(str, who.keys() - {"id", "roles"})):
+            raise UsageError(f"a principal is {{'id': ..., 'roles': [...]}}, and has no {', '.join(strange)}")
+        ident: Any = who.get("id", "")  # often the whole number of a row
+        who = Principal(str(ident) if type(ident) is int else ident, who.get("roles", ()))
+    elif not isinstance(who, Principal):
+        who = Principal(who)
+    roles = cast("object", who.roles)
+    if not isinstance(roles, (tuple, list, set, frozenset)):
+        raise UsageError(f"the roles of a principal are a list of texts, got {type(roles).__name__}")
+    known = [text_id(role, "a principal's role", empty=True) for role in cast("Collection[object]", roles)]
+    return Principal(text_id(who.id, "principal"), tuple(known))
+
+
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """What the rules look at."""
+
+    contract: Contract
+    arguments: Mapping[str, Any]
+    confidence: float
+    principal: Principal | None
+    corrected: tuple[str, ...] = ()  # JSON pointers of what was put right
+
+
+Rule = Callable[[Asked], Finding | None]
+
+
+def rules_for(contract: Contract, policy: Policy, *, certain: bool = False) -> tuple[Rule, ...]:
+    """Choose the rules that can ever object to a call of `contract`, whoever makes it; for whom see `access_rule`.
+
+    Args:
+        contract: the tool's contract.
+        policy: what is allowed.
+        certain: leave those out that never object to a call whose confidence is 1, and what `Locate` asks next.
+    """
+    rules: list[Rule] = []
+    if not certain:
+        rules.append(_confidence_rule(policy.confidence.threshold))
+    # `Locate` refuses what is wrong with a path. Only monitor mode asks first as well: its objections leave a note.
+    if contract.paths and not (certain and policy.mode == "enforce"):
+        rules.append(_paths_rule(contract.paths))
+    return tuple(rules)
+
+
+def first_objection(rules: tuple[Rule, ...], asked: Asked) -> Finding | None:
+    """Return the first finding, or None if the call may go on."""
+    for rule in rules:
+        if finding := rule(asked):
+            return finding
+    return None
+
+
+def denial(rule: Rule | None, contract: Contract, principal: Principal | None) -> Finding | None:
+    """Return why an access rule keeps a caller from a tool, whatever the arguments; None if it does not."""
+    return None if rule is None else rule(Asked(contract, {}, 1.0, principal))
+
+
+def stop_reason_for(finding: Finding) -> StopReason:
+    """Return the stop reason a refusing finding stands for."""
+    return _STOP_REASONS.get(finding.code, "invalid_arguments")
+
+
+_STOP_REASONS: dict[str, StopReason] = {
+    "unknown_tool": "unknown_tool",
+    "low_confidence": "low_confidence",
+    "permission_denied": "permission_denied",
+    "version_withdrawn": "permission_denied",
+    "approval_denied": "approval_denied",
+    "approval_expired": "approval_denied",
+    "awaiting_approval": "awaiting_approval",
+    "quota_exceeded": "quota_exceeded",
+    "repeated_failure": "loop_detected",
+    "budget_exhausted": "budget_exhausted",
+    "in_doubt": "in_doubt",
+    "in_progress": "in_doubt",
+    "kill_switch": "kill_switch",
+    "repeated_write": "loop_detected",
+    "compensated": "loop_detected",
+    "latched": "invalid_tool_output",
+    "failed_before": "tool_failure",
+    "no_scope": "tool_failure",
+    "store_unavailable": "tool_failure",
+}
+
+
+def access_rule(contract: Contract, access: AccessPolicy) -> Rule | None:
+    """Return the rule that says who may call a tool; None if anybody may.
+
+    It comes before all others, so that who may not call a tool is told nothing about it.
+    """
+    name = contract.name
+    if name in access.deny or (access.allow and name not in access.allow):
+        return lambda _: _denied(name, "it is not allowed by the configuration")
+    # One role of each list: what operators add narrows what the contract's author demanded, never widens it.
+    needed = tuple(frozenset(roles) for roles in (contract.roles, access.roles.get(name, ())) if roles)
+    if not needed:
+        return None
+
+    def holds_role(asked: Asked) -> Finding | None:
+        held = asked.principal.roles if asked.principal else ()
+        missing = any(roles.isdisjoint(held) for roles in needed)
+        return _denied(name, "the caller holds none of the roles it needs") if missing else None
+
+    return holds_role
+
+
+def _denied(name: str, why: str) -> Finding:
+    return Finding(
+        code="permission_denied",
+        blame="policy",
+        message=f"{name} may not be called: {why}",
+        hint=f"{name} may not be used here. Do not call it again; tell the user that it is not permitted.",
+    )
+
+
+def _confidence_rule(threshold: float) -> Rule:
+    def certain_enough(asked: Asked) -> Finding | None:
+        if asked.confidence >= threshold:
+            return None
+        return Finding(
+            code="low_confidence",
+            message=f"confidence {asked.confidence:.2f} is below {threshold:.2f}",
+            hint=clarification(asked.contract.input, [split(at) for at in asked.corrected]),
+            data={"confidence": asked.confidence, "threshold": threshold},
+        )
+
+    return certain_enough
+
+
+def malformed_path(paths: Mapping[str, tuple[str, ...]], arguments: Mapping[str, Any]) -> Finding | None:
+    """Return the first finding about the text of a path argument, or None.
+
+    Args:
+        paths: the roots of each path argument, by its name.
+        arguments: the arguments. A path that is null or absent is none.
+    """
+    for name, roots in paths.items():
+        value = arguments.get(name)
+        if value is None or (type(value) is str and splits_at_sight(value, roots)):
+            continue
+        # What is neither a text nor a list of texts is no path: nobody could confine what is in it.
+        listed = isinstance(value, list)
+        for place, path in enumerate(cast("list[object]", value) if listed else (value,)):
+            if finding := check_path(path, roots, at=f"/{name}/{place}" if listed else f"/{name}"):
+                return finding
+    return None
+
+
+def _paths_rule(paths: Mapping[str, tuple[str, ...]]) -> Rule:
+    return lambda asked: malformed_path(paths, asked.arguments)

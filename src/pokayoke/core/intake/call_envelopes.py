@@ -1,0 +1,149 @@
+"""What carries a call: a name beside its arguments in an object, or `name(key=value)`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple, cast
+
+from pokayoke.core.intake.reader import Reader
+from pokayoke.core.intake.tokens import Refusal
+
+_NAMES = ("name", "tool", "tool_name", "toolName", "function", "function_name", "recipient_name")
+_ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "tool_input", "kwargs")
+CARRIERS = frozenset(_ARGUMENTS)
+"""Members that hold arguments."""
+_ACTION = ("action", "action_input")
+"""A pair of its own: `action` beside any other word for arguments may be data."""
+_INNER = ("function", "function_call", "functionCall", "tool_call")
+_LABELS = frozenset({"id", "type", "call_id", "tool_call_id", "index", "status"})
+_LISTS = ("tool_calls", "function_calls", "calls", "tool_uses")
+_WHOLE = "completed"
+"""The status of a whole call, as providers send it: any other may say that it is over, or not meant yet."""
+
+MISSING: Any = object()
+"""Stands for arguments that are not there at all."""
+
+
+class Envelope(NamedTuple):
+    """One call as an object carries it.
+
+    Attributes:
+        name: the tool name as written.
+        arguments: an object, the text of one, or `MISSING`.
+        foreign: members that are neither name, arguments nor a known label.
+    """
+
+    name: str
+    arguments: Any
+    foreign: tuple[str, ...]
+
+
+def envelopes(value: Any, known: frozenset[str] | None) -> list[Envelope] | None:
+    """Return the calls an object or list carries, in order; None if it carries none.
+
+    Args:
+        value: what was read.
+        known: names of the tools on offer, if known: only with them is a name without arguments a call.
+    """
+    if isinstance(value, list):
+        items = cast(list[object], value)
+        found = [envelopes(item, known) for item in items]
+        if not any(found):
+            return None
+        return [call for calls in found for call in (calls or [Envelope("", 0, ())])]
+    if not isinstance(value, dict):
+        return None
+    members = cast(dict[str, Any], value)
+    for key in _LISTS:
+        if isinstance(members.get(key), list) and members[key]:
+            calls = envelopes(members[key], known)
+            beside = _others(members, {key, *(other for other in (*_LISTS, *_INNER) if not members.get(other))})
+            return calls and [call._replace(foreign=(*call.foreign, *beside)) for call in calls]
+    for key in _INNER:
+        if isinstance(members.get(key), dict):
+            return _one(members[key], known, _others(members, {key}))
+    return _one(members, known, ())
+
+
+def _one(members: dict[str, Any], known: frozenset[str] | None, foreign: tuple[str, ...]) -> list[Envelope] | None:
+    if isinstance(members.get(_ACTION[0]), str) and _ACTION[1] in members:
+        return [Envelope(members[_ACTION[0]], members[_ACTION[1]], (*foreign, *_others(members, {*_ACTION})))]
+    names = [key for key in _NAMES if isinstance(members.get(key), str)]
+    arguments = [key for key in _ARGUMENTS if key in members]
+    if not names or (not arguments and (known is None or members[names[0]] not in known)):
+        return None
+    rest = (*foreign, *_others(members, {names[0], *arguments[:1]}))
+    return [Envelope(members[names[0]], members[arguments[0]] if arguments else MISSING, rest)]
+
+
+def _others(members: dict[str, Any], used: set[str]) -> tuple[str, ...]:
+    """Return the members that are no label."""
+    return (*(key for key in members if key not in used and key not in _LABELS), *_unfinished(members))
+
+
+def _unfinished(members: dict[str, Any]) -> tuple[str, ...]:
+    """Return the status, if it is not that of a whole call."""
+    return () if members.get("status") in (None, _WHOLE) else ("status",)
+
+
+def unopened(value: Any, known: frozenset[str] | None) -> list[Envelope] | None:
+    """Return the calls of a list whose items name a tool but carry their arguments in no known way.
+
+    Such calls are refused one by one, which the model hears; leaving them out would lose them silently.
+
+    Args:
+        value: what was read; only a list of objects, each with a name of its own, counts.
+        known: names of the tools on offer, if known: then every item has to name one of them.
+    """
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    found: list[Envelope] = []
+    for item in items:
+        members = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
+        name = next((members[key] for key in _NAMES if isinstance(members.get(key), str)), None)
+        if name is None and len(members) == 1:
+            name = next((key for key, inner in members.items() if isinstance(inner, dict)), None)
+        if name is None or (known is not None and name not in known):
+            return None
+        found.append(Envelope(name, MISSING, tuple(members)))
+    return found or None
+
+
+_KEYWORD = re.compile(r"([A-Za-z_]\w*+)\s*=(?!=)")
+
+
+def read_keywords(reader: Reader, position: int) -> tuple[dict[str, Any], int]:
+    """Read the arguments of a call from after its opening parenthesis; return them and where the call ends.
+
+    Args:
+        reader: the reader of the text.
+        position: where the first argument may stand.
+
+    Raises:
+        Refusal: an argument has no name, no literal value, or the text ends before the call does.
+    """
+    text = reader.text
+    members: dict[str, Any] = {}
+    position = reader.space(position)
+    if text[position : position + 1] == "{":
+        members, position = reader.read_object(position + 1)
+        position = reader.space(position)
+        if text[position : position + 1] != ")":
+            raise Refusal("positional_arguments" if position < len(text) else "missing_closer", position)
+        return members, position + 1
+    while text[position : position + 1] != ")":
+        key = _KEYWORD.match(text, position)
+        if key is None:
+            raise Refusal("positional_arguments" if position < len(text) else "cut_after_comma", position)
+        if key[1] in members:
+            raise Refusal("duplicate_key", position)
+        begin = reader.space(key.end())
+        if begin >= len(text):
+            raise Refusal("cut_after_colon", begin)
+        members[key[1]], position = reader.read_value(begin)
+        position = reader.space(position)
+        sign = text[position : position + 1]
+        if sign == ",":
+            position = reader.space(position + 1)
+        elif sign != ")":
+            raise Refusal("expression" if sign else "cut_after_comma", position)
+    return members, position + 1

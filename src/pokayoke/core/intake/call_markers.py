@@ -1,0 +1,71 @@
+"""The signs of calls in a text: where one may begin, where it ends, what stands around what is none."""
+
+from __future__ import annotations
+
+import re
+
+from pokayoke.core.intake.framing import ASIDE_CLOSES, ASIDE_OPENS
+from pokayoke.core.intake.tokens import NAME
+
+# A name that stands before an object of arguments.
+HEADER = re.compile(
+    rf"<function=[\"']?({NAME})[\"']?(?:>|(?=\{{))"
+    rf"|\[TOOL_CALLS\]\s*({NAME})\s*(?:\[CALL_ID\]\s*\w{{1,64}}\s*)?(?:\[ARGS\])?(?=\s*\{{)"
+    rf"|<\|tool_call_begin\|>\s*(?:functions\.)?({NAME})(?::\d{{1,6}})?\s*<\|tool_call_argument_begin\|>"
+    rf"|<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?({NAME})(?=<｜tool▁sep｜>|\s*```)"
+    rf"|<(?:[\w.｜-]{{1,40}}[:｜])?invoke name=[\"']({NAME})[\"']\s*>"
+    rf"|<tool_call>\s*({NAME})\s*(?=<arg_key>|\{{)"
+    rf"|to=(?:functions\.)?({NAME})[^{{\n]{{0,80}}<\|message\|>"
+    rf"|(?:^|\n)[ \t*]*Action(?: ?\d)?:[ \t*]*`?({NAME})`?[ \t]*\n[ \t*]*Action Input(?: ?\d)?:\**"
+)
+ASIDE_ENDS = {
+    "<!--": "-->",
+    "<|channel|>analysis<|message|>": "<|end|>",
+    "<|begin_of_thought|>": "<|end_of_thought|>",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+}
+"""Where an aside ends that is no tag."""
+_TURN = (
+    r"<\|im_start\|>\s*(?:user|system|tool)\b|<\|start_header_id\|>\s*(?:user|system|ipython|tool)\b"
+    r"|<start_of_turn>\s*user\b|<\|(?:user|system|observation)\|>|<｜(?:User|tool▁outputs▁begin)｜>|\[INST\]"
+    r"|\n\n(?:Human|User):"
+)
+"""Where a model speaks for its user, or for a tool."""
+OTHERS = re.compile(rf"{_TURN}|<(?i:(?:tool|function)_(?:response|result|output))|\[TOOL_RESULTS\]|\nObservation:")
+"""The same, with the answers of tools."""
+HEADER_END = re.compile(
+    r"</function>|<\|call\|>|<\|end\|>|<\|tool_call_end\|>|<｜tool▁call▁end｜>|</tool_call>|</(?:[\w.｜-]{1,40}[:｜])?invoke>"
+    rf"|{OTHERS.pattern}"
+)
+LINE_END = re.compile(r"[;` \t]*+(?:\n|\Z)").match
+START = re.compile(
+    rf"(?P<header>{HEADER.pattern.replace('(' + NAME + ')', NAME)})"
+    rf"|(?P<aside>{ASIDE_OPENS}|<!--|<\|channel\|>analysis<\|message\|>)"
+    rf"|(?P<turn>{_TURN})"
+    rf"|(?P<behind>{ASIDE_CLOSES})"
+    rf"|(?P<frame></?tool_call>)|(?P<mark>\[/?[A-Z][A-Z_]{{2,30}}\])"
+    rf"|(?P<calls>\[\s*{NAME}\()|(?P<open>\{{(?=\s*[\"'“‘\w/#])|\[(?=\s*[{{/#]))"
+    rf"|(?:(?:^|\n)[ \t]*(?:Action:[ \t]*)?|[>`\]]\s*)"
+    rf"(?P<code>(?:[A-Za-z_]\w{{0,40}}[ \t]*=[ \t]*)?(?:await[ \t]+)?(?:print\()?)(?P<call>{NAME}\()"
+)
+RESYNC = re.compile(r"</?(?:tool_call|function_call|function)\b|<\|(?:call|im_start|start|eom_id|eot_id)\|>")
+HINT = re.compile(r"""["'](?:name|tool|tool_name|function|function_name|arguments|args|parameters)["']\s*:""")
+NAMED = re.compile(rf"""["'](?:name|tool|tool_name|function|function_name)["']\s*:\s*["']({NAME})["']""")
+COMMENT_END = re.compile(r"\*/")
+MENTIONED = re.compile(r"[.,;:)\"'`]|[ \t]+[a-z]").match
+"""What is behind a tag that a sentence only mentions."""
+TAG_END = re.compile(r"[\s>\]▷]")
+QUOTE = re.compile(r"\\.|[\"']", re.DOTALL)
+MISQUOTED = frozenset(
+    {"cut_in_escape", "cut_in_key", "cut_in_string", "inner_quote", "line_break_in_key", "lost_quote"}
+)
+QUOTED_IN_LINE = re.compile(r"[^\s`>\]:：][ \t]*`\Z").search
+"""The words before a call that a sentence mentions as code; a colon announces one."""
+GOES_ON = re.compile(r"\s*+(?:[}:]|,?\s*+(?:\"[^\"\\\n]*+\"|'[^'\\\n]*+')\s*+:)").match
+"""What is behind a value that ended too early: a bracket, or the next key."""
+BLOCK = re.compile(
+    r"^([ \t]*+)(?:if|elif|else|for|while|with|def|class|try|except|finally|async)\b[^\n]*:[ \t]*+(?:#[^\n]*)?\n"
+    r"(?:[ \t]*+\n|\1[ \t]++[^\n][^\n]*+\n)*\1[ \t]+\Z",
+    re.MULTILINE,
+).search
+"""What stands before a call in the body of a statement: whether it is meant, and how often, the text does not say."""

@@ -1,0 +1,246 @@
+"""What stands around an object: fences, tags, sentences; and what there may belong to the object itself.
+
+The danger is a text that lost its head or its tail: what is left of a longer value then looks like
+prose around a shorter one. So nothing with a structural sign in it is ever prose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import chain
+
+from pokayoke.core.intake.reader import Reader
+from pokayoke.core.intake.tokens import LEFT_OUT, Refusal
+
+_TAG = re.compile(
+    r"</?[A-Za-z_][\w:.-]{0,60}(?:[ =][\w:.\"'=/ -]{0,80})?>|<[|｜][\w▁:. /-]{1,60}[|｜]>|\[/?[A-Z][A-Z_]{2,30}\]"
+    r"|◁/?think▷"
+)
+PARAMETER = re.compile(
+    r"<(?:[\w.｜-]{1,40}[:｜])?(?:param|parameter|argument)(?:\s*=|\s+name\b)|<arg_(?:key|value)\b", re.IGNORECASE
+).search
+"""A tag around one argument: what it holds is not the whole."""
+_NAME = re.compile(r"[A-Za-z_$][\w.$-]*+")
+_FENCE = re.compile(r"`{3,}[A-Za-z0-9_+-]{0,20}|\A`(?!`)|(?<!`)`\Z")
+_SIGNS = re.compile(r"[{}\[\]]")
+KEYED = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:""").match
+_LABEL = re.compile(r"(?:\A|\n)[ \t]*([\"']?)([\w.$-]+)\1[ \t]*[:=][ \t]*\Z").search
+_NEUTRAL_LABELS = frozenset({"args", "arguments", "here", "json"})
+_PROVEN_LABELS = _NEUTRAL_LABELS | {"data", "input", "parameters", "params"}
+"""With labels that may as well be names of arguments, where nothing says what these are; `data:` is also how servers
+send events."""
+_MEMBER = re.compile(
+    r"^[ \t]*([\"']?)[\w.$-]+\1[ \t]*[:=][ \t]*(?:[\"'\d-]|true\b|false\b|null\b)", re.MULTILINE
+).search
+"""A line that reads like a member: a name, a sign, a value."""
+_KEY_END = re.compile(r"\"[ \t]*+:").search
+"""The end of a key, wherever it began."""
+_LABELLED = re.compile(r"^[ \t]*(?:[-*][ \t]+)?([\"'`]?)([\w.$-]+)\1[ \t]*[:=]", re.MULTILINE).finditer
+"""Lines that begin with a name and a sign, whatever follows."""
+_GIVEN = re.compile(
+    r"(?<![\w$-])([A-Za-z_$][\w$-]*+)(?=[^\w\n]{0,8}[|>=:][^\w\n]{0,8}[\w\"']"
+    r"|\W{1,8}(?:[A-Za-z]{1,12}\W{1,3}){0,2}(?:\d|[\"'“‘`]\w|(?:true|false|null|none)\b))"
+).findall
+"""Words that something is said about: a sign and a word follow, or a number or a quotation two words away at most."""
+_SETTING = re.compile(
+    r"\b(?:set|setting|with|use|using|change|make|replace|edit)\s++(?:the\s++)?([a-z_$][\w$-]*+)"
+    r"\s++(?:to|as|of|be|with|by|should be|must be)\s++\w|(?<![\w$-])([a-z_$][\w$-]*+)(?:\s++(?:should"
+    r"|must) be\s++\w|\s*+[→⇒])",
+).findall
+"""Words that something is set to, even a bare word."""
+_OPTION = re.compile(
+    r"(?<![\w$-])--([a-z_$][\w$-]*+)[ =]\S|^[^\w\n]{0,8}([a-z_$][\w$-]*+)[^\w\n]{0,8}\n\W{0,8}\w"
+    r"|^[^\w\n]{0,8}(?:\d{1,3}\W )?(?:(?:the|and) )?([a-z_$][\w$-]*+) (?:is|are|[-–—])"
+    r" (?!(?:optional|required|mandatory|missing|(?:un)?known|not|now|already|given|set|(?:in)?valid|needed"
+    r"|empty)\b)\w"
+    r"|^[^\w\n]{0,8}(?:with|plus|and) ([a-z_$][\w$-]*+) [\w(]",
+    re.MULTILINE,
+).findall
+"""Words written as options, alone on a line with a text below, or the first of a line that says what they are."""
+_TAGGED = re.compile(r"<([\w.$-]{1,60})>").findall
+_GLUED = re.compile(r"\.\w").match
+_ASIDE = (
+    r"(?:[\w.-]{1,40}:)?(?i:think(?:ing)?|thoughts?|reasoning|reflection|scratch_?pad|inner_monologue"
+    r"|(?:available_)?tools|examples?|drafts?|del|strike|blockquote"
+    r"|tool_(?:response|results?|output)|function_(?:response|results?))"
+)
+_ASIDE_MARK = r"(?:TOOL_RESULTS|AVAILABLE_TOOLS|THINK)\]"
+ASIDE_OPENS = rf"<{_ASIDE}(?:\s[^<>]{{0,200}})?>|\[{_ASIDE_MARK}|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>"
+"""Signs before what is no call: thoughts, lists of tools, examples, quotations, what is struck out, tools' answers."""
+ASIDE_CLOSES = rf"</{_ASIDE}\s{{0,9}}>|\[/{_ASIDE_MARK}|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>"
+_ASIDES = re.compile(rf"{ASIDE_OPENS}|({ASIDE_CLOSES})").findall
+"""Each of them; "" for one that opens."""
+DENIED = r"(?:do not|don['’]t|will not|won['’]t|must not|mustn['’]t|should not|shouldn['’]t|never)"
+_OF_OTHERS = r"(?:worry|hesitate|know(?! (?:if|whether))|have(?! to)|(?:want to )?(?:guess|assume))\b"
+"""Verbs that are never about an object beside them: `don't worry`."""
+_NOT_MEANT = re.compile(
+    rf"\b(?:{DENIED}(?!\s+{_OF_OTHERS})|(?:instead of|rather than)(?!\s+(?:guess|assum)))\b", re.IGNORECASE
+).search
+"""Words before an object that say that it is not to be sent."""
+IS_WRONG = r"(?: (?:is|was)|['’]s) (?:wrong|incorrect|not (?:right|correct)|a mistake)"
+_TAKEN_BACK = re.compile(
+    rf"\b(?:{DENIED}(?!\s+{_OF_OTHERS})|(?<!the )wait(?! (?:while|for (?:the|its|an?)(?: tool['’]s)? (?:result"
+    rf"|answer|response|output))\b)"
+    r"|oops|correction|scratch that|never ?mind"
+    r"|i meant?|actually|instead|on second thoughts?|no(?=[,!])|sorry(?! for the (?:wait|delay)(?:[.!]|\Z))"
+    r"|(?:should|must|ha[sd] to|needs? to) (?:be|have|say|read)|disregard|ignore (?:that|this|the)"
+    rf"|(?:that|this|it|above|value){IS_WRONG}|made a mistake|let me (?:redo|fix|correct|change))\b",
+    re.IGNORECASE,
+).search
+"""Words behind an object that change it or take it back."""
+_NEAR, _HEADING = 200, 2
+_OPEN_ENDS = tuple(",([{\"'=\\")
+
+
+def find_object(reader: Reader, names: frozenset[str]) -> tuple[int, bool]:
+    """Return where the object begins, and True if its opening brace is missing.
+
+    The offset is that of the opening brace, of the first key if the brace is missing, or of
+    another value that is no object.
+
+    Raises:
+        Refusal: there is nothing to begin with, or what stands before it may belong to it.
+    """
+    text = reader.text
+    if text.startswith("\ufeff"):
+        reader.repair("byte_order_mark")
+    start = reader.space(1 if text.startswith("\ufeff") else 0)
+    sign = text[start : start + 1]
+    if sign == "{":
+        return start, False
+    if KEYED(text, start):
+        return start, True
+    brace = text.find("{", start)
+    bracket = text.find("[", start)
+    if sign and sign in "\"'“‘" and (brace == start + 1 or not _quotes_balance(text, start, brace)):
+        return start, False
+    if brace < 0:
+        if sign == "[":
+            return start, False
+        raise Refusal("no_object", start)
+    before = text[start:brace]
+    stripped = _strip(reader, before)
+    if 0 <= bracket < brace and _SIGNS.search(stripped):
+        if sign == "[":
+            return start, False
+        raise Refusal("trailing_text", bracket)
+    if (signs := _ASIDES(before)) and not signs[-1]:
+        raise Refusal("quoted", brace)
+    _judge_before(reader, stripped, brace, names)
+    return brace, False
+
+
+def is_named(before: str, names: frozenset[str]) -> bool:
+    """Return whether the line before an object is a heading or a tag with the name of one argument.
+
+    Args:
+        before: all that stands before the object, also what was read as a comment.
+        names: the declared arguments.
+    """
+    words = _NAME.findall(before[-_NEAR:].rstrip().rpartition("\n")[2])
+    return 0 < len(words) <= _HEADING and not names.isdisjoint(words)
+
+
+def gives_missing(around: str, names: frozenset[str], present: Iterable[str]) -> bool:
+    """Return whether what stands on one side of an object gives an argument that the object lacks.
+
+    Args:
+        around: the text before the object, or behind it.
+        names: the declared arguments; a tag of their own tells that they were given one by one.
+        present: the arguments that the object has.
+    """
+    if "<" in around and not names.isdisjoint(_TAGGED(around)):
+        return True
+    absent = {name.lower() for name in names.difference(present)}
+    plain = strip_markup(around)[0].lower() if absent else ""
+    if not plain:
+        return False
+    for name in absent:
+        if "_" in name:  # a sentence has spaces there
+            plain = plain.replace(name.replace("_", " "), name)
+    if not any(name in plain for name in absent):
+        return False
+    return not absent.isdisjoint((*_GIVEN(plain), *chain(*_SETTING(plain), *_OPTION(plain))))
+
+
+def _quotes_balance(text: str, start: int, brace: int) -> bool:
+    """Return whether the text before the brace could be a sentence that begins with a quoted word."""
+    return brace > 0 and text.count('"', start, brace) % 2 == 0 and "\\" not in text[start:brace]
+
+
+def strip_markup(around: str) -> tuple[str, tuple[str, ...]]:
+    """Take tags and fences off; return the sentences that are left and the names of the repairs."""
+    repairs: tuple[str, ...] = ()
+    plain = around.strip()
+    if "<" in plain or "[" in plain:
+        plain, tags = _TAG.subn("\n", plain)
+        plain, repairs = plain.strip(), ("tags",) * (tags > 0)
+    if "`" in plain:
+        plain, fences = _FENCE.subn("\n", plain)
+        plain, repairs = plain.strip(), (*repairs, *("code_fence",) * (fences > 0))
+    return plain, repairs
+
+
+def _strip(reader: Reader, around: str) -> str:
+    """Take tags and fences off, and remember it.
+
+    Raises:
+        Refusal: a tag tells that the object is one argument of several.
+    """
+    if found := PARAMETER(around):
+        raise Refusal("trailing_text", reader.text.index(found[0]))
+    stripped, repairs = strip_markup(around)
+    for name in repairs:
+        reader.repair(name)
+    return stripped
+
+
+def _judge_before(reader: Reader, stripped: str, brace: int, names: frozenset[str]) -> None:
+    """Refuse a head that may belong to the object."""
+    if not stripped:
+        return
+    last = reader.text[brace - 1]
+    if _SIGNS.search(stripped) or stripped.endswith(_OPEN_ENDS) or last.isalnum() or stripped.count('"') % 2:
+        raise Refusal("trailing_text", brace)
+    label = _LABEL(stripped)
+    neutral = _PROVEN_LABELS if names else _NEUTRAL_LABELS
+    if label and (label[1] or label[2].lower() not in neutral.difference(map(str.lower, names))):
+        raise Refusal("trailing_text", brace)
+    if stripped.endswith(('":', "':")) or _holds_member(stripped, names) or _NOT_MEANT(stripped):
+        raise Refusal("trailing_text", brace)
+    reader.repair("prose")
+
+
+def _holds_member(around: str, names: frozenset[str]) -> bool:
+    """Whether a line is a member that belongs to the object: by its form, or by a declared name."""
+    return bool(_MEMBER(around) or _KEY_END(around)) or any(found[2] in names for found in _LABELLED(around))
+
+
+def unwrap_after(reader: Reader, end: int, names: frozenset[str]) -> int | None:
+    """Judge what follows the object; return the offset of a single surplus brace, if there is one.
+
+    Raises:
+        Refusal: what follows may belong to the object, or is another one.
+    """
+    text = reader.text
+    if reader.unclosed or end == len(text):
+        return None
+    after, end = end, reader.space(end)
+    stripped = _strip(reader, text[end:])
+    if not stripped or stripped == ";":
+        return None
+    if stripped == "}":
+        return text.index("}", end)
+    if _SIGNS.search(stripped) is None and text[end] not in ",:\"'“‘":
+        if stripped[0] in ".…" and LEFT_OUT(stripped[:200]):
+            raise Refusal("ellipsis", end)
+        if _holds_member(stripped, names) or _TAKEN_BACK(stripped):
+            raise Refusal("trailing_text", end)
+        goes_on = text[end] not in ".;!<`" or _GLUED(text, end)
+        if goes_on and "\n" not in text[after:end]:  # in the same line
+            raise Refusal("trailing_text", end)
+        reader.repair("prose")
+        return None
+    other = text.find("{", end)
+    raise Refusal("several_values" if other >= 0 else "trailing_text", other if other >= 0 else end)

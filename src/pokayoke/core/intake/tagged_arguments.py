@@ -1,0 +1,95 @@
+"""Arguments that were given one by one in tags: read where the schema says which of them are text.
+
+A tag does not say whether `5` is a number or a text. Where the type that the schema declares leaves no choice,
+the value is known; everywhere else the call stays refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from pokayoke.core.intake.reading import Reading, SchemaLike
+from pokayoke.core.intake.schema_evidence import declared_by
+from pokayoke.core.json.strict import StrictError, dump_compact, parse
+
+# No value with a tag in it: it may be the end of the value, or part of it.
+_PAIR = re.compile(
+    r"\s*+(?:<arg_key>([\w.$-]{1,100})</arg_key>\s*+<arg_value>([^<]*+)</arg_value>"
+    r"|<parameter=([\w.$-]{1,100})>([^<]*+)</parameter>"
+    r"|<((?:[\w.-]{1,40}:)?)parameter name=\"([\w.$-]{1,100})\">([^<]*+)</\5parameter>)"
+).match
+_REST = re.compile(r"\s*+").match
+_ESCAPED = re.compile(r"&(?:\w{2,8}|#\w{1,8});").search
+_NULLS = frozenset({"", "null", "none", "nil", "undefined"})
+"""How null is written, or left out."""
+_PLAIN_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object"})
+
+
+def read_tagged(
+    text: str, position: int, schema: SchemaLike | None, *, max_depth: int
+) -> tuple[Reading | None, int] | None:
+    """Read arguments in tags of their own.
+
+    Args:
+        text: the text of the message.
+        position: where the first tag may stand.
+        schema: the input schema of the tool.
+        max_depth: deepest nesting of a value.
+
+    Returns:
+        The reading, None if a value is in doubt, and where the last tag ends whose value holds no other; or None if
+        there are no such tags.
+    """
+    value: dict[str, Any] = {}
+    begin, sure = position, True
+    declared: dict[str, Any] = (
+        declared_by(schema)["properties"] if text.find("<", position, position + 200) >= 0 else {}
+    )
+    while found := _PAIR(text, position):
+        key, written = cast("tuple[str, str]", tuple(group for group in found.groups() if group is not None)[-2:])
+        node: Any = declared.get(key)
+        position = found.end()
+        try:
+            sure = sure and key not in value and isinstance(node, dict)
+            kinds = _kinds(node) if sure else frozenset[str]()
+            value[key] = _typed(written, kinds, max_depth, framed=found[3] is not None)
+        except (StrictError, ValueError):
+            sure = False
+    if position == begin:
+        return None
+    reading = Reading(
+        grade="lossless", value=value, repairs=("tagged_arguments",), canonical=dump_compact(value, sort=True)
+    )
+    return reading if sure else None, cast("re.Match[str]", _REST(text, position)).end()
+
+
+def _kinds(schema: Any) -> frozenset[str]:
+    """Return the types a subschema declares, in a union those of all branches; none if it leaves them open."""
+    node = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    named: Any = node.get("type")
+    if named is not None:
+        return frozenset(cast("list[str]", named) if isinstance(named, list) else [named])
+    branches = [_kinds(branch) for branch in node.get("anyOf", node.get("oneOf", ()))]
+    return frozenset[str]().union(*branches) if all(branches) else frozenset[str]()
+
+
+def _typed(written: str, kinds: frozenset[str], max_depth: int, *, framed: bool) -> Any:
+    """Return the value of a text, by its declared types.
+
+    Raises:
+        StrictError: it is no JSON, although it has to be.
+        ValueError: the types, an escape, or a line break at an end leave a choice.
+    """
+    if "string" not in kinds:
+        if not kinds or not kinds <= _PLAIN_TYPES:
+            raise ValueError("it may be text")
+        return parse(written, max_depth=max_depth, sort=True, equal_duplicates=False)[0]
+    if framed and len(written) > 1 and written[0] == written[-1] == "\n":  # this format puts every value on lines
+        written = written[1:-1]
+    others = kinds - {"string"}
+    if others and (others != frozenset({"null"}) or written.strip().lower() in _NULLS):
+        raise ValueError("it may be no text")
+    if written != written.strip() or _ESCAPED(written):
+        raise ValueError("it may be escaped, or laid out")
+    return written

@@ -1,0 +1,1 @@
+"""JSON: strict parsing, canonical form, pointers, Python objects."""

@@ -1,0 +1,267 @@
+"""One step from a Python object to something plainer, type by type; nothing that has no JSON form passes.
+
+Each rule keeps the meaning and never calls `str()` on something it does not know. numpy, pandas,
+pydantic and attrs are recognised by what they are called and offer, so none of them is imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from itertools import islice
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from pokayoke.core.json.values import kind_of
+
+
+class Unwritable(Exception):  # noqa: N818 - says what the value is; caught by the walk
+    """The value has no JSON form.
+
+    Args:
+        message: what it is.
+        code: the finding it becomes.
+    """
+
+    def __init__(self, message: str, code: str = "not_serialisable") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def plain(obj: Any, *, room: int) -> Any:
+    """Return something plainer with the same meaning: a scalar, a dict, a list or a tuple.
+
+    What is inside is left as it is; the caller converts it in turn.
+
+    Args:
+        obj: a value that is no plain JSON value.
+        room: most items worth building; a larger container is refused before it is copied.
+
+    Raises:
+        Unwritable: there is no faithful JSON form.
+    """
+    if isinstance(obj, type):
+        raise Unwritable(f"the class {obj.__name__} is not a value")
+    for kinds, rule in _RULES:
+        if isinstance(obj, kinds):
+            return rule(obj, room)
+    for rule in _SHAPES:
+        found = rule(obj, room)
+        if found is not _UNKNOWN:
+            return found
+    raise Unwritable(f"an object of type {type(obj).__qualname__} has no JSON form")
+
+
+def key_text(key: Any) -> str | None:
+    """Return the JSON spelling of a key, or None if a key of that type has none.
+
+    Numbers, booleans and null are spelt as in JSON; UUIDs, dates, paths and enum members as their text.
+    """
+    if isinstance(key, Enum):
+        return key_text(key.value)
+    if key is None or isinstance(key, bool):
+        return {None: "null", True: "true", False: "false"}[key]
+    if isinstance(key, str):
+        return str.__str__(key)
+    if isinstance(key, int):
+        return int.__repr__(key)
+    if isinstance(key, float):
+        return float.__repr__(key) if math.isfinite(key) else None
+    if isinstance(key, (datetime, date, time)):
+        return key.isoformat()
+    if isinstance(key, (UUID, PurePath)):
+        return str(key)
+    if _library(key) == "numpy" and hasattr(key, "item"):
+        return key_text(key.item()) if type(key.item()) is not type(key) else None
+    return None
+
+
+_UNKNOWN: Any = object()
+
+# --- by type ------------------------------------------------------------------------------------
+
+
+def _moment(obj: datetime | date | time, _room: int) -> str | None:
+    if obj != obj:  # noqa: PLR0124 - pandas' "not a time", the only one that differs from itself
+        return None
+    return obj.isoformat()
+
+
+def _duration(obj: timedelta, _room: int) -> Any:
+    if obj != obj:  # noqa: PLR0124 - as above
+        return None
+    own: Callable[[], str] | None = getattr(obj, "isoformat", None)  # pandas keeps nanoseconds
+    # ISO 8601, as JSON Schema's format "duration" and pydantic spell it.
+    return msgspec.to_builtins(obj) if own is None else own()
+
+
+def _bytes(obj: Any, _room: int) -> Any:
+    raise Unwritable(f"{type(obj).__name__} has no JSON form: decode it, or return it as an image or binary block")
+
+
+def _mapping(obj: Mapping[Any, Any], room: int) -> dict[Any, Any]:
+    _fits(len(obj), room)
+    return {key: obj[key] for key in islice(obj, room + 1)}
+
+
+def _sequence(obj: Sequence[Any], room: int) -> list[Any]:
+    _fits(len(obj), room)
+    return list(islice(obj, room + 1))
+
+
+def _struct(obj: msgspec.Struct, _room: int) -> Any:
+    """A Struct as msgspec itself encodes it: renamed, tagged, without what is unset."""
+    names = zip(obj.__struct_encode_fields__, obj.__struct_fields__, strict=True)
+    values = {name: getattr(obj, field) for name, field in names}
+    config = obj.__struct_config__
+    if config.array_like:
+        return [*(() if config.tag is None else (config.tag,)), *values.values()]
+    tag = {} if config.tag_field is None else {config.tag_field: config.tag}
+    return {**tag, **{name: value for name, value in values.items() if value is not msgspec.UNSET}}
+
+
+def _enum(obj: Enum, _room: int) -> Any:
+    return obj.value
+
+
+def _decimal(obj: Decimal, _room: int) -> Decimal:
+    return Decimal(obj)  # a subclass; the walk writes the plain one
+
+
+def _text(obj: Any, _room: int) -> str:
+    return str(obj) if not isinstance(obj, str) else str.__str__(obj)
+
+
+def _whole(obj: int, _room: int) -> int:
+    return int.__int__(obj)
+
+
+def _fraction(obj: float, _room: int) -> float:
+    return float.__float__(obj)
+
+
+_RULES: tuple[tuple[Any, Callable[[Any, int], Any]], ...] = (
+    (Enum, _enum),
+    ((str, UUID, PurePath), _text),
+    (int, _whole),
+    (float, _fraction),
+    (Decimal, _decimal),
+    ((datetime, date, time), _moment),
+    (timedelta, _duration),
+    (msgspec.Struct, _struct),
+    ((bytes, bytearray, memoryview), _bytes),
+    (Mapping, _mapping),
+    (Sequence, _sequence),
+)
+
+# --- by shape: what is recognised without being imported ----------------------------------------
+
+
+def _model(obj: Any, _room: int) -> Any:
+    """A pydantic model by its own rules, under its aliases (its output schema speaks of those).
+
+    A model that no longer fits its own types fails here instead of warning.
+    """
+    if not hasattr(kind_of(obj), "model_dump"):
+        return _UNKNOWN
+    try:
+        return obj.model_dump(mode="json", by_alias=True, warnings="error")
+    except TypeError:  # not pydantic, or an override with fewer options
+        return obj.model_dump(mode="json")
+
+
+def _record(obj: Any, _room: int) -> Any:
+    """A dataclass or attrs object: its declared fields, private ones too."""
+    kind: Any = kind_of(obj)
+    if dataclasses.is_dataclass(kind):
+        return {field.name: getattr(obj, field.name) for field in dataclasses.fields(kind)}
+    if hasattr(kind, "__attrs_attrs__"):
+        return {field.name: getattr(obj, field.name) for field in kind.__attrs_attrs__}
+    return _UNKNOWN
+
+
+def _address(obj: Any, _room: int) -> Any:
+    """A URL of pydantic or an IP address: the text that its output schema describes."""
+    named = {"pydantic": "unicode_string", "pydantic_core": "unicode_string", "ipaddress": "exploded"}
+    telling = named.get(_library(obj))
+    return _UNKNOWN if telling is None or not hasattr(obj, telling) else str(obj)
+
+
+def _numpy(obj: Any, room: int) -> Any:
+    """Arrays as lists, scalars as numbers; a time that Python cannot hold as its ISO text."""
+    if _library(obj) != "numpy" or not hasattr(obj, "dtype") or not hasattr(obj, "tolist"):
+        return _UNKNOWN
+    _fits(int(obj.size), room)
+    if obj.dtype.kind in "mM" and obj.ndim:
+        return [*obj]
+    item: Any = obj.tolist()
+    if obj.dtype.kind == "M" and isinstance(item, int):
+        return str(obj)  # finer than a microsecond
+    return _UNKNOWN if type(item) is type(obj) or (obj.dtype.kind == "m" and isinstance(item, int)) else item
+
+
+def _pandas(obj: Any, room: int) -> Any:
+    """A frame as rows (with its index, if somebody gave it one), a series as a list or an object.
+
+    NA and NaT mean "missing" and become null, and so does NaN among texts and objects. In a column
+    of numbers NaN may also be a number gone wrong: a finding.
+    """
+    if _library(obj) != "pandas":
+        return _UNKNOWN
+    kind = type(obj).__name__
+    if kind == "NAType":
+        return None
+    if not hasattr(obj, "tolist") and kind != "DataFrame":
+        return _UNKNOWN
+    _fits(int(obj.size), room)
+    if kind == "DataFrame":
+        return _frame(obj)
+    if kind != "Series" or _is_counted(obj.index):
+        return _cells(obj)
+    _unique(obj.index, "index labels")
+    return dict(zip(obj.index.tolist(), _cells(obj), strict=True))
+
+
+def _cells(column: Any) -> list[Any]:
+    cells: list[Any] = column.tolist()
+    if getattr(getattr(column, "dtype", None), "kind", "") != "O":
+        return cells
+    return [None if type(cell) is float and math.isnan(cell) else cell for cell in cells]
+
+
+def _frame(obj: Any) -> Any:
+    _unique(obj.columns, "column labels")
+    names: list[Any] = obj.columns.tolist()
+    rows = zip(*(_cells(obj[name]) for name in names), strict=True)
+    if _is_counted(obj.index):
+        return [dict(zip(names, row, strict=True)) for row in rows]
+    return {"index": obj.index.tolist(), "columns": names, "data": [[*row] for row in rows]}
+
+
+def _is_counted(index: Any) -> bool:
+    """True for the index a frame has when nobody gave it one: 0, 1, 2, ..."""
+    return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+
+
+def _unique(labels: Any, what: str) -> None:
+    if not labels.is_unique:
+        raise Unwritable(f"{what} are not unique, so columns or rows would be lost", "key_collision")
+
+
+def _fits(count: int, room: int) -> None:
+    if count > room:
+        raise Unwritable(f"{count} items are more than there is room for", "output_too_large")
+
+
+def _library(obj: Any) -> str:
+    return str(type(obj).__module__).partition(".")[0]
+
+
+_SHAPES: tuple[Callable[[Any, int], Any], ...] = (_model, _record, _address, _numpy, _pandas)

@@ -1,0 +1,359 @@
+"""Strict JSON: RFC 8259 without a corner left open.
+
+Text or bytes go in; the one value they mean and its compact dump come out, or a `StrictError` that
+names what is wrong and where. Nothing is ever repaired here.
+
+No single parser is strict enough (measured): orjson reads integers beyond 64 bits as floats, jiter
+reads 1e999 as infinity, all of them let the last of two equal keys win. So three share the work, and
+each is asked only where it can be the judge.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+import jiter
+import msgspec
+import orjson
+
+from pokayoke.core.json.dump import dumps
+from pokayoke.core.text.regex import matcher
+
+CODES: dict[str, str] = {
+    "byte_order_mark": "the text begins with a byte order mark",
+    "control_character": "a string holds a raw control character",
+    "duplicate_key": "an object holds a key twice, with different values",
+    "equal_duplicate": "an object holds a key twice, with equal values, where that is not accepted",
+    "invalid_json": "the text is not JSON",
+    "invalid_utf8": "the bytes are not UTF-8",
+    "lone_surrogate": "a string holds half of a surrogate pair",
+    "not_finite": "a number is NaN, infinite, or too large for a double",
+    "number_too_long": "an integer has more than 308 digits",
+    "too_deep": "arrays and objects are nested deeper than allowed",
+    "too_long": "the text is longer than allowed",
+}
+
+# Everything but the signs that structure is made of, as a table of what to delete.
+_NO_SIGNS = bytes(byte for byte in range(256) if chr(byte) not in "[]{}:")
+# Looked for as a number: for `bytes in bytes` this Python raises and drops an exception before it looks.
+_ESCAPE = ord("\\")
+_COLON = ord(":")
+_POINT = ord(".")
+# How this version of orjson shows that a double is large: 1e+300 or 1e300.
+_LARGE = ord("+" if b"+" in orjson.dumps(1e300) else "e")
+# Runs of 19 digits may exceed a signed 64-bit integer: orjson would read them as floats.
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_LONG_RUN = b"0" * 19
+# From 16 digits on a double may be another integer than the one that was written.
+_DOUBTFUL_RUN = b"0" * 16
+_INFINITE = frozenset({float("inf"), float("-inf")})
+# A whole double in a dump, if it is not so large that it has an exponent.
+_WHOLE = re.compile(rb"\.0(?![0-9])").search
+_DEEPEST = 200  # orjson ends at 254, and some of that has to be left over
+# Bytes for each level allowed, from which on the depth is proven by the dump itself: a longer text is likely to hold
+# more signs than prove it, and in a shorter one counting them takes less time.
+_LONG = 64
+_SORTED = orjson.OPT_SORT_KEYS
+_NOT_FINITE = re.compile(r"NaN|Infinity|-?[0-9.]++[eE]\+?[0-9]{3}")
+_LINE_COLUMN = re.compile(r"at line ([0-9]+) column ([0-9]+)")
+
+# What orjson says, in the order it is asked. A wording it changes costs the precise name, nothing else.
+_MESSAGES = (
+    ("depth", "too_deep"),
+    ("surrogate", "lone_surrogate"),
+    ("control character", "control_character"),
+    ("infinity", "number_too_long"),
+)
+
+
+class StrictError(ValueError):
+    """A text is not strict JSON.
+
+    Attributes:
+        code: one of `CODES`.
+        position: byte offset of the place in the UTF-8 text, or None where no single place is wrong.
+    """
+
+    def __init__(self, code: str, position: int | None = None) -> None:
+        """Say what the code means and where."""
+        super().__init__(CODES[code] + ("" if position is None else f" (byte {position})"))
+        self.code = code
+        self.position = position
+
+
+def parse(
+    data: bytes | str,
+    *,
+    max_depth: int = 64,
+    sort: bool = False,
+    max_bytes: int | None = None,
+    equal_duplicates: bool = True,
+    exact: bool = True,
+) -> tuple[Any, bytes]:
+    """Read one strict JSON text.
+
+    Args:
+        data: the text; bytes must be UTF-8 without a byte order mark.
+        max_depth: deepest nesting of arrays and objects, 200 if it is more; a flat object has depth 1.
+        sort: True sorts the keys of the returned dump.
+        max_bytes: longest text in bytes; None sets no limit.
+        equal_duplicates: True accepts a key that repeats with an equal value (nothing is lost);
+            False refuses it too.
+        exact: True reads an integer with a point or a power that no double holds (`9007199254740993.0`)
+            as the integer; False as the nearest double, as other readers do, which takes less time.
+
+    Returns:
+        The value and its compact dump in UTF-8.
+
+    Raises:
+        StrictError: the text is anything else.
+    """
+    try:
+        source = data.encode() if isinstance(data, str) else data
+    except UnicodeEncodeError as exc:
+        raise StrictError("lone_surrogate", len(exc.object[: exc.start].encode())) from None
+    if max_bytes is not None and len(source) > max_bytes:
+        raise StrictError("too_long", max_bytes)
+    try:
+        value = orjson.loads(source)
+    except orjson.JSONDecodeError as exc:
+        raise _diagnose(source, exc) from None
+    dump, colons = _dump_within(value, max_depth, _SORTED if sort else 0, long=len(source) > _LONG * max_depth)
+    # An integer that orjson took for a double is beyond 1e18, so its dump has an exponent.
+    large = _LARGE in dump
+    if large and _LONG_RUN in source.translate(_DIGITS):
+        value, dump = _exact_integers(source, sort=sort)
+    # A text that is compact already has lost nothing in its dump. Else a lost duplicate has lost its colon,
+    # which only a colon that was written as an escape could make up for.
+    if source == dump:
+        return value, dump
+    if exact and (large or _POINT in dump) and _may_be_rounded(source, dump, large=large):
+        value = json.loads(source, parse_float=read_double)
+        dump = dump_compact(value, sort=sort)
+    if (
+        # More colons than in the dump: replacing as many leaves one over, at half the time of counting.
+        _COLON in source.replace(b":", b";", colons)
+        or (_ESCAPE in source and (_escaped_colon()(data) if type(data) is str else b"\\u003" in source))
+    ):
+        _refuse_duplicates(source, equal_duplicates=equal_duplicates)
+    return value, dump
+
+
+def depth_of(value: Any) -> int:
+    """Return how deep arrays and objects nest: 0 for a scalar, 1 for a flat list."""
+    depth = 0
+    level: list[Any] = [value]
+    while True:
+        containers = cast(list[dict[str, Any] | list[Any]], [item for item in level if isinstance(item, dict | list)])
+        if not containers:
+            return depth
+        depth += 1
+        level = []
+        for item in containers:
+            level.extend(item.values() if isinstance(item, dict) else item)
+
+
+def _may_be_rounded(source: bytes, dump: bytes, *, large: bool) -> bool:
+    """Return whether a text may hold an integer with a point or a power and more digits than a double."""
+    return (large or _WHOLE(dump) is not None) and source.translate(_DIGITS, b".").find(_DOUBTFUL_RUN) >= 0
+
+
+def read_double(token: str) -> int | float:
+    """Return what a JSON number with a fraction or a power means; an integer such as `9007199254740993.0` exactly."""
+    number = float(token)
+    if number in _INFINITE:
+        return number
+    if "e" in token or "E" in token:
+        return _powered(token, number)
+    whole, _, fraction = token.partition(".")
+    if fraction.strip("0") or int(whole) == number:
+        return number
+    return int(whole)
+
+
+def _powered(token: str, number: float) -> int | float:
+    """Return the integer that a number with a power spells in full, if its double would print as another one."""
+    if not number:  # it may be too small for any other type, too
+        return number
+    from decimal import Decimal  # noqa: PLC0415 - as rare as such numbers
+
+    exact = Decimal(token)
+    # A double prints as the shortest number it is nearest to: 1e23 stays one, though it is not exactly that.
+    whole = exact == exact.to_integral_value() and exact != Decimal(repr(number))
+    return int(exact) if whole else number
+
+
+def dump_compact(value: Any, *, sort: bool = False) -> bytes:
+    """Return the compact dump of a JSON value (without tuples), integers of any size included."""
+    try:
+        return dumps(value, _SORTED if sort else 0)
+    except TypeError:  # integers beyond 64 bits
+        return msgspec.json.encode(value, order="sorted" if sort else None)
+
+
+def dump_foreign(value: Any, *, sort: bool = False) -> bytes:
+    """Return the compact dump of a value that was not read from JSON.
+
+    It may hold tuples, and orjson does not count how deep they nest: it would overrun the stack.
+
+    Raises:
+        TypeError: something in it has no JSON form.
+        ValueError: a text that no encoding holds.
+        RecursionError: it nests too deep for the host.
+    """
+    return msgspec.json.encode(value, order="sorted" if sort else None)
+
+
+@functools.cache
+def _escaped_colon() -> Callable[[str], bool]:
+    r"""Search for a colon that is written as `\u003a`. Compiled once, and not while importing."""
+    return matcher(r"\\u003[aA]")
+
+
+def _dump_within(value: Any, max_depth: int, option: int, *, long: bool) -> tuple[bytes, int]:
+    """Return the compact dump of a value that nests no deeper than allowed, and how many colons are in it.
+
+    orjson ends at a depth of its own. Inside of so many lists that only the depth allowed is left, it proves
+    the depth while it writes. One level is kept in reserve, because it looks at an empty list or object
+    only from outside; what ends on that level is walked.
+
+    Raises:
+        StrictError: the value nests deeper.
+    """
+    max_depth = min(max_depth, _DEEPEST)
+    try:
+        if not long:
+            dump = dumps(value, option)
+            signs = dump.translate(None, _NO_SIGNS)
+            colons = signs.count(b":")
+            # Every level opens and closes, so it takes two signs.
+            if len(signs) - colons <= 2 * max_depth:
+                return dump, colons
+        dump = _dump_inside(value, _deepest_dump() - max_depth + 1, option)
+        return dump, dump.count(b":")
+    except TypeError:
+        pass
+    if depth_of(value) > max_depth:
+        raise StrictError("too_deep")
+    dump = dumps(value, option)
+    return dump, dump.count(b":")
+
+
+def _dump_inside(value: Any, levels: int, option: int) -> bytes:
+    """Dump a value inside of so many lists, and take their brackets off.
+
+    Raises:
+        TypeError: that is too deep for orjson.
+    """
+    spare = _spare_nests(levels)
+    try:
+        nest, core = spare.pop()
+    except IndexError:  # the first one, or as many threads are at it
+        nest, core = _nest(levels)
+    core[0] = value
+    try:
+        return orjson.dumps(nest, option=option)[levels:-levels]
+    finally:
+        core[0] = None
+        spare.append((nest, core))
+
+
+@functools.cache
+def _spare_nests(levels: int) -> list[tuple[list[Any], list[Any]]]:  # noqa: ARG001 - one list for each number
+    """Return nests that nobody uses: to build one takes longer than to write what is in it."""
+    return []
+
+
+def _nest(levels: int) -> tuple[list[Any], list[Any]]:
+    """Return lists inside of each other: the outermost and the innermost, which has one place."""
+    core: list[Any] = [None]
+    nest = core
+    for _ in range(levels - 1):
+        nest = [nest]
+    return nest, core
+
+
+@functools.cache
+def _deepest_dump() -> int:
+    """Return how many lists orjson writes inside of each other: 254, by its documentation."""
+    levels = 1
+    while True:
+        try:
+            orjson.dumps(_nest(levels + 1)[0])
+        except TypeError:
+            return levels
+        levels += 1
+
+
+def _exact_integers(source: bytes, *, sort: bool) -> tuple[Any, bytes]:
+    """Read again with the parser that keeps integers beyond 64 bits.
+
+    Only ever called once the depth is proven: on a small stack this parser does not survive deep texts.
+    """
+    try:
+        value = msgspec.json.decode(source)
+    except msgspec.DecodeError:  # the text is JSON, so only the long number can be at fault
+        raise StrictError("number_too_long") from None
+    return value, dump_compact(value, sort=sort)
+
+
+def _refuse_duplicates(source: bytes, *, equal_duplicates: bool) -> None:
+    """Let the parser decide that knows duplicates, and weigh equal ones."""
+    try:
+        jiter.from_json(source, catch_duplicate_keys=True)
+    except ValueError as exc:
+        position = _offset(source, str(exc))
+        if not _only_equal(source):
+            raise StrictError("duplicate_key", position) from None
+        if not equal_duplicates:
+            raise StrictError("equal_duplicate", position) from None
+
+
+def _only_equal(source: bytes) -> bool:
+    """Return whether every repeated key of a text repeats an equal value (1 and 1.0 are not equal)."""
+    unequal: list[str] = []
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, item in pairs:
+            if key in found and dump_compact(found[key], sort=True) != dump_compact(item, sort=True):
+                unequal.append(key)
+            found[key] = item
+        return found
+
+    json.loads(source, object_pairs_hook=members)
+    return not unequal
+
+
+def _offset(source: bytes, message: str) -> int | None:
+    """Turn the line and column of a jiter message into an offset."""
+    found = _LINE_COLUMN.search(message)
+    if found is None:
+        return None
+    line, column = int(found[1]), int(found[2])
+    start = 0
+    for _ in range(line - 1):
+        start = source.find(b"\n", start) + 1
+    return start + column - 1
+
+
+def _diagnose(source: bytes, error: orjson.JSONDecodeError) -> StrictError:
+    """Name what is wrong with a text that does not parse."""
+    try:
+        text = source.decode()
+    except UnicodeDecodeError as exc:
+        return StrictError("invalid_utf8", exc.start)
+    if text.startswith("\ufeff"):
+        return StrictError("byte_order_mark", 0)
+    position = len(text[: error.pos].encode())
+    if _NOT_FINITE.match(text, error.pos):
+        return StrictError("not_finite", position)
+    message = error.msg.lower()
+    for word, code in _MESSAGES:
+        if word in message:
+            return StrictError(code, position)
+    return StrictError("invalid_json", position)

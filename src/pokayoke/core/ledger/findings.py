@@ -1,0 +1,139 @@
+"""What a claimant is told when it may not execute: findings about records, in words for model and people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pokayoke.core.call import Finding
+
+if TYPE_CHECKING:
+    from pokayoke.core.ledger.transitions import Admission, Record
+
+CODES: dict[str, str] = {
+    "in_progress": "the same write is running in another call right now",
+    "conflict": "an equal key was used before with other arguments",
+    "in_doubt": "a write was started and nobody can know whether its effect happened",
+    "failed_before": "the same write failed for good before and is not tried again",
+    "repeated_write": "the same write was done before, and its contract refuses repetitions",
+    "compensated": "the same write was done before, and its undoing has at least begun",
+    "no_scope": "a durable store needs a run, session or tenant id to tell repetitions apart",
+    "store_unavailable": "the ledger could not be reached, so the write was not started (again)",
+}
+
+
+def lapsed(record: Record) -> Record:
+    """The record of an execution of which nobody will report soon: in doubt."""
+    return msgspec.structs.replace(
+        record, state="in_doubt", resolver="", failure=record.failure or "the caller never reported back"
+    )
+
+
+def conflict(recorded: str, now: str, tool: str) -> Finding:
+    """The finding for an equal key with other arguments."""
+    return Finding(
+        code="conflict",
+        message=(
+            f"{tool} was called before with the same identity but other arguments "
+            f"(recorded {recorded[:12]}, now {now[:12]})"
+        ),
+        hint=(
+            f"{tool} was already called with the same identifying arguments but different details. "
+            "Nothing was executed. Use the earlier result, or ask the user which one is meant."
+        ),
+        data={"recorded": recorded, "now": now},
+    )
+
+
+def in_progress(tool: str) -> Finding:
+    """The finding for a write that another call is doing."""
+    return Finding(
+        code="in_progress",
+        blame="host",
+        message=f"{tool} is running with these arguments in another call",
+        hint=f"The same call of {tool} is still running. Do not send it again now.",
+    )
+
+
+def in_doubt(record: Record) -> Finding:
+    """The finding for an effect nobody can know of."""
+    return Finding(
+        code="in_doubt",
+        blame="host",
+        message=f"{record.tool} was started and it is not known whether it took effect ({record.failure})",
+        hint=(
+            f"It is not known whether {record.tool} took effect. Do not send it again. "
+            "Read the current state if a tool allows it, and tell the user that this has to be checked."
+        ),
+        data={"key": record.key, "attempt": record.attempt},
+    )
+
+
+def failed_before(tool: str, failure: str) -> Finding:
+    """The finding for a write that failed for good."""
+    return Finding(
+        code="failed_before",
+        blame="tool",
+        message=f"{tool} failed for good with these arguments: {failure}",
+        hint=f"{tool} already failed with these arguments and is not tried again. Tell the user.",
+    )
+
+
+def repeated_write(tool: str) -> Finding:
+    """The finding for a repetition that the contract refuses."""
+    return Finding(
+        code="repeated_write",
+        message=f"{tool} was already done with these arguments, and its contract refuses repetitions",
+        hint=f"{tool} was already done with these arguments. Do not send it again; go on with the next step.",
+    )
+
+
+def compensated(undoing: Record) -> Finding | None:
+    """The finding for an effect that was taken back, or may have been; None if the undoing never began."""
+    tool, key = undoing.tool, undoing.compensates
+    if undoing.state in ("failed_retriable", "failed_final"):
+        return None
+    became = "was undone" if undoing.state == "completed" else "may be undone by now"
+    return Finding(
+        code="compensated",
+        message=f"{tool} was done with these arguments before, and {became}; nothing was executed",
+        hint=f"{tool} was done before with these arguments, and {became}. Do not send it again; tell the user.",
+        data={"key": key, "undoing": undoing.state},
+    )
+
+
+def no_scope(tool: str) -> Finding:
+    """The finding for a write that a durable ledger could not tell from another run's."""
+    return Finding(
+        code="no_scope",
+        blame="host",
+        message=f"{tool} is a write on a durable store, but the run was opened without a run, session or tenant id",
+        hint="This write could not be started because of a set-up problem. Tell the user; do not retry.",
+    )
+
+
+def store_unavailable(tool: str, reason: str) -> Finding:
+    """The finding for a write whose ledger cannot be reached: not started, so nothing happened."""
+    return Finding(
+        code="store_unavailable",
+        blame="host",
+        message=f"{tool} was not started: the ledger cannot be reached ({reason})",
+        hint="This write was not started because of a technical problem. You may try once more later.",
+    )
+
+
+def took_effect(tool: str, lost: Finding) -> Finding:
+    """The finding for a write that took effect before, and of which a ledger that was lost just then tells no more."""
+    return Finding(
+        code="store_unavailable",
+        blame="host",
+        message=f"{tool} took effect before, and no more can be said of that: {lost.message}",
+        hint=f"{tool} already took effect with these arguments; its result cannot be read now. Tell the user.",
+    )
+
+
+def why_lost(answer: Admission) -> Finding | None:
+    """The finding for a ledger that could not be reached and asked; None if it was."""
+    found = answer.finding
+    return found if answer.record is None and found is not None and found.code == "store_unavailable" else None

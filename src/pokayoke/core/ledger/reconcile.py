@@ -1,0 +1,292 @@
+"""Do the ledger and the business agree? One key at a time, by rules that need nothing but values.
+
+What enters is a ledger record, the business rows of its key and what is known of late effects; what
+leaves is the class the key belongs to, and why. What must never happen here: a disagreement that
+counts as matched, or a call in flight that counts as a disagreement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+from pokayoke.core.flow.resolve import is_of
+from pokayoke.core.json.canonical import digest, dump
+from pokayoke.core.ledger.key import compensation_key
+from pokayoke.core.ledger.transitions import OPEN, Record
+from pokayoke.core.schema.facts import look_up, split
+
+Kind = Literal[
+    "matched", "missing", "extra", "duplicate", "mismatched", "doubtful_happened", "doubtful_not", "in_flight"
+]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+"""The classes, in the order in which they are reported. `in_flight` is not judged yet, and no finding."""
+AGREED: Final[frozenset[Kind]] = frozenset({"matched", "in_flight"})
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One row of the business.
+
+    Args:
+        number: its place in the source, from 1 on.
+        key: the ledger key it was written under, or "".
+        reference: the business' own name of it, such as an order number, or "".
+        digest: SHA-256 of the canonical arguments it stands for (`Record.args_hash`), or "".
+        amount: a sum as text, or "".
+        tool: the tool that wrote it, or "".
+    """
+
+    number: int
+    key: str = ""
+    reference: str = ""
+    digest: str = ""
+    amount: str = ""
+    tool: str = ""
+
+
+class Times(msgspec.Struct, frozen=True, gc=False):
+    """Until when the ledger can be judged.
+
+    Args:
+        read_at: wall-clock second before the first business row was read.
+        cut_off: what was claimed after this second may still be on its way: `read_at` less the longest lease.
+    """
+
+    read_at: float
+    cut_off: float
+
+
+class Compared(msgspec.Struct, frozen=True, gc=False):
+    """What became of one key.
+
+    Args:
+        kind: the class.
+        key: the ledger key; "" for a row that carries none.
+        reason: why, in one sentence; "" if it is matched.
+        record: the ledger's side, if there is one.
+        rows: the business' side.
+        surplus: the rows among them that are proven to be too many.
+        uncompared: True if a row names an amount and the ledger holds none to compare it with.
+    """
+
+    kind: Kind
+    key: str
+    reason: str = ""
+    record: Record | None = None
+    rows: tuple[Row, ...] = ()
+    surplus: tuple[Row, ...] = ()
+    uncompared: bool = False
+
+
+class Compensation(msgspec.Struct, frozen=True, gc=False):
+    """What a contract's `compensate` is called with.
+
+    Args:
+        effect_key: the ledger key of the effect that is to be undone.
+        key: the idempotency key of the undoing: hand it on to a target that drops repeats.
+        record: what the ledger knows of the effect, or None if it knows nothing.
+        row: the business row that is to be undone, or None if none was named.
+        reason: why it is undone.
+    """
+
+    effect_key: str
+    key: str
+    record: Record | None
+    row: Row | None
+    reason: str
+
+
+def undo_key(effect_key: str, reference: str = "") -> str:
+    """Return the key of an undoing: of an effect, or of one of the several rows it left behind.
+
+    Args:
+        effect_key: the ledger key of the effect.
+        reference: the business' name of the surplus row; "" undoes the effect itself.
+    """
+    return compensation_key(f"{effect_key}\x1f{reference}" if reference else effect_key)
+
+
+def undoings(found: Compared, reason: str) -> tuple[Compensation, ...]:
+    """Return what would bring a key back in order: one undoing for each row that is proven to be too many.
+
+    Args:
+        found: the key; of one that is in order, its effect is undone.
+        reason: why, for the audit.
+    """
+    if found.kind == "duplicate" or not found.key:
+        named = [row for row in found.surplus if row.reference]
+        return tuple(
+            Compensation(found.key, undo_key(found.key, row.reference), found.record, row, reason) for row in named
+        )
+    row = found.rows[0] if found.rows else None
+    return (Compensation(found.key, undo_key(found.key), found.record, row, reason),)
+
+
+def compare(
+    key: str,
+    record: Record | None,
+    rows: Sequence[Row],
+    times: Times,
+    *,
+    late: Collection[str] = (),
+    undone: Collection[str] = (),
+    amount: str | None = None,
+) -> Compared:
+    """Return the class of a key.
+
+    Args:
+        key: the ledger key, or "" for a row that carries none.
+        record: what the ledger holds under it.
+        rows: the business rows of that key, in the order of the source.
+        times: what is young enough to be still on its way.
+        late: references of completions that came after their claim was lost.
+        undone: references of rows whose undoing is completed; "" means that the effect was undone.
+        amount: the sum in the recorded output, if there is one; see `amount_in`.
+    """
+    left = tuple(row for row in rows if not (row.reference and row.reference in undone))
+    if record is not None and _in_flight(record, times):
+        return Compared("in_flight", key, record=record, rows=left)
+    happened = record is not None and record.state == "completed"
+    # An undone effect may keep its row (marked as undone), lose it, or leave the one it was too many beside.
+    if "" in undone and len(left) <= happened + 1:
+        return Compared("matched", key, record=record, rows=left)
+    if len(left) > 1:
+        return _duplicate(key, record, left, late, amount)
+    if record is None or record.compensates:
+        return _without_row_of_its_own(key, record, left)
+    if not left:
+        return _no_row(key, record)
+    return _one_row(key, record, left[0], late, amount)
+
+
+def explains(undoing: Record | None, record: Record | None, rows: int) -> bool:
+    """Whether an undoing of an effect says why the business has something else than the ledger.
+
+    It may have left the row of what it undid, and explains none beside that. That of an earlier attempt says why
+    there is a row too many, and never why the one of this attempt is missing.
+
+    Args:
+        undoing: the record of the undoing, if there is one.
+        record: that of the effect, if there is one.
+        rows: number of its business rows, without those that were undone by their own name.
+    """
+    if undoing is None or undoing.state != "completed":
+        return False
+    if record is None or is_of(undoing, record):
+        return rows <= 1
+    return rows > (record.state == "completed" or record.state in OPEN)
+
+
+def _in_flight(record: Record, times: Times) -> bool:
+    """Whether the business rows may be older than what the ledger says."""
+    if record.claimed_at > times.cut_off or (record.settled_at or 0.0) > times.read_at:
+        return True
+    return record.state in ("executing", "resolving") and record.lease_until > times.read_at
+
+
+def _duplicate(
+    key: str, record: Record | None, rows: tuple[Row, ...], late: Collection[str], amount: str | None
+) -> Compared:
+    surplus = _surplus(record, rows, late, amount)
+    proof = "" if surplus else "; which of them is the surplus cannot be told"
+    return Compared("duplicate", key, f"{len(rows)} business rows stand under one key{proof}", record, rows, surplus)
+
+
+def _surplus(
+    record: Record | None, rows: tuple[Row, ...], late: Collection[str], amount: str | None
+) -> tuple[Row, ...]:
+    """The rows that are proven to be too many; none if one of them might be the right one."""
+    named = [row for row in rows if record is not None and record.reference and row.reference == record.reference]
+    if len(named) == 1:
+        return tuple(row for row in rows if row is not named[0])
+    others = [row for row in rows if not row.reference or row.reference not in late]
+    if len(others) == 1:
+        return tuple(row for row in rows if row is not others[0])
+    same = len({(row.digest, row.amount) for row in rows}) == 1 and all(row.digest or row.amount for row in rows)
+    right = record is None or not any(_differs(record, row, amount) for row in rows)
+    if same and right and len({row.reference for row in rows}) == len(rows):
+        return rows[1:]  # they say the same, and what the ledger knows, so any one of them may stay
+    return ()
+
+
+def _without_row_of_its_own(key: str, record: Record | None, rows: tuple[Row, ...]) -> Compared:
+    """No record, or that of an undoing, which may leave no row of its own."""
+    if record is None:
+        reason = "the business has a row that the ledger does not know"
+        return Compared("extra", key, reason, None, rows, rows) if rows else Compared("matched", key)
+    if record.state not in OPEN:
+        return Compared("matched", key, record=record, rows=rows)
+    kind: Kind = "doubtful_happened" if rows else "doubtful_not"
+    return Compared(kind, key, f"an undoing of {record.compensates[:12]} is in doubt", record, rows)
+
+
+def _no_row(key: str, record: Record) -> Compared:
+    if record.state == "completed":
+        return Compared("missing", key, "the ledger says completed, and the business has no row", record)
+    if record.state in OPEN:
+        return Compared("doubtful_not", key, "in doubt, and the business has no row", record)
+    return Compared("matched", key, record=record)
+
+
+def _one_row(key: str, record: Record, row: Row, late: Collection[str], amount: str | None) -> Compared:
+    rows = (row,)
+    wrong = _differs(record, row, amount)
+    if record.state in OPEN:
+        also = f"; {wrong}" if wrong else ""
+        return Compared("doubtful_happened", key, f"in doubt, and the business has its row{also}", record, rows)
+    if record.state != "completed":
+        reason = f"the ledger says {record.state}, and the business has a row"
+        return Compared("extra", key, reason, record, rows, rows)
+    if row.reference and row.reference in late and row.reference != record.reference:
+        return Compared("extra", key, "its row is that of a late effect", record, rows, rows)
+    uncompared = bool(row.amount) and amount is None
+    kind: Kind = "mismatched" if wrong else "matched"
+    return Compared(kind, key, wrong, record, rows, uncompared=uncompared)
+
+
+def _differs(record: Record, row: Row, amount: str | None) -> str:
+    """What of a row is not what the ledger knows; "" if nothing is."""
+    if row.digest and row.digest != record.args_hash:
+        return "its arguments are not those that were recorded"
+    if row.amount and amount is not None and not same_amount(row.amount, amount):
+        return f"its amount is {row.amount}, and {amount} was recorded"
+    if row.reference and record.reference and row.reference != record.reference:
+        return f"its reference is {row.reference}, and {record.reference} was recorded"
+    return ""
+
+
+def same_amount(one: str, other: str) -> bool:
+    """Whether two texts name one sum: 12.5 and 12.50 do; what is no number is compared as text."""
+    try:
+        return Decimal(one) == Decimal(other)
+    except InvalidOperation:
+        return one == other
+
+
+def amount_in(output: bytes | None, pointer: str) -> str | None:
+    """Return the sum in a recorded output as text, or None if there is none to compare with.
+
+    Args:
+        output: the recorded output as JSON, or None.
+        pointer: JSON pointer to the sum.
+    """
+    if output is None:
+        return None
+    try:
+        found: Any = look_up(msgspec.json.decode(output), split(pointer))
+    except (LookupError, msgspec.DecodeError):
+        return None
+    return as_text(found) if isinstance(found, (int, float, str)) and not isinstance(found, bool) else None
+
+
+def as_text(value: Any) -> str:
+    """Return a value of a business row as the text it is compared by; "" for one that is absent."""
+    return "" if value is None else str(value)
+
+
+def undoing_hash(effect_key: str, reference: str) -> str:
+    """Digest of what an undoing is about, its `args_hash`."""
+    return digest(dump([effect_key, reference]))

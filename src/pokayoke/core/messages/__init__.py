@@ -1,0 +1,1 @@
+"""Message formats of the model providers."""

@@ -1,0 +1,95 @@
+"""Pictures and files of a tool's result, as each provider takes them inside the answer to a call.
+
+In comes a block in the shape of MCP, OpenAI, Anthropic or LangChain, or the bytes a tool returned; out goes the
+provider's own block. What a provider would refuse comes out as nothing: a refused message can never be sent again.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from typing import Any, Literal, NamedTuple
+
+from pokayoke.core.call import Raw
+from pokayoke.core.messages.messages import field
+
+_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_PDF = "application/pdf"
+_LARGEST = 5_000_000  # characters of base64; the smallest limit that a provider names for one picture
+_DATA_URL = re.compile(r"data:([\w.+/-]+);base64,(.*)", re.DOTALL)
+
+
+class _Media(NamedTuple):
+    """A picture, or else a PDF: by value or by address."""
+
+    kind: str
+    data: str
+    url: str
+    name: str
+
+
+def carried(block: Any, shape: Literal["anthropic", "responses", "langchain"]) -> dict[str, Any] | None:
+    """Return the block that carries a picture or file to the model; None if this provider takes none such.
+
+    Args:
+        block: from `Outcome.content`.
+        shape: which one is wanted.
+    """
+    own: dict[str, Any] = block
+    if isinstance(block, dict) and _is_own(block, shape):
+        return own
+    media = _read(block)
+    if media is None:
+        return None
+    pdf = media.kind == _PDF
+    if shape == "anthropic":
+        value = {"type": "base64", "media_type": media.kind, "data": media.data}
+        source = value if media.data else {"type": "url", "url": media.url}
+        return {"type": "document" if pdf else "image", "source": source}
+    if shape == "langchain":
+        held = {"base64": media.data, "mime_type": media.kind} if media.data else {"url": media.url}
+        return {"type": "file" if pdf else "image", **held}
+    url = f"data:{media.kind};base64,{media.data}" if media.data else media.url
+    if not pdf:
+        return {"type": "input_image", "image_url": url}
+    value = {"filename": media.name or "file.pdf", "file_data": url}
+    return {"type": "input_file", **(value if media.data else {"file_url": url})}
+
+
+def _is_own(block: Any, shape: str) -> bool:
+    """Whether a provider's own block says more than what is read here, such as the id of a file it keeps."""
+    if shape == "responses":
+        return field(block, "type") in ("input_image", "input_file")
+    return shape == "anthropic" and field(field(block, "source"), "type") in ("url", "file")
+
+
+def _read(block: Any) -> _Media | None:
+    """What a block holds, if both providers take such a thing; an address without a type is taken for a picture's."""
+    if isinstance(block, Raw):
+        body = block.body
+        return _media(block.content_type or "", b64encode(body).decode() if isinstance(body, bytes) else "", "", "")
+    inner = [field(block, name) for name in ("source", "image_url", "file")]
+    holders = [*(one for one in inner if one is not None and not isinstance(one, str)), block]
+    data = _first(holders, "data", "base64", "file_data")
+    url = _first(holders, "url", "image_url", "file_url")
+    kind = _first(holders, "media_type", "mime_type", "mimeType")
+    if (whole := _DATA_URL.fullmatch(data or url)) is not None:
+        kind, data = whole.groups()
+    if not kind and "image" in str(field(block, "type")):
+        kind = "image/*"
+    return _media(kind, data, url, _first(holders, "filename", "name"))
+
+
+def _media(kind: str, data: str, url: str, name: str) -> _Media | None:
+    kind = kind.partition(";")[0].strip().lower()
+    if data:
+        known = (kind in _IMAGES or kind == _PDF) and len(data) <= _LARGEST
+    else:
+        known = (kind.startswith("image/") or kind == _PDF) and url.startswith(("https://", "http://"))
+    return _Media(kind, data, url, name) if known else None
+
+
+def _first(holders: list[Any], *names: str) -> str:
+    """The first of these fields that is a text."""
+    found = (field(holder, name) for holder in holders for name in names)
+    return next((one for one in found if isinstance(one, str) and one), "")

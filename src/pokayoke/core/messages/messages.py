@@ -1,0 +1,136 @@
+"""Messages in every common shape, read without being changed.
+
+In comes a message as a dict or object: OpenAI chat completions, OpenAI responses items, Anthropic, or
+LangChain; out go its role, its text, the tool calls it makes and those it answers. Which results belong
+to which calls is decided here, once, for everything that shortens or checks a history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from pokayoke.core.json.values import kind_of
+
+CALL_KINDS = frozenset({"function_call", "custom_tool_call", "tool_use"})
+"""Types of items and blocks that ask for a tool."""
+RESULT_KINDS = frozenset({"function_call_output", "custom_tool_call_output", "tool_result"})
+"""Types of items and blocks that answer such a call."""
+_OUTPUT_KINDS = RESULT_KINDS - {"tool_result"}
+
+_ROLES = {"human": "user", "ai": "assistant", "function": "tool", "developer": "system", "model": "assistant"}
+_KNOWN_ROLES = frozenset({"system", "user", "assistant", "tool"})
+
+
+class Asked(NamedTuple):
+    """A tool call inside a message."""
+
+    id: str | None
+    name: str
+    arguments: Any
+
+
+class Answered(NamedTuple):
+    """A tool result inside a message."""
+
+    id: str | None
+    failed: bool
+    content: Any = None
+
+
+def field(thing: Any, name: str) -> Any:
+    """Return a field of a dict or object; None where there is none.
+
+    A message that LangChain dumped keeps its fields one level deeper, under `data`.
+    """
+    fields: Mapping[str, Any]
+    if kind_of(thing) is dict:  # nearly always, and faster to see than the next
+        fields = thing
+    elif isinstance(thing, Mapping):
+        fields = cast("Mapping[str, Any]", thing)
+    else:
+        return getattr(thing, name, None)
+    found = fields.get(name)
+    if found is None and "data" in fields and isinstance(fields["data"], Mapping):
+        return cast("Mapping[str, Any]", fields["data"]).get(name)
+    return found
+
+
+def items(value: Any) -> Sequence[Any]:
+    """Return a list or tuple as it is, anything else as an empty one."""
+    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
+
+
+def role_of(message: Any) -> str:
+    """Return `system`, `user`, `assistant` or `tool`; "" if the message says none of them.
+
+    A user message of Anthropic that carries tool results is `tool`.
+    """
+    kind = field(message, "type")
+    role = field(message, "role") or kind
+    role = _ROLES.get(role, role) if isinstance(role, str) else ""
+    if kind in CALL_KINDS or kind == "reasoning":
+        return "assistant"
+    if kind in RESULT_KINDS or (role == "user" and answers_in(message)):
+        return "tool"
+    return role if role in _KNOWN_ROLES else ""
+
+
+def text_of(message: Any) -> str:
+    """Return the text of a message, its blocks joined by line breaks; results and calls are left out."""
+    if isinstance(message, str):
+        return message
+    content = field(message, "content")
+    if isinstance(content, str):
+        return content
+    texts = (block if isinstance(block, str) else field(block, "text") for block in items(content))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def calls_in(message: Any) -> list[Asked]:
+    """Return the tool calls a message makes, in order, each once."""
+    written = items(field(message, "tool_calls"))
+    found = [_asked(call, field(call, "function") or field(call, "custom") or call) for call in written]
+    if found:
+        return found  # LangChain repeats them as blocks
+    if field(message, "type") in CALL_KINDS:
+        return [_asked(message, message)]
+    found.extend(_asked(block, block) for block in items(field(message, "content")) if _kind(block) in CALL_KINDS)
+    old = field(message, "function_call")
+    if not found and old is not None and not isinstance(old, str):
+        found.append(_asked({}, old))
+    return found
+
+
+def answers_in(message: Any) -> list[Answered]:
+    """Return the tool results a message carries, in order."""
+    if field(message, "type") in RESULT_KINDS:
+        return [_answered(message)]
+    if field(message, "role") in {"tool", "function"} or field(message, "type") in {"tool", "function"}:
+        return [_answered(message)]
+    return [_answered(block) for block in items(field(message, "content")) if _kind(block) in RESULT_KINDS]
+
+
+def _kind(block: Any) -> Any:
+    return field(block, "type")
+
+
+def _first_text(thing: Any, *names: str) -> str | None:
+    for name in names:
+        value = field(thing, name)
+        if isinstance(value, str):
+            return value
+    return None
+
+
+def _asked(outer: Any, inner: Any) -> Asked:
+    arguments = next(
+        (found for name in ("arguments", "args", "input") if (found := field(inner, name)) is not None), None
+    )
+    return Asked(_first_text(outer, "call_id", "id"), _first_text(inner, "name") or "", arguments)
+
+
+def _answered(thing: Any) -> Answered:
+    failed = field(thing, "is_error") is True or field(thing, "status") == "error"
+    content = field(thing, "output") if field(thing, "type") in _OUTPUT_KINDS else field(thing, "content")
+    return Answered(_first_text(thing, "tool_call_id", "tool_use_id", "call_id"), failed, content)

@@ -1,0 +1,1 @@
+"""From a tool's answer to a checked result and the text that the model reads."""

@@ -1,0 +1,145 @@
+"""Results made of content blocks: MCP's tool result, and lists of text, image and audio blocks.
+
+What enters is the result of an MCP client, a FastMCP tool or a framework, as dict or object; what
+leaves is its text, its structured value, its declared failure, and every block that is not text,
+unread. Source: MCP specification 2025-06-18, "Tool Result".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from pokayoke.core.json.values import is_array, is_object, properties_of
+
+_RESULT_KEYS = frozenset(("content", "structuredContent", "structured_content", "isError", "is_error", "_meta", "meta"))
+# What a block of each type carries; a dict that has the type but none of these is data.
+_PAYLOADS: dict[str, tuple[str, ...]] = {
+    "text": ("text",),
+    "image": ("data", "source", "url", "base64"),
+    "image_url": ("image_url",),
+    "input_image": ("image_url", "file_id"),
+    "input_file": ("file_data", "file_id", "file_url"),
+    "audio": ("data", "source", "base64"),
+    "video": ("data", "source", "base64"),
+    "file": ("file", "file_id", "data", "source", "base64"),
+    "resource": ("resource",),
+    "resource_link": ("uri",),
+}
+# What LangChain's blocks refer to. Data may well have such a field and type, but not these fields alone.
+_REFERENCES = ("url", "file_id")
+_REFERRING = frozenset({"type", "id", "index", "mime_type", "extras", *_REFERENCES})
+_REFERRED = frozenset({"image", "audio", "video", "file"})
+# What Anthropic's document is made of, unless it is text.
+_SOURCES = frozenset({"base64", "url", "file"})
+
+_Get = Callable[[str], Any]
+
+
+class Blocks(msgspec.Struct, frozen=True):
+    """A result in parts.
+
+    Args:
+        texts: the text blocks, in order.
+        content: every other block, as it came.
+        structured: the structured value, or None if there is none (it is always an object).
+        failed: True if the tool says that it failed.
+    """
+
+    texts: tuple[str, ...]
+    content: tuple[Any, ...]
+    structured: Any = None
+    failed: bool = False
+
+    @property
+    def text(self) -> str:
+        """All text blocks, one after the other."""
+        return "\n".join(self.texts)
+
+
+def as_blocks(raw: Any, schema: dict[str, Any] | bool | None = None) -> Blocks | None:
+    """Return the parts of a block-shaped result, or None if the result is something else.
+
+    A result is recognised by `content` being a list of typed blocks and by having no field that
+    MCP does not know. Bare blocks (one, or a list of nothing else) count only where no schema
+    describes the output: with one, `[{"type": "image", ...}]` may well be data.
+
+    Args:
+        raw: what the tool returned.
+        schema: the output schema, or None if there is none.
+    """
+    if is_object(raw):
+        if "content" in raw and _RESULT_KEYS.issuperset(raw) and "content" not in properties_of(schema):
+            return _result(raw.get, raw["content"]) if _are_blocks(raw["content"], empty=len(raw) > 1) else None
+        return _parts([raw]) if schema is None and _is_block(raw) and raw["type"] != "text" else None
+    if is_array(raw):
+        return _parts(raw) if schema is None and _are_blocks(raw) else None
+    content = getattr(raw, "content", None)
+    if not _are_blocks(content, empty=True):
+        return None
+    if not any(hasattr(raw, name) for name in ("isError", "is_error", "structuredContent", "structured_content")):
+        return None
+    return _result(_getter(raw), content)
+
+
+def _getter(holder: Any) -> _Get:
+    """Read fields of a dict or attributes of an object alike; what is absent is None."""
+    if is_object(holder):
+        return holder.get
+    return lambda name: getattr(holder, name, None)
+
+
+def _result(get: _Get, content: Any) -> Blocks:
+    """Read MCP's result in either spelling."""
+    structured = get("structuredContent")
+    return msgspec.structs.replace(
+        _parts(content),
+        structured=get("structured_content") if structured is None else structured,
+        failed=_is_set(get("isError")) or _is_set(get("is_error")),
+    )
+
+
+def _is_set(flag: Any) -> bool:
+    """True unless a flag is absent or says no, also in words: what says anything else says that there is an error."""
+    return (flag.strip().lower() if isinstance(flag, str) else flag) not in (None, False, "", "false")
+
+
+def _parts(blocks: Iterable[Any]) -> Blocks:
+    texts: list[str] = []
+    content: list[Any] = []
+    for block in blocks:
+        text = _text(block)
+        if text is None:
+            content.append(block)
+        else:
+            texts.append(text)
+    return Blocks(tuple(texts), tuple(content))
+
+
+def _are_blocks(value: Any, *, empty: bool = False) -> bool:
+    """True if this is a list of blocks and nothing else."""
+    return is_array(value) and (bool(value) or empty) and all(map(_is_block, value))
+
+
+def _is_block(block: Any) -> bool:
+    get = _getter(block)
+    kind = get("type")
+    if not isinstance(kind, str):
+        return False
+    if any(get(name) is not None for name in _PAYLOADS.get(kind, ())):
+        return True
+    if kind == "document":
+        source = get("source")
+        return not isinstance(source, str) and _getter(source)("type") in _SOURCES
+    refers = kind in _REFERRED and is_object(block) and _REFERRING.issuperset(block)
+    return refers and any(isinstance(get(name), str) for name in _REFERENCES)
+
+
+def _text(block: Any) -> str | None:
+    """The text of a text block or of an embedded text resource; None for all that is not text."""
+    get = _getter(block)
+    holder = get("resource") if get("type") == "resource" else block
+    text = _getter(holder)("text") if get("type") in ("resource", "text") else None
+    return text if isinstance(text, str) else None

@@ -1,0 +1,198 @@
+"""A success that carries an error: what the contract declares first, then what cannot mean anything else.
+
+What enters is a parsed answer; what leaves is the tool's own word that it failed, the part of the
+answer that the schema describes, or a finding. A declared failure is the tool's failure; an
+undeclared one inside a success is an output that must not be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+import msgspec
+import orjson
+
+from pokayoke.core.call import Finding
+from pokayoke.core.contract.terms import Envelope
+from pokayoke.core.json.values import is_array, is_object, properties_of, says
+from pokayoke.core.output.invariants import resolve
+from pokayoke.core.schema.facts import same
+from pokayoke.core.text.clip import clip, first_words
+
+CODES: dict[str, str] = {
+    "error_in_success": "the answer says success on the outside and carries an error inside",
+    "unlike_schema": "the answer holds none of the fields that its schema names, but others",
+    "envelope_broken": "the answer is not wrapped as its contract declares",
+}
+
+_FLAGS = ("ok", "success", "OK", "Ok", "Success", "SUCCESS")
+_ERRORS = ("error", "errors", "Error", "Errors", "ERROR", "ERRORS")
+_FAILED = ("isError", "is_error", "hasError", "has_error", "IsError", "HasError")
+_SLOTS = frozenset((*_FLAGS, *_ERRORS, *_FAILED))
+# With these a schema says more about the fields there may be than `properties` does.
+_FREE = frozenset(("additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"))
+_MESSAGES = ("/error", "/errors", "/message", "/detail", "/reason")
+# Words with which tools fill an error slot when there is no error.
+_NOTHING = {"", "none", "null", "no", "no error", "no errors", "ok", "success", "n/a", "false", "0", "-"}
+_FINE = ("ok", "success")
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """What was inside an envelope.
+
+    Args:
+        value: the value that the output schema describes.
+        failure: the tool's own words if it declared a failure, else None.
+        finding: what is wrong with the wrapping, or None.
+    """
+
+    value: Any
+    failure: str | None = None
+    finding: Finding | None = None
+
+
+def open_declared(value: Any, envelope: Envelope) -> Opened:
+    """Read an answer as its contract says it is wrapped."""
+    error = _first(value, envelope.error)
+    if _is_filled(error):
+        return Opened(None, failure=words(error))
+    if envelope.ok is not None:
+        flag = [one for _, one in resolve(value, envelope.ok)]
+        if not any(same(one, good) for one in flag for good in envelope.ok_values):
+            return Opened(None, failure=_message(value) or f"{envelope.ok} does not say success")
+    if envelope.data is None:
+        return Opened(value)
+    inside = resolve(value, envelope.data)
+    if inside:
+        return Opened(inside[0][1])
+    finding = Finding(
+        code="envelope_broken",
+        at=envelope.data,
+        blame="tool",
+        message=f"output: nothing at {envelope.data}, where the contract says the value is",
+        data={"reason": f"envelope_broken:{envelope.data}"},
+    )
+    return Opened(None, finding=finding)
+
+
+def undeclared_error(
+    value: Any, schema: dict[str, Any] | bool = True, envelope: Envelope | None = None
+) -> Finding | None:
+    """Look for a failure that nobody declared, in the top-level fields of an answer.
+
+    Only these count: `ok` or `success` that is false, `error` or `errors` with something in it, and an
+    `is_error` that the schema does not name and that is true. A field that the envelope names is not
+    looked at; nor is an error field that the schema requires to be a number, an array or an object: then
+    it is a measurement or a list that is always there (a fit's `error`, a linter's `errors`), not a slot
+    for a failure. In whatever words a failure is told: an answer without any field that its schema names
+    is none.
+    """
+    if not is_object(value):
+        return None
+    # Asked first, because most schemas require something, and every answer comes by here.
+    if isinstance(schema, dict) and not schema.get("required") and (envelope is None or envelope.data is None):
+        found = _unlike(value, schema)
+        if found is not None:
+            return found
+    return None if _SLOTS.isdisjoint(value) else _told(value, schema, envelope)
+
+
+def _told(value: dict[str, Any], schema: dict[str, Any] | bool, envelope: Envelope | None) -> Finding | None:
+    """Return the failure that a flag or an error field tells of."""
+    known = () if envelope is None else (envelope.ok, envelope.error)
+    for name in _FLAGS:
+        if says(value.get(name), "false") and f"/{name}" not in known:
+            return _found(name, f"{name} is false")
+    for name in _FAILED:
+        if says(value.get(name), "true") and f"/{name}" not in known and name not in properties_of(schema):
+            return _found(name, f"{name} is true")
+    for name in _ERRORS:
+        filled = name in value and _is_filled(value[name])
+        if filled and f"/{name}" not in known and not _is_data(schema, name):
+            told = f"{name} holds {first_words(words(value[name]), 200)!r}"
+            return _found(name, told, "; if it is data, let the schema require it as a list, number or object")
+    return None
+
+
+def _unlike(value: dict[str, Any], schema: dict[str, Any]) -> Finding | None:
+    """Return what is wrong with an object of which the schema names no field: it allows that, but nobody meant it."""
+    fields = properties_of(schema)
+    if not fields or not value or not fields.keys().isdisjoint(value) or not _FREE.isdisjoint(schema):
+        return None
+    return Finding(
+        code="unlike_schema",
+        blame="tool",
+        message=f"output: none of the fields its schema names ({_some(fields)}) is there, got {_some(value)}",
+        data={"reason": "unlike_schema"},
+    )
+
+
+def _some(names: Iterable[str]) -> str:
+    return ", ".join(name[:40] for name in islice(names, 5))
+
+
+def words(value: Any, *, limit: int = 2_000) -> str:
+    """Return a tool's own words about its failure: its text, or a compact dump of what it sent."""
+    if is_object(value):
+        inner = next((value[key] for key in ("message", "detail", "error", "reason") if key in value), None)
+        if isinstance(inner, str) and inner:
+            value = inner
+    return clip(value if isinstance(value, str) else _dump(value), limit)
+
+
+def _dump(value: Any) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        return msgspec.json.encode(value).decode()  # integers beyond 64 bits
+
+
+def _first(value: Any, pointer: str | None) -> Any:
+    found = resolve(value, pointer) if pointer is not None else []
+    return found[0][1] if found else None
+
+
+def _message(value: Any) -> str:
+    for pointer in _MESSAGES:
+        said = _first(value, pointer)
+        if _is_filled(said):
+            return words(said)
+    return ""
+
+
+def _is_filled(value: Any) -> bool:
+    """True if an error slot holds something: not null, false, zero, a word for nothing, or empty to its depth.
+
+    An object whose code is the word for success and that has no message (TikTok) only says that there was none.
+    """
+    if isinstance(value, str):
+        return value.strip().lower() not in _NOTHING
+    if is_object(value) and str(value.get("code")).lower() in _FINE and not _is_filled(value.get("message")):
+        return False
+    return _holds(value)
+
+
+def _holds(value: Any) -> bool:
+    if is_object(value) or is_array(value):
+        return any(map(_holds, value.values() if is_object(value) else value))
+    return bool(value.strip() if isinstance(value, str) else value)
+
+
+def _is_data(schema: dict[str, Any] | bool, name: str) -> bool:
+    """True if the schema requires this field as a number, array or object that can never be null."""
+    if not is_object(schema) or name not in schema.get("required", ()):
+        return False
+    declared = properties_of(schema).get(name)
+    return is_object(declared) and declared.get("type") in ("number", "integer", "array", "object")
+
+
+def _found(name: str, what: str, otherwise: str = "") -> Finding:
+    return Finding(
+        code="error_in_success",
+        at=f"/{name}",
+        blame="tool",
+        message=f"output at /{name}: {what}; if this is how the tool reports failure, declare an envelope{otherwise}",
+        data={"reason": f"error_in_success:{name}"},
+    )

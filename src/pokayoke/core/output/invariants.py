@@ -1,0 +1,204 @@
+"""What has to hold for every output beyond its schema: declared values and user callables.
+
+What enters is a valid JSON value and the effective arguments; what leaves is findings. A callable
+may raise, exit, return anything or try to change what it was given: none of it escapes
+(`KeyboardInterrupt` excepted: that one belongs to the person at the keyboard).
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date, datetime, time
+from functools import lru_cache
+from typing import Any, cast
+
+from pokayoke.core.call import Finding
+from pokayoke.core.contract.terms import Compare, Declared, Equal, Format, Range
+from pokayoke.core.json.values import is_array, is_object, word_for
+from pokayoke.core.schema.facts import same, split
+from pokayoke.core.schema.problems import escape
+from pokayoke.core.text.clip import first_words
+
+CODES: dict[str, str] = {
+    "invariant_failed": "the output breaks a rule of its contract that a schema cannot say",
+    "invariant_raised": "a rule of the contract could not be evaluated, so the output counts as invalid",
+}
+
+Rule = Callable[[Any, dict[str, Any]], Any] | Declared
+
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
+
+
+def check_invariants(rules: Iterable[Rule], output: Any, arguments: dict[str, Any]) -> tuple[Finding, ...]:
+    """Evaluate every rule and return what does not hold.
+
+    Args:
+        rules: the contract's invariants. In the pointers of declared ones, `*` stands for every
+            item of an array: `/items/*/price`.
+        output: the output as a JSON value that fits its schema.
+        arguments: the arguments the tool was run with.
+    """
+    return tuple(finding for rule in rules for finding in _apply(rule, output, arguments))
+
+
+def _apply(rule: Rule, output: Any, arguments: dict[str, Any]) -> Iterator[Finding]:
+    if isinstance(rule, Range):
+        yield from _range(rule, output)
+    elif isinstance(rule, Format):
+        yield from _format(rule, output)
+    elif isinstance(rule, Equal):
+        yield from _equal(rule, output, arguments)
+    elif isinstance(rule, Compare):
+        yield from _compare(rule, output)
+    else:
+        yield from _call(rule, output, arguments)
+
+
+def _broken(at: str, message: str, rule: str) -> Finding:
+    return Finding(
+        code="invariant_failed",
+        at=at,
+        blame="tool",
+        message=f"output at {at or '/'}: {message}",
+        data={"rule": rule, "reason": f"invariant_failed:{rule}"},
+    )
+
+
+def _range(rule: Range, output: Any) -> Iterator[Finding]:
+    for at, value in resolve(output, rule.at):
+        if value is None:
+            continue  # whether null may stand here is the schema's question
+        if not _is_number(value):
+            yield _broken(at, f"got {word_for(value)}, expected a number", f"range {rule.at}")
+        elif (rule.min is not None and value < rule.min) or (rule.max is not None and value > rule.max):
+            low, high = ("-inf" if rule.min is None else rule.min), ("inf" if rule.max is None else rule.max)
+            yield _broken(at, f"{value} is outside {low} to {high}", f"range {rule.at}")
+
+
+def _format(rule: Format, output: Any) -> Iterator[Finding]:
+    accepts = format_check(rule.name)
+    for at, value in resolve(output, rule.at):
+        if value is not None and not (isinstance(value, str) and accepts is not None and accepts(value)):
+            yield _broken(at, f"got {word_for(value)}, expected the format {rule.name}", f"format {rule.at}")
+
+
+@lru_cache(maxsize=256)
+def format_check(name: str) -> Callable[[Any], bool] | None:
+    """Return the validator of one format, or None if there is no format of that name."""
+    import jsonschema_rs  # noqa: PLC0415 - 10 ms of import, for those who have a schema
+
+    try:
+        return jsonschema_rs.Draft202012Validator(
+            {"type": "string", "format": name}, validate_formats=True, ignore_unknown_formats=False, offline=True
+        ).is_valid
+    except (ValueError, jsonschema_rs.ValidationError):
+        return None
+
+
+def _equal(rule: Equal, output: Any, arguments: dict[str, Any]) -> Iterator[Finding]:
+    wanted = [value for _, value in resolve(arguments, rule.argument)]
+    if not wanted:
+        return  # an optional argument was not given: nothing to compare with
+    for at, value in resolve(output, rule.output):
+        if not any(same(value, one) for one in wanted):
+            yield _broken(at, f"differs from the argument {rule.argument}", f"equal {rule.output} {rule.argument}")
+
+
+def _compare(rule: Compare, output: Any) -> Iterator[Finding]:
+    name = f"compare {rule.a} {rule.op} {rule.b}"
+    rights = [value for _, value in resolve(output, rule.b) if value is not None]
+    for at, left in resolve(output, rule.a):
+        if left is None:
+            continue
+        for right in rights:
+            holds = _ordered(left, rule.op, right)
+            if holds is None:
+                yield _broken(at, f"{word_for(left)} and {word_for(right)} have no order", name)
+            elif not holds:
+                yield _broken(at, f"{rule.a} {rule.op} {rule.b} does not hold", name)
+
+
+def _ordered(left: Any, op: str, right: Any) -> bool | None:
+    """Compare two values; None if they have no order. Dates and times compare as such, not as text."""
+    if op in ("==", "!="):
+        return same(left, right) is (op == "==")
+    if _is_number(left) and _is_number(right):
+        return _ORDERS[op](left, right)
+    if isinstance(left, str) and isinstance(right, str):
+        for read in (date.fromisoformat, datetime.fromisoformat, time.fromisoformat):
+            try:
+                return _ORDERS[op](read(left), read(right))
+            except (ValueError, TypeError):  # TypeError: one has a time zone, the other has none
+                continue
+    return None
+
+
+def resolve(value: Any, pointer: str) -> list[tuple[str, Any]]:
+    """Return every (pointer, value) that a pointer reaches; `*` is every item of an array.
+
+    An index is never `*` in RFC 6901, so the wildcard takes no valid pointer away. What is absent
+    is left out.
+    """
+    found = [("", value)]
+    for step in split(pointer):
+        found = [(at + escape(key), child) for at, item in found for key, child in _below(item, step)]
+    return found
+
+
+def _below(item: Any, step: str) -> list[tuple[str | int, Any]]:
+    if is_object(item):
+        return [(step, item[step])] if step in item else []
+    if is_array(item):
+        if step == "*":
+            return list(enumerate(item))
+        if step.isdecimal() and int(step) < len(item):
+            return [(step, item[int(step)])]
+    return []
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _call(rule: Callable[[Any, dict[str, Any]], Any], output: Any, arguments: dict[str, Any]) -> Iterator[Finding]:
+    name = str(getattr(rule, "__name__", type(rule).__name__))[:80]
+    try:
+        said = _said(rule(output, arguments))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as exc:  # noqa: BLE001 - sys.exit() in a rule must not end the host
+        yield Finding(
+            code="invariant_raised",
+            blame="tool",
+            message=f"the invariant {name} raised {type(exc).__name__}: {first_words(str(exc), 200)}",
+            data={"rule": name, "reason": f"invariant_raised:{type(exc).__name__}"},
+        )
+        return
+    for message in said:
+        yield _broken("", message, name)
+
+
+def _said(result: Any) -> list[str]:
+    """What a callable's result complains about; empty if the rule holds.
+
+    None and True hold; False (and anything else that is false) does not; a sentence or a list of
+    sentences says what is wrong. A coroutine holds nothing: nobody would ever await it.
+    """
+    if result is None or result is True:
+        return []
+    if inspect.isawaitable(result) or inspect.isgenerator(result):
+        close: Callable[[], None] = getattr(result, "close", lambda: None)
+        close()  # it never ran: no warning about it, the finding says it
+        raise TypeError("an invariant has to be a plain function, not a coroutine or generator function")
+    if isinstance(result, str):
+        return [first_words(result, 300) or "does not hold"]
+    if isinstance(result, (list, tuple)):
+        return [first_words(str(one), 300) for one in cast(Sequence[Any], result)]
+    return [] if result else ["does not hold"]

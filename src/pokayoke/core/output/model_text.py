@@ -1,0 +1,144 @@
+"""What the model reads: a tool's answer as data between delimiters it cannot close, and our own sentences.
+
+What enters is a checked value or findings; what leaves is text that is safe to append to a history.
+The wrapping keeps what a tool said apart from instructions. It is a label, not the
+protection: that is the latch and provenance, which do not rely on the model reading labels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from pokayoke.core.call import Finding
+from pokayoke.core.json.strict import dump_compact
+from pokayoke.core.text.clip import clip
+from pokayoke.core.text.neutralise import neutralise
+
+MAX_REFUSAL = 599
+"""Longest text a model reads after a refusal, in characters."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}", re.ASCII)
+_MAX_ATTRIBUTE = 128
+_WITHHELD = "Its content is withheld: do not guess it and do not build on it. Try another way, or tell the user."
+
+
+def present(
+    value: Any,
+    *,
+    tool: str,
+    call_id: str,
+    trust: str,
+    canonical: bytes | None = None,
+    content: Iterable[Any] = (),
+) -> str:
+    """Return a value as the model reads it: `<tool_output tool=… call=… trust=…>` … `</tool_output>`.
+
+    A string is shown as it is, anything else as compact JSON. Whatever could close the delimiter,
+    hide, or pass for a turn of the conversation is written as a visible escape.
+
+    Args:
+        value: a JSON value or text.
+        tool: the tool's name.
+        call_id: the provider's id of the call.
+        trust: the label: `checked`, `unchecked`, `degraded`, `error`, …
+        canonical: the value's compact JSON, if the caller has it.
+        content: blocks that are not text; they are counted, not shown.
+    """
+    if value.__class__ is str:
+        body = neutralise(value)
+    else:
+        data = dump_compact(value) if canonical is None else canonical
+        body = neutralise(data.decode(), data=data, json=True)
+    blocks = [*content] if content else ()
+    if blocks:
+        note = f"[content that is not text: {len(blocks)}]"
+        body = note if value in (None, "") else f"{body}\n{note}"
+    start, trusted = _frame(tool, trust)
+    return f"{start}{_attribute(call_id)}{trusted}{body}\n</tool_output>"
+
+
+@lru_cache(512)
+def _frame(tool: str, trust: str) -> tuple[str, str]:
+    """What stands before and behind the call's id in the first line; the same for every call of a tool."""
+    return f"<tool_output tool={_attribute(tool)} call=", f" trust={_attribute(trust)}>\n"
+
+
+@lru_cache(512)
+def _attribute(text: str) -> str:
+    """Quote an attribute value so that it ends where we say it ends."""
+    if _PLAIN.fullmatch(text):
+        return f'"{text}"'
+    text = neutralise(text.encode(errors="replace").decode()[:_MAX_ATTRIBUTE])
+    for plain, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("\n", " "), ("\t", " ")):
+        text = text.replace(plain, entity)
+    return f'"{text}"'
+
+
+def refusal_text(findings: Iterable[Finding], *, tool: str) -> str:
+    """Return the one short text (under 600 characters) a model reads when there is no usable result.
+
+    It is made of the findings' hints, each once, as many as fit, and says how many there are beside.
+    A finding without a hint says what kind of problem it is; operators' messages never get here.
+
+    Args:
+        findings: what was observed, worst first.
+        tool: the tool's name (or the name the model wrote).
+    """
+    found = [*findings]
+    said: list[str] = []
+    *hints, name = _neutral([*[finding.hint.strip() for finding in found], tool])
+    name = name[:64]
+    named = withheld = False
+    for finding, hint in zip(found, hints, strict=True):
+        sentence = hint or kind_of_problem(finding)
+        if sentence not in said:
+            said.append(sentence)
+            named = named or name in sentence
+        withheld = withheld or (not finding.hint and finding.blame == "tool")
+    if withheld:
+        said.append(_WITHHELD)
+        head = f"{name} answered, but the answer cannot be used"
+        said = [f"{head}: {said[0]}", *said[1:]] if said[0] is not _WITHHELD else [head, *said]
+    elif not named:
+        said = [f"{name}: {said[0]}" if said else f"{name}: the call was not carried out.", *said[1:]]
+    return _fit(said, MAX_REFUSAL)
+
+
+def _neutral(texts: list[str]) -> list[str]:
+    """Neutralise some texts. One look at all of them, each at the start of a paragraph, is nearly always enough."""
+    together = _APART + _APART.join(texts)
+    return texts if neutralise(together) == together else [neutralise(text) for text in texts]
+
+
+_APART = " \n\n"
+
+
+def kind_of_problem(finding: Finding) -> str:
+    """Return a sentence for a finding without a hint: its kind, and its place if that is harmless to repeat."""
+    place = f" at {finding.at}" if finding.at and _PLAIN.fullmatch(finding.at) else ""
+    return f"{finding.code.replace('_', ' ')}{place}."
+
+
+def _fit(sentences: list[str], limit: int) -> str:
+    """Join whole sentences as far as they fit; the last one is kept, because it says what to do."""
+    text = " ".join(sentences)
+    if len(text) <= limit:
+        return text
+    if len(sentences) == 1:
+        return clip(text, limit)
+    *front, last = sentences
+    last = clip(last, limit // 2)
+    kept: list[str] = []
+    room = limit - len(last) - len("(and 999 more) ")
+    for sentence in front:
+        if len(sentence) + 1 > room:
+            break
+        kept.append(sentence)
+        room -= len(sentence) + 1
+    if not kept:
+        kept.append(front[0][: room - 2] + "…")
+    left = len(front) - len(kept)
+    return " ".join([*kept, *([f"(and {left} more)"] if left else []), last])

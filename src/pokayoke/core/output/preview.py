@@ -1,0 +1,147 @@
+"""A large value in brief: its shape with lengths and first items, and how to read on.
+
+What enters is a valid value that is too long for a conversation; what leaves is a short text that
+names every field it can, and pages of the whole. A preview never cuts inside a JSON value without
+saying so: the model must not take a part for the whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pokayoke.core.json.strict import dump_compact
+from pokayoke.core.json.values import is_array, is_object, word_for
+from pokayoke.core.text.neutralise import neutralise
+
+_SAMPLE = 60  # characters shown of a string
+_DEEPEST = 6
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A part of a long text.
+
+    Args:
+        text: the part.
+        offset: where it begins, in characters.
+        next_offset: where the next part begins; None if this is the last.
+        total: length of the whole in characters.
+    """
+
+    text: str
+    offset: int
+    next_offset: int | None
+    total: int
+
+
+def page(canonical_text: str | bytes, offset: int, limit: int) -> Page:
+    """Return `limit` characters of a text from `offset` on.
+
+    An offset outside the text gives an empty last page; nothing raises, because a model chooses it.
+
+    Args:
+        canonical_text: the whole, as text or UTF-8.
+        offset: first character, from 0.
+        limit: most characters, at least 1.
+    """
+    text = canonical_text if isinstance(canonical_text, str) else canonical_text.decode()
+    start = min(max(offset, 0), len(text))
+    end = min(start + max(limit, 1), len(text))
+    return Page(text[start:end], start, end if end < len(text) else None, len(text))
+
+
+def preview(
+    value: Any,
+    canonical: bytes | None = None,
+    *,
+    handle: str | None,
+    max_chars: int = 1_500,
+    tool: str = "",
+    trust: str = "",
+) -> str:
+    """Return the shape of a value that was kept aside, and how to get at the rest.
+
+    Args:
+        value: a JSON value or text.
+        canonical: its compact JSON, if the caller has it.
+        handle: the name under which the whole is kept; None if nobody keeps it.
+        max_chars: longest preview in characters; at least the few lines that say how to go on.
+        tool: the tool's name, for the label.
+        trust: what the label says of the value, if anything; as in `present`.
+    """
+    size = len(value) if isinstance(value, str) else len(dump_compact(value) if canonical is None else canonical)
+    label = f' tool="{neutralise(tool)[:64]}"' if tool and '"' not in tool else ""
+    name = "" if handle is None else f' handle="{handle}"'
+    said = f' trust="{trust}"' if trust else ""
+    head = f'<tool_output{label}{name}{said} preview="true" chars="{size}">\n'
+    rest = (
+        f"is kept as {handle}. Read it in pages with this handle and an offset"
+        if handle is not None
+        else "was left out to save space"
+    )
+    tail = (
+        f"\n</tool_output>\nThis is a preview: the whole answer ({size} characters) {rest}; "
+        f"do not guess what is not shown."
+    )
+    room = max(max_chars - len(head) - len(tail), 0)
+    if isinstance(value, str):
+        body = f"text, {size} characters, begins: {neutralise(value[:room])}"
+    else:
+        body = "\n".join(_outline(value, room))
+    return head + _cut(body, room) + tail
+
+
+def _cut(text: str, room: int) -> str:
+    """Shorten a preview at a line end, visibly."""
+    if len(text) <= room:
+        return text
+    kept = text[: max(room - 2, 0)]
+    return (kept.rpartition("\n")[0] or kept) + "\n…"
+
+
+def _outline(value: Any, room: int) -> list[str]:
+    """Lines that describe a value from the top down, breadth before depth, until the room is used."""
+    for depth in range(_DEEPEST, 0, -1):
+        lines = _describe(value, "", depth, room)
+        if sum(map(len, lines)) + len(lines) <= room:
+            return lines
+    return _describe(value, "", 1, room)
+
+
+def _describe(value: Any, indent: str, depth: int, room: int) -> list[str]:
+    if is_object(value):
+        lines = [f"object, {len(value)} keys"]
+        for key, child in value.items():
+            # In quotes, so that no key ends its line, and none stands before a colon like a role.
+            name = neutralise(dump_compact(key[:_SAMPLE]).decode(), json=True)
+            first, *rest = _describe(child, indent + "  ", depth - 1, room) if depth > 1 else [_short(child)]
+            lines += [f"{indent}  {name}: {first}", *rest]
+            room -= len(lines[-1])
+            if room < 0:
+                break
+        return lines
+    if is_array(value):
+        lines = [_short(value)]
+        if value and depth > 1:
+            first, *rest = _describe(value[0], indent + "  ", depth - 1, room)
+            lines += [f"{indent}  [0]: {first}", *rest]
+        return lines
+    return [_short(value)]
+
+
+def _short(value: Any) -> str:
+    """A value in a few words: kind, length, and the value itself where it is short."""
+    if is_object(value):
+        return f"object, {len(value)} keys"
+    if is_array(value):
+        kinds = sorted({_kind(item) for item in value[:1_000]})
+        return f"list, {len(value)} items{' of ' + ' or '.join(kinds) if kinds else ''}"
+    if isinstance(value, str):
+        text = neutralise(dump_compact(value[:_SAMPLE]).decode(), json=True)
+        return text if len(value) <= _SAMPLE else f"{text}… ({len(value)} characters)"
+    return dump_compact(value).decode()
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else word_for(value).rpartition(" ")[2] + "s"

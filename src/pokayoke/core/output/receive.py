@@ -1,0 +1,269 @@
+"""From what a tool returned to a value: the transport rooms, or serialisation; nothing is judged yet.
+
+What enters is anything; what leaves is a `Received` value with its JSON text, the tool's own failure,
+or one finding. A text from a tool whose schema promises something else than a string is JSON text
+and is parsed strictly. A tool's answer is never repaired.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pokayoke.core.call import Finding, Raw
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.json.dump import dumps
+from pokayoke.core.json.serialise import serialise, too_large
+from pokayoke.core.json.strict import StrictError, parse
+from pokayoke.core.output.content_blocks import Blocks, as_blocks
+from pokayoke.core.output.envelope import words
+from pokayoke.core.output.html_pages import is_page
+from pokayoke.core.output.transport import (
+    BYTES_PER_CHAR,
+    Wire,
+    as_text,
+    as_wire,
+    check_content_type,
+    check_status,
+    in_utf8,
+    is_textual,
+    measure,
+    media_type,
+    over_bytes,
+)
+from pokayoke.core.policy import ToolOutputPolicy
+from pokayoke.core.text.clip import first_words
+
+CODES: dict[str, str] = {
+    "html_instead_of_data": "an HTML page stands where data was expected",
+    "not_text": "the contract promises text and the tool returned something else",
+    "no_data": "the contract promises data and the tool returned none, or several pieces",
+    "extract_failed": "the contract's extract function could not read the text",
+    "body_unread": "the body of the response was not read by the tool, so there is nothing to check",
+}
+
+DEEPEST = 200
+"""The deepest nesting that is safe to validate; so few brackets that nothing has to be measured prove it at once."""
+_NO_CONTENT = (204, 205)  # RFC 9110: these carry no body and no type, so the value is null and the schema decides
+
+
+class Received(msgspec.Struct, frozen=True, gc=False):
+    """What arrived.
+
+    Attributes:
+        value: the value: JSON, or text.
+        data: its compact JSON.
+        chars: its length in characters, as the tool sent it.
+        content: blocks that are not text, unread.
+        wire: True if it came through the transport rooms.
+        finding: why there is no value, or None.
+        failure: the tool's own words if it failed, or None.
+        origin: the Python object, if a Decimal in it has two faithful forms.
+    """
+
+    value: Any = None
+    data: bytes = b"null"
+    chars: int = 0
+    content: tuple[Any, ...] = ()
+    wire: bool = False
+    finding: Finding | None = None
+    failure: str | None = None
+    origin: Any = None
+
+
+def receive(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) -> Received:
+    """Turn what a tool returned into a value.
+
+    Args:
+        raw: what the tool returned.
+        contract: what it promised.
+        policy: caps and content type where the contract does not say.
+    """
+    limit = contract.max_chars or policy.max_chars
+    if type(raw) is str:
+        return _text(raw, contract, limit)
+    try:
+        return _any(raw, contract, limit, policy)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as exc:  # noqa: BLE001 - a property of the tool's own object must not end the host
+        what = f"{type(raw).__name__} failed to describe itself ({type(exc).__name__})"
+        return _no(fault("not_serialisable", what))
+
+
+def _any(raw: Any, contract: Contract, limit: int, policy: ToolOutputPolicy) -> Received:
+    """Everything but a text: a response, blocks, bytes, or a Python object."""
+    schema = None if contract.output is None else contract.output.raw
+    wire = as_wire(raw, schema)
+    if wire is not None:
+        received = _wire(wire, raw, contract, limit, policy)
+        return msgspec.structs.replace(received, wire=True)
+    blocks = as_blocks(raw, schema)
+    if blocks is not None:
+        return _blocks(blocks, contract, limit)
+    if isinstance(raw, str):  # a subclass: a confined path, an enum of texts
+        return _text(str.__str__(raw), contract, limit)
+    if isinstance(raw, (bytes, bytearray)):
+        return _bytes(bytes(raw), contract, limit)
+    if contract.output is None and not contract.unchecked:
+        kind = type(raw).__name__
+        return _no(fault("not_text", f"the contract promises text, got {kind}", reason=f"not_text:{kind}"))
+    return _object(raw, limit)
+
+
+def fault(code: str, message: str, *, at: str = "", reason: str | None = None) -> Finding:
+    """Return a finding about the tool's answer, with the reason a trace gives."""
+    where = f"output at {at}" if at else "output"
+    data = {"reason": reason or (f"{code}:{at}" if at else code)}
+    return Finding(code=code, at=at, blame="tool", message=f"{where}: {message}", data=data)
+
+
+def _no(finding: Finding) -> Received:
+    return Received(finding=finding)
+
+
+def _text(text: str, contract: Contract, limit: int, content: tuple[Any, ...] = ()) -> Received:
+    """A text without transport: JSON where the schema wants data, else the value itself."""
+    if len(text) > limit:
+        return _no(too_large(limit, "characters"))
+    if contract.extract is not None:
+        return _extracted(text, contract, limit, content)
+    if contract.takes_text:
+        return _verbatim(text, content)
+    return _parsed(text, limit, content)
+
+
+def _verbatim(text: str, content: tuple[Any, ...] = ()) -> Received:
+    try:
+        data = dumps(text)
+    except TypeError:
+        return _no(fault("lone_surrogate", "the text holds a lone surrogate"))
+    return Received(text, data, len(text), content)
+
+
+def _parsed(body: str | bytes, limit: int, content: tuple[Any, ...] = ()) -> Received:
+    """JSON text, read strictly; what does not parse is named, never mended.
+
+    One byte order mark before it is no part of it: a parser may ignore it (RFC 8259, section 8.1).
+    """
+    chars = len(body)
+    body = body.removeprefix("\ufeff") if isinstance(body, str) else body.removeprefix(b"\xef\xbb\xbf")
+    try:
+        value, data = parse(
+            body, max_bytes=limit * BYTES_PER_CHAR, max_depth=DEEPEST, equal_duplicates=False, exact=False
+        )
+    except StrictError as exc:
+        return _no(_unparsed(body, exc))
+    return Received(value, data, chars, content)
+
+
+def _unparsed(body: str | bytes, error: StrictError) -> Finding:
+    text = body if isinstance(body, str) else body.decode(errors="replace")
+    if is_page(text):
+        return fault("html_instead_of_data", "an HTML page instead of JSON")
+    why, at = error.code, error.position
+    if not text.strip():
+        why = "empty"
+    elif why == "invalid_json" and at is not None and at >= len(text.rstrip().encode(errors="replace")):
+        why = "cut"
+    message = f"output: not strict JSON{'' if at is None else f' at byte {at}'}: {why}"
+    data = {"reason": f"invalid_json:{why}", "position": at}
+    return Finding(code="invalid_json", blame="tool", message=message, data=data)
+
+
+def _extracted(text: str, contract: Contract, limit: int, content: tuple[Any, ...] = ()) -> Received:
+    """Free text, read by the contract's own function; what it returns is held to the schema."""
+    assert contract.extract is not None, "only called for a contract with extract"
+    if is_page(text):
+        return _no(fault("html_instead_of_data", "an HTML page instead of text"))
+    try:
+        found = contract.extract(text)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as exc:  # noqa: BLE001 - sys.exit() in a user's function must not end the host
+        name = type(exc).__name__
+        said = f"extract raised {name}: {first_words(str(exc), 200)}"
+        return _no(fault("extract_failed", said, reason=f"extract_failed:{name}"))
+    return _object(found, limit, content)
+
+
+def _object(raw: Any, limit: int, content: tuple[Any, ...] = ()) -> Received:
+    done = serialise(raw, max_bytes=limit * BYTES_PER_CHAR)
+    if isinstance(done, Finding):
+        return _no(done)
+    chars = len(done.data)
+    if chars > limit and (chars := len(done.data.decode())) > limit:
+        return _no(too_large(limit, "characters"))
+    return Received(done.value, done.data, chars, content, origin=raw if done.decimals else None)
+
+
+def _bytes(body: bytes, contract: Contract, limit: int) -> Received:
+    """Bytes that a Python tool returned: JSON where data is promised, else UTF-8 text; any others, nobody promised."""
+    data = contract.extract is None and not contract.takes_text
+    finding = (measure if data else over_bytes)(body, limit)
+    if finding is not None:
+        return _no(finding)
+    if data:
+        return _parsed(body, limit)
+    text = as_text(body)
+    if isinstance(text, str):
+        return _text(text, contract, limit)
+    return Received(content=(Raw(body),)) if contract.unchecked else _no(text)
+
+
+def _blocks(blocks: Blocks, contract: Contract, limit: int) -> Received:
+    if blocks.failed:
+        said = blocks.text or blocks.structured or "the tool gave no reason"
+        return Received(content=blocks.content, failure=words("an HTML page" if is_page(str(said)) else said))
+    if contract.output is None:
+        if blocks.texts:
+            return _text(blocks.text, contract, limit, blocks.content)
+        return Received(content=blocks.content) if blocks.content else _object(blocks.structured, limit)
+    if blocks.structured is not None:
+        return _object(blocks.structured, limit, blocks.content)
+    if len(blocks.texts) == 1 or (contract.extract is not None and blocks.texts):
+        return _text(blocks.text, contract, limit, blocks.content)
+    got = f"{len(blocks.texts)} text blocks and no structured content"
+    return _no(fault("no_data", f"the contract promises data, got {got}"))
+
+
+def _wire(wire: Wire, raw: Any, contract: Contract, limit: int, policy: ToolOutputPolicy) -> Received:
+    failed = check_status(wire, limit)
+    if failed is not None:
+        return Received(finding=failed[0], failure=failed[1])
+    body = wire.body
+    if body is None:
+        return _no(fault("body_unread", "the body of the response is no text and no bytes: the tool has to read it"))
+    data = contract.output is not None and contract.extract is None
+    if data and not body and wire.status in _NO_CONTENT:
+        return Received()
+    if data and isinstance(body, bytes) and over_bytes(body, limit) is None:
+        body = in_utf8(body, wire.content_type)
+    # What is decoded first is measured as text, and what is no text has no characters.
+    too_long = measure(body, limit) if data or isinstance(body, str) else over_bytes(body, limit)
+    finding = too_long or _wrong_type(wire, contract, policy)
+    if finding is not None:
+        return _no(finding)
+    if data:
+        return _parsed(body, limit)
+    if isinstance(body, bytes) and wire.content_type and not is_textual(wire.content_type):
+        return Received(content=(raw,))
+    text = as_text(body, wire.content_type)
+    return _text(text, contract, limit) if isinstance(text, str) else _no(text)
+
+
+def _wrong_type(wire: Wire, contract: Contract, policy: ToolOutputPolicy) -> Finding | None:
+    """Hold a response to the contract's media type; to the policy's where data is promised.
+
+    Where nothing is promised, only a page is refused (if the policy wants something else): the
+    maintenance page with status 200 is never what a tool meant.
+    """
+    if contract.content_type is not None:
+        return check_content_type(wire.content_type, contract.content_type)
+    wanted = policy.require_content_type
+    if contract.output is not None and contract.extract is None:
+        return check_content_type(wire.content_type, wanted)
+    if contract.unchecked and wire.content_type and media_type(wire.content_type) == "text/html":
+        return check_content_type(wire.content_type, wanted)
+    return None

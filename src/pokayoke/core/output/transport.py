@@ -1,0 +1,279 @@
+"""A result as it came over a wire: recognised, measured, and checked to be what it says it is.
+
+What enters is a `Raw`, a dict with `body` and `content_type`, or a response of httpx or requests
+(recognised by shape, never imported); what leaves is text to be parsed, or a finding. The
+cap comes before anything looks at the body, then the status, then the content type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from pokayoke.core.call import Finding, Raw
+from pokayoke.core.json.serialise import too_large
+from pokayoke.core.json.values import is_object, kind_of, properties_of, says
+from pokayoke.core.output.html_pages import is_page
+from pokayoke.core.text.rare import rare
+
+CODES: dict[str, str] = {
+    "missing_content_type": "a wire response does not say what it is",
+    "wrong_content_type": "a wire response says that it is something else than the contract expects",
+    "http_error": "a wire response has a status that is no success",
+    "bad_encoding": "the bytes of a text are not valid in its character set",
+}
+
+BYTES_PER_CHAR = 4
+"""A UTF-8 character has at most four bytes, so the byte cap never cuts below the character cap."""
+
+_TRANSPORT_KEYS = frozenset(
+    ("body", "content_type", "status", "status_code", "headers", "url", "reason", "ok", "elapsed", "encoding")
+)
+_TEXTUAL = ("text/", "application/json", "application/xml", "application/javascript", "application/x-ndjson")
+_PROBLEM = "application/problem+json"  # RFC 9457: the details of an error, whatever the status says
+_TEXTUAL_SUFFIXES = ("+json", "+xml")
+
+
+class Wire(msgspec.Struct, frozen=True):
+    """A response, reduced to what counts.
+
+    Args:
+        body: its body, text or bytes; None if the tool handed over a response it never read.
+        content_type: the media type as sent, or None.
+        status: the HTTP status; a text if it is no number; None if nothing is said of it.
+        retry_after: seconds the server asks to wait, or None.
+    """
+
+    body: str | bytes | None
+    content_type: str | None
+    status: int | str | None = None
+    retry_after: float | None = None
+
+
+def as_wire(raw: Any, schema: dict[str, Any] | bool | None = None) -> Wire | None:
+    """Return the response in a tool's result, or None if the result is no response.
+
+    A dict counts only if it holds nothing but transport fields and the output schema does not
+    itself describe a `content_type`: an e-mail has a body and a content type too.
+    """
+    if isinstance(raw, Raw):
+        return _made(raw.body, raw.content_type, (raw.status,), None) or Wire(None, None, _status((raw.status,)))
+    if is_object(raw):
+        if "body" not in raw or "content_type" not in raw or not _TRANSPORT_KEYS.issuperset(raw):
+            return None
+        if "content_type" in properties_of(schema):
+            return None
+        told = (raw.get("status"), raw.get("status_code"), _FAILED if _denies(raw.get("ok")) else None)
+        return _made(raw["body"], raw["content_type"], told, raw.get("headers"))
+    if not (hasattr(raw, "status_code") and hasattr(raw, "headers") and hasattr(kind_of(raw), "content")):
+        return None
+    if getattr(raw, "_content", None) is False:  # requests, opened with stream=True
+        return Wire(None, None)
+    try:
+        body = raw.content
+    except Exception:  # noqa: BLE001 - httpx raises its own kind for a body that was not read
+        return Wire(None, None)
+    headers = raw.headers
+    return _made(body, headers.get("content-type"), (raw.status_code,), headers)
+
+
+def _denies(ok: Any) -> bool:
+    """True for the flag of a response that failed; it never counts anything, so that zero is false, too."""
+    return ok == 0 if isinstance(ok, (int, float)) else says(ok, "false")
+
+
+_FAILED = 500
+"""The status of a response that says that it failed, and not how."""
+
+
+def _made(body: Any, content_type: Any, told: Iterable[Any], headers: Any) -> Wire | None:
+    """Return a response, or None if its body is none."""
+    if isinstance(body, (bytearray, memoryview)):
+        body = bytes(cast("bytearray", body))
+    if not isinstance(body, (str, bytes)):
+        return None
+    retry: Any = None
+    if isinstance(headers, Mapping):
+        named = cast(Mapping[str, Any], headers)
+        retry = named.get("retry-after", named.get("Retry-After"))
+    return Wire(
+        body,
+        str(content_type) if content_type else None,
+        _status(told),
+        float(retry) if isinstance(retry, str) and retry.isascii() and retry.isdigit() else None,
+    )
+
+
+def _status(told: Iterable[Any]) -> int | str | None:
+    """Return the first status that is no success, else the first there is; what cannot be read is no success."""
+    read = [_read_status(one) for one in told if one not in (None, "")]
+    return next((one for one in read if not _is_success(one)), read[0] if read else None)
+
+
+def _read_status(told: Any) -> int | str:
+    if isinstance(told, str):
+        number = rare(_NUMBERED).match(told)
+        words = told.strip()[:_LONGEST_STATUS]
+        return int(number[1]) if number else 200 if words.lower() in _FINE else words
+    if isinstance(told, float) and told.is_integer():
+        return int(told)
+    return told if isinstance(told, int) else type(told).__name__
+
+
+def _is_success(status: int | str) -> bool:
+    return isinstance(status, int) and 200 <= status <= 299  # noqa: PLR2004 - RFC 9110, section 15: success
+
+
+_NUMBERED = r"\s*(?:HTTP/[0-9.]{1,5}\s+)?([0-9]{3})(?![0-9])"
+_FINE = ("ok", "success")
+_LONGEST_STATUS = 40  # characters of a status in words
+
+
+def measure(body: str | bytes, max_chars: int) -> Finding | None:
+    """Return the finding for a body over its cap, or None. Looks at lengths before content."""
+    if isinstance(body, str):
+        return too_large(max_chars, "characters") if len(body) > max_chars else None
+    if finding := over_bytes(body, max_chars):
+        return finding
+    # Every byte but a continuation byte begins a character.
+    if len(body) > max_chars and len(body.translate(None, _CONTINUATION)) > max_chars:
+        return too_large(max_chars, "characters")
+    return None
+
+
+def over_bytes(body: bytes, max_chars: int) -> Finding | None:
+    """Return the finding for bytes over their cap, or None: what is no text has no characters to be counted."""
+    most = max_chars * BYTES_PER_CHAR
+    return too_large(most) if len(body) > most else None
+
+
+_CONTINUATION = bytes(range(0x80, 0xC0))
+
+
+def check_status(wire: Wire, max_chars: int) -> tuple[Finding, str] | None:
+    """Return the finding and the failure text for a status that is no success, or None.
+
+    A response that itself says it failed is the tool's failure, not a broken promise. The body is
+    quoted if it is a short text and no page.
+    """
+    status = wire.status
+    if status is None or _is_success(status):
+        return None
+    said = f"HTTP status {status}"
+    body = wire.body
+    if body is not None and measure(body, max_chars) is None:
+        text = body if isinstance(body, str) else body.decode(errors="replace")
+        if text.strip() and not is_page(text):
+            said = f"{said}: {text.strip()[:_QUOTED]}"
+    data: dict[str, Any] = {"reason": f"http_error:{status}", "status": status}
+    if wire.retry_after is not None:
+        data["retry_after"] = wire.retry_after
+    finding = Finding(code="http_error", blame="tool", message=f"the response has status {status}", data=data)
+    return finding, said
+
+
+_QUOTED = 1_000  # characters of an error body that are worth reading
+
+
+def media_type(content_type: str) -> str:
+    """Return the media type without parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def check_content_type(content_type: str | None, wanted: str) -> Finding | None:
+    """Return the finding for a content type the contract does not accept, or None.
+
+    `application/json` accepts the `+json` types (RFC 6839) but the one that describes an error; `type/*` and
+    `*/*` are ranges.
+    """
+    want = media_type(wanted)
+    if want in ("*/*", "*"):
+        return None
+    if content_type is None or not content_type.strip():
+        return Finding(
+            code="missing_content_type",
+            blame="tool",
+            message=f"the response has no content type; expected {want}",
+            data={"reason": "missing_content_type"},
+        )
+    got = media_type(content_type)
+    suffixed = got.endswith("+json") and got.startswith("application/") and got != _PROBLEM
+    if got == want or (want == "application/json" and suffixed):
+        return None
+    if want.endswith("/*") and got.startswith(want[:-1]):
+        return None
+    return Finding(
+        code="wrong_content_type",
+        blame="tool",
+        message=f"the response is {got[:100]}; expected {want}",
+        data={"reason": f"content-type {got[:100]}", "expected": want},
+    )
+
+
+def is_textual(content_type: str) -> bool:
+    """Return whether a media type is text that a model can read."""
+    kind = media_type(content_type)
+    return kind.startswith(_TEXTUAL) or kind.endswith(_TEXTUAL_SUFFIXES)
+
+
+def as_text(body: str | bytes, content_type: str | None = None) -> str | Finding:
+    """Return a body as text, decoded as its content type says (UTF-8 if it does not), or the finding."""
+    if isinstance(body, str):
+        return body
+    charset = _charset(content_type)
+    try:
+        if rare(_CHARSETS).fullmatch(charset):
+            return body.decode(charset, "strict")
+    except (LookupError, UnicodeError):
+        pass
+    return _bad_encoding(charset)
+
+
+def in_utf8(body: bytes, content_type: str | None) -> str | bytes:
+    """Return the bytes of JSON as they are, or as text where only the declared character set can read them.
+
+    JSON is UTF-8, whatever is declared (RFC 8259, sections 8.1 and 11), so a declaration counts for nothing but
+    what is no UTF-8, or holds the NUL that no JSON has and every UTF-16 of it. What nothing reads stays as it is.
+    """
+    if _charset(content_type) in _UTF8:
+        return body
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        pass
+    else:
+        if 0 not in body:
+            return body
+    text = as_text(body, content_type)
+    return text if isinstance(text, str) else body
+
+
+_UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")
+
+
+def _charset(content_type: str | None) -> str:
+    """Return the character set a content type declares, in lower case; UTF-8 if it declares none."""
+    charset = "utf-8"
+    for parameter in (content_type or "").split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            charset = value.strip().strip("\"'").lower() or charset
+    return charset
+
+
+# Python also knows encodings that are programs in disguise (unicode_escape, utf-7, punycode).
+_CHARSETS = (
+    r"utf[-_]?(8|16|32)([-_]?[lb]e)?|(us-)?ascii|iso[-_]?8859[-_]\d{1,2}|latin[-_]?\d|windows-125\d|cp125\d|"
+    r"koi8-[ru]|shift[-_]jis|euc[-_](jp|kr)|gb(2312|k|18030)|big5"
+)
+
+
+def _bad_encoding(charset: str) -> Finding:
+    return Finding(
+        code="bad_encoding",
+        blame="tool",
+        message=f"output: not valid {charset[:40]}; what is no text is returned as Raw with its media type",
+        data={"reason": f"bad_encoding:{charset[:40]}"},
+    )

@@ -1,0 +1,153 @@
+"""Quick looks for secrets: what has to stand in a text for any of the exact rules to apply.
+
+What enters: JSON as bytes, or a text, as it is written and in lower case. What leaves: which looks found something.
+What must never happen here: a secret that the exact rules know, and no look finds.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from pokayoke.core.text.regex import matcher
+
+# What a secret is called, for two readers: `~` is where the parts of a name may be held apart.
+_CARD: Final = "card~n(?:o|umber)|(?:functions|subscription)~key|connection~string"
+NAMES: Final = (
+    r"pass~w(?:or)?[dt]|pass~phrase|pass~code|secret|token|cookie|credential|bearer|authorization|kennwort|contrase"
+    rf"|(?:api|private|access|signing|encryption)~key|{_CARD}|密码|密碼|密钥|密鑰|令牌|口令"
+)
+# Names so short that only a word of its own counts: `pinCode` and `PIN_2`, but neither `spin` nor `PING`.
+SHORT_NAMES: Final = ("auth", "pin", "otp", "cvv", "cvc", "ssn")
+# In JSON text, a control character that holds parts apart is spelled with letters.
+SPELLED_GAP: Final = r"\\[bfnrt]|\\u00[01][0-9a-f]"
+AFTER_GAP: Final = r"(?<=\\[bfnrt])|(?<=\\u00[01][0-9a-f])"
+"""Right behind such a character: the letter there belongs to it, and not to what begins."""
+_GAP: Final = f"(?:[^0-9a-z]|{SPELLED_GAP})*"
+_NAME: Final = NAMES.replace("~", _GAP) + "|pass(?:[^0-9a-z]|$)"
+# For themselves, by the letters they begin with: many texts hold those, and would be searched for all names.
+_CARD_NAME: Final = _CARD.replace("~", _GAP)
+# Literals without which no name and no shape can apply, for lower-cased text. All of them are searched at once
+# first (63 at most, see `matcher`); only a hit asks the exact rules.
+_NAME_LITERALS: Final = (
+    "pass|secret|token|cookie|credential|bearer|authorization|kennwort|contrase"
+    "|private|access|signing|encryption|密码|密碼|密钥|密鑰|令牌|口令"
+)
+_SHAPE_LITERALS: Final = (
+    r"-----begin|ghp_|gho_|ghu_|ghs_|ghr_|github_pat|glpat-|glrt-|sbp_[0-9a-z]{8}|nfp_[0-9a-z]{8}|akia[0-9a-z]{4}"
+    r"|asia[0-9a-z]{8}|aiza[0-9a-z_-]{8}|npm_[0-9a-z]{8}|sk_live|sk_test|rk_live|rk_test|pypi-|ya29\."
+    r"|gsk_[0-9a-z]{8}|xai-[0-9a-z]{8}|pplx-|nvapi-|gocspx-|absk[0-9a-z]{8}|bedrock-api-key-|lsv2_|tvly-|dapi[0-9a-f]{8}"
+    r"|xapp-|whsec_|dckr_|dop_v1_|hvs\.[0-9a-z]{8}|ntn_[0-9a-z]{8}|lin_api_|shpat_|atatt[0-9a-z]{8}|sig=|accountkey="
+    r"|pmak-|nrak-"
+)
+# These are searched in the text as it is written: case tells `pinCode` from `pincushion`.
+_SHORT_SHAPES: Final = (
+    r"eyJ[0-9A-Za-z_-]{6}|hf_[0-9A-Za-z]{8}|sk-[0-9A-Za-z_-]{6}|SG\.[0-9A-Za-z_-]{6}|:AA[0-9A-Za-z_-]{6}|xox[a-eprs][-.]"
+    r"|gl(?:dt|ptt)-|shpss_|figd_|glsa_|dp\.pt\.|rubygems_|pscale_|sq0csp-|\.atlasv1\."
+    r"|[?&;-]Signature=|key-[0-9a-f]{8}|hooks\.slack\.com/|/webhooks/[0-9]{8}"
+)
+_WORDS: Final = tuple(
+    f"(?:{case('|'.join(SHORT_NAMES))})(?:{end}|$)|{case('pwd')}"
+    for case, end in ((str.lower, "[^a-z]"), (str.title, "[^a-z]"), (str.upper, "[^A-Za-z]|[A-Z][a-z]"))
+)
+_WHOLE_WORDS: Final = f"(?:^|[^A-Za-z]|{SPELLED_GAP})(?:{_WORDS[0]})|{_WORDS[1]}|(?:^|[^A-Z])(?:{_WORDS[2]})"
+_API_KEY: Final = "[aA][pP][iI](?:[kK]|[^A-Za-z])"
+_LOGIN: Final = '://[^/@" ]+@'
+_SPELLED_LETTER: Final = r"\\u(?:00[2-9a-f]|0[1-9a-f]|[1-9a-f])"
+_CARD_DIGITS: Final = "[2-6][0-9 -]{13}"
+
+
+class _Searches(NamedTuple):
+    """The compiled searches."""
+
+    literal: Callable[[str], bool]
+    card_name: Callable[[str], bool]
+    name: Callable[[str], bool]
+    shape: Callable[[str], bool]
+    short: Callable[[str], bool]
+    short_shape: Callable[[str], bool]
+    word: Callable[[str], bool]
+    login: Callable[[str], bool]
+    spelled: Callable[[str], bool]
+    card: Callable[[str], bool]
+
+
+@functools.cache
+def _searches() -> _Searches:
+    """Compile once, and not while importing: it takes milliseconds."""
+    bare_shapes = re.sub(r"\[.*?\}", "", _SHAPE_LITERALS)
+    literals = f"{_NAME_LITERALS}|{bare_shapes}"
+    short = "|".join((_SHORT_SHAPES, *_WORDS, _API_KEY))
+    exact = (_CARD_NAME, _NAME, _SHAPE_LITERALS, short, _SHORT_SHAPES, _WHOLE_WORDS)
+    return _Searches(*map(matcher, (literals, *exact, _LOGIN, _SPELLED_LETTER, _CARD_DIGITS)))
+
+
+# The searches run on ASCII five times as fast. In text of other letters these are all that they look for beside
+# ASCII, by the first byte; and none of them counts characters of any kind.
+_BESIDE_ASCII: Final = b"\xe4\xe5"
+
+
+def searchable(data: bytes) -> tuple[str, str]:
+    """Return text to ask the searches about, as written and in lower case: the same, or ASCII that answers alike.
+
+    Args:
+        data: text in UTF-8.
+
+    Raises:
+        UnicodeDecodeError: it is anything else.
+    """
+    if data.isascii():
+        text = str(data, "ascii")
+        return text, text.lower()
+    text = data.decode()
+    if _BESIDE_ASCII[0] in data or _BESIDE_ASCII[1] in data:
+        return text, str(data.lower(), "utf-8")
+    text = str(text.encode("ascii", "replace"), "ascii")
+    return text, text.lower()
+
+
+def _found_name(_: str, lowered: str) -> bool:
+    search = _searches()
+    return search.card_name(lowered) or (search.literal(lowered) and (search.name(lowered) or search.shape(lowered)))
+
+
+def _found_short(text: str, lowered: str) -> bool:
+    search = _searches()
+    return search.short(text) and (search.short_shape(text) or search.word(text) or search.name(lowered))
+
+
+# Looking for one character costs next to nothing, and most texts hold neither.
+def _found_login(_: str, lowered: str) -> bool:
+    return "@" in lowered and _searches().login(lowered)
+
+
+def _found_spelled(_: str, lowered: str) -> bool:
+    return "\\" in lowered and _searches().spelled(lowered)
+
+
+def found_card_digits(text: str, _: str) -> bool:
+    """True if a text holds what could be a card number: a cheap look, `is_card` decides."""
+    return _searches().card(text)
+
+
+Look = Callable[[str, str], bool]
+LOOKS: Final[tuple[Look, ...]] = (_found_name, _found_short, _found_login, _found_spelled, found_card_digits)
+"""What any built-in rule needs, by kinds. Each is asked about a text as it is written and in lower case; what one of
+them does not find in the JSON text of a value, it finds in no text of the value either."""
+
+
+def found_by(text: str, lowered: str) -> tuple[Look, ...]:
+    """Return the looks that find something in a text."""
+    search = _searches()
+    if not (
+        search.literal(lowered)
+        or search.card_name(lowered)
+        or search.short(text)
+        or search.card(text)
+        or _found_login(text, lowered)
+        or _found_spelled(text, lowered)
+    ):
+        return ()  # as most texts: what any of the looks begins with is not there
+    return tuple([look for look in LOOKS if look(text, lowered)])

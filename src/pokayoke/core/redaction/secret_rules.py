@@ -1,0 +1,347 @@
+"""What a secret is: names, shapes, card numbers and patterns.
+
+What enters: names of fields, free texts. What leaves: yes or no, or the text
+with `[redacted]` in it. What must never happen here: a regular expression whose time is not linear in
+the text (user patterns run on the linear engine behind jsonschema-rs, ours are bounded).
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from typing import Any, Final
+
+import msgspec
+
+from pokayoke.core.redaction.card_numbers import hide_cards
+from pokayoke.core.redaction.known_secrets import HIDDEN, Seen
+from pokayoke.core.redaction.prefilter import AFTER_GAP, NAMES, SHORT_NAMES, SPELLED_GAP
+from pokayoke.core.text.rare import rare
+from pokayoke.core.text.regex import matcher
+from pokayoke.errors import PolicyError
+
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
+# Searched in "_its_words_ -as-written-", so that `apiKey`, `api-key` and `apikey` are one name.
+_SECRET_NAME: Final = re.compile(
+    NAMES.replace("pass~code", "(?<![a-z])pass~code")
+    .replace("secret", "secret(?!ar|io)")
+    .replace("token", "tokens?[_-]")
+    .replace("contrase", "contrase(?:[ñÑ]|n-?)a")
+    .replace("card~n(?:o|", "(?<![a-z])card~n(?:o[_-]|")
+    .replace("~", "[_-]?")
+    + f"|_pwd|_(?:{'|'.join(SHORT_NAMES)})_"
+    # `smtpPass`, but neither `pass_rate` nor `boardingPass`; alone it may be a verdict, so that more has to be seen.
+    + "|_(?:db|database|user|admin|root|login|e?mail|smtp|imap|s?ftp|ssh|mysql|pg|redis|mongo|proxy)_pass_ |^_pass_ "
+)
+_SMALL: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+# Numbers under such a token name count language-model tokens; strings there are still secret.
+_COUNT_NAME: Final = re.compile(
+    r"tokens[_-]|_(?:max|min|total|count|limit|num|number|input|output|prompt|completion|used|usage|left"
+    r"|remaining|budget|per|cached|reasoning|estimated)_.*token|token_(?:count|limit|budget|usage)_"
+)
+_REMEMBERED_NAMES: Final = 4_096
+
+
+def flat(name: str) -> str:
+    """Return a configured field name without what may differ: case, `-`, `_`, `.`, spaces, its path."""
+    last = re.split(r"[./]", name.strip("./ "))[-1]
+    return re.sub(r"[-_\s]", "", last).lower()
+
+
+# What `flat` leaves out of a name, as it stands in JSON text.
+_CUSTOM_GAP: Final = rf"(?:[-_\s\x85]|{SPELLED_GAP})*"
+
+
+def _in_json(char: str) -> str:
+    return re.escape(msgspec.json.encode(char)[1:-1].decode())
+
+
+class NameRules:
+    """Decides by name; remembers what it decided.
+
+    Args:
+        custom: names from the configuration and from contract marks, as `flat` returns them.
+    """
+
+    __slots__ = ("_kinds", "custom")
+
+    def __init__(self, custom: frozenset[str] = frozenset()) -> None:
+        self.custom = custom - {""}
+        self._kinds: dict[str, str] = {}
+
+    def prefilter(self) -> str | None:
+        """Return a pattern without which none of the custom names can occur, or None without names."""
+        if not self.custom:
+            return None
+        spelled = (_CUSTOM_GAP.join(_in_json(char) for char in name) for name in sorted(self.custom))
+        return "(?i)" + "|".join(spelled)
+
+    def kind(self, name: str) -> str:
+        """Return what a name makes of its value.
+
+        It is `""` (harmless), `"secret"`, `"count"` (only numbers are harmless), `"custom"`, or `"verdict"`: numbers
+        are harmless, and text is secret only if the name is a member's or an equals sign follows.
+        """
+        kind = self._kinds.get(name)
+        if kind is None:
+            kind = self._decided(name)
+            if len(self._kinds) < _REMEMBERED_NAMES:
+                self._kinds[name] = kind
+        return kind
+
+    def _decided(self, name: str) -> str:
+        if self.custom and flat(name) in self.custom:
+            return "custom"
+        words = [word.lower() for word in _WORD.findall(name[:200])]
+        written = re.sub(r"[\W_]+", "-", name[:200].translate(_SMALL))
+        joined = f"_{'_'.join(words)}_ -{written}-"
+        found = _SECRET_NAME.search(joined)
+        if found is None:
+            return ""
+        if found[0] == "_pass_ ":
+            return "verdict"
+        counts = found[0].startswith("token") and _COUNT_NAME.search(joined) is not None
+        return "count" if counts else "secret"
+
+    def secret(self, name: str) -> bool:
+        """True if text under this name is secret."""
+        return bool(self.kind(name))
+
+    def hides(self, name: str, value: Any) -> bool:
+        """True if this value, under this name, must not be written.
+
+        Truth values, null and empty values tell nothing under a built-in name and stay readable.
+        """
+        kind = self.kind(name)
+        if kind == "custom":
+            return value is not None
+        if not kind or value is None or isinstance(value, bool) or value in ("", [], {}):
+            return False
+        return kind == "secret" or not isinstance(value, (int, float))
+
+
+_PLAIN_CLASS: Final = r"\[(?:[A-Z]-[A-Z]|[a-z]-[a-z]|[0-9]-[0-9]|[A-Za-z0-9_.+@#%:;<>=!/'~&*?|(){}$,]|\\[dw.\-+/])+-?\]"
+_PLAIN: Final = re.compile(rf"(?:{_PLAIN_CLASS}|\\[bdw.\-+/()\[\]{{}}$^|?*]|[A-Za-z0-9_@#%:;<>=!/'~&,+*?|(){{}}-])+")
+
+
+class Pattern:
+    """One configured pattern, in the ECMA-262 dialect of JSON Schema.
+
+    Args:
+        source: the regular expression.
+
+    Attributes:
+        prefilter: a pattern that can be searched in the JSON text instead of each string in it, or
+            None if this one could match across a JSON escape (anchors, dots, quotes, negations).
+
+    Raises:
+        PolicyError: it does not compile on the linear engine, or it matches the empty text.
+    """
+
+    __slots__ = ("found", "prefilter")
+
+    def __init__(self, source: str) -> None:
+        try:
+            self.found = matcher(source)
+        except ValueError as error:
+            reason = str(error).splitlines()[0]
+            raise PolicyError(
+                f"trace.redact_patterns: {source!r} cannot be used: {reason}. Patterns are ECMA-262 as in"
+                " JSON Schema, without look-around and back-references."
+            ) from None
+        if self.found(""):
+            raise PolicyError(f"trace.redact_patterns: {source!r} matches the empty text and would hide everything.")
+        # Nothing in a plain pattern matches a quote, a backslash or white space. So its matches stand
+        # in the JSON text as they stand in the string, and never reach beyond one word.
+        self.prefilter = source.replace(r"\b", "") if _PLAIN.fullmatch(source) else None
+
+    def hide(self, text: str) -> str:
+        """Hide each word that holds a match; the whole text where a match may span several words.
+
+        Hiding whole words needs no match positions, so it stays on the linear engine.
+        """
+        if self.prefilter is None:
+            return HIDDEN
+        words = re.split(r"(\s+)", text)
+        return "".join(HIDDEN if self.found(word) else word for word in words)
+
+
+# A character as JSON may write it, pairs of halves as one; none that ends a string or a line while it is spelled.
+_SPELLED: Final = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|\\u(?!00[01]|0022|005[cC]|[dD][89a-fA-F])[0-9a-fA-F]{4}"
+)
+_PEM: Final = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----[\s\S]*?"
+    r"(?:-----END [A-Z0-9 ]{0,40}KEY[A-Z ]{0,10}-----|\Z)"
+)
+_SHAPES: Final = re.compile(
+    rf"(?:(?<![A-Za-z0-9])|{AFTER_GAP})"
+    r"(?:sk-[\w-]{8,}|[rs]k_(?:live|test)_\w{4,}|gh[pousr]_\w{6,}|github_pat_\w{6,}"
+    r"|gl(?:pa|r|d|pt)t-[\w-]{6,}|xox(?:[a-dprs]-|e[-.])[\w%-]{6,}|SG\.[\w-]{16,}\.[\w-]{16,}|(?<!-)key-[0-9a-f]{32}\b"
+    r"|A[KS]IA[0-9A-Z]{8,}|AIza[\w-]{16,}|ya29\.[\w-]{8,}|npm_\w{16,}"
+    r"|(?:gsk|whsec|ntn|lin_api|dop_v1|shpat|shpss|glsa|rubygems|lsv2|dckr|sb_secret)_\w{16,}|figd_[\w-]{16,}"
+    r"|pscale_(?:tkn|pw|oauth)_[\w.-]{16,}|AGE-SECRET-KEY-1[0-9A-Z]{16,}|dp\.pt\.\w{16,}|sq0csp-[\w-]{16,}"
+    r"|[A-Za-z0-9]{8,20}\.atlasv1\.[\w-]{16,}|hvs\.[\w-]{16,}|dapi[0-9a-f]{32}"
+    r"|(?:xai|pplx|nvapi|GOCSPX|tvly|xapp|bedrock-api-key)-[\w-]{16,}|(?:ABSK|ATATT)[\w+/=-]{16,}"
+    r"|(?:(?<=[?&]sig=)|(?<=AccountKey=)|(?<=[?&;-]Signature=))[\w%+/=~-]{16,}"
+    r"|(?:(?<=hooks\.slack\.com/services/)|(?<=/api/webhooks/))[\w/-]{24,}"
+    r"|(?:sbp|nfp)_\w{16,}|(?:PMAK|NRAK)-[\w-]{16,}|hf_\w{16,}|pypi-[\w-]{16,}|eyJ[\w-]{8,}(?:\.[\w-]*){0,4})"
+    r"|(?<!\d)\d{8,10}:AA[\w-]{30,}",  # of a Telegram bot; its URLs have `bot` before it
+    re.ASCII,
+)
+_BEARER: Final = re.compile(rf"(?i)(?:\b|{AFTER_GAP})" r"(bearer\s{1,4})[\w.~+/=-]{6,}")
+# An unescaped password may hold the sign that ends it: then the last one before a path or a query counts.
+_USERINFO: Final = re.compile(r"(://[^\s/@:\"'\\]{0,80}:)([^\s/@\"'\\]{1,200}(?:@[^\s/@?#\"'\\]{1,200})*)@")
+_NAMED: Final = re.compile(
+    r"(?<![\w.-])((?:(?:api|private|access|signing|encryption|secret|card)[^\S\r\n])?[\w.-]+)"
+    r"\\{0,6}[\"'`]?\]?(?:\*\*)?[ \t]{0,40}+\s{0,4}(?:={2,3}|:=|[=-]>|[:=：])(?:\*\*(?=\s))?[ \t]{0,40}+\s{0,4}"
+    r"(?:[BRUFbruf]{1,2}(?=[\"']))?"  # of a literal of Python
+    rf"|(?:(?<![\w.-])|{AFTER_GAP})"
+    r"--(?!no-)([a-z][\w-]*)[ \t]{1,4}(?![\s-])",  # --password value
+    re.IGNORECASE,
+)
+_SAYS_MEMBER: Final = frozenset("=\"'")
+_SIGN: Final = re.compile(r"[=:：]|->|--")
+"""What stands in every text that `_NAMED` finds something in."""
+# What may follow a secret name. An unquoted object or list is taken to the end: where it closes is unknown.
+_VALUE: Final = re.compile(
+    r"[|>][-+0-9]{0,2}[ \t]*+\r?\n([ \t]++)[^\n]*+(?:\n\1[^\n]*+|\n(?=[ \t]*+\r?\n))*"  # a block of YAML
+    r"|(\"{3}|'{3})[\s\S]*?(?:\2|\Z)|\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?|`[^`]*`?|\\{1,6}\"[^\"\\]*(?:\\{1,6}\")?"
+    r"|\[redacted\]|[\[{][\s\S]*|(?i:bearer|basic|digest|token)\s+[^\s,;\"'`]+|[^\s,;&\"'`<>()\[\]{}\\]+"
+)
+_TO_LINE_END: Final = re.compile(
+    rf"(?i)(?:\b|{AFTER_GAP})" r"((?:proxy-)?authorization|(?:set-)?cookie)(\s{0,4}[:=]\s{0,4})([^\r\n\"']+)"
+)
+_ELEMENT: Final = re.compile(r"(<([\w.:-]{1,80})(?:\s[^<>]{0,200})?>\s{0,4}(?:<!\[CDATA\[)?)([^<]+)(?=</)")
+# An argument as models write them in tags: its name, and up to where its value begins.
+_ARGUMENT: Final = re.compile(
+    r"(?i)<(?:[\w.-]{1,40}[:｜])?(?:parameter|param|argument)(?:\s{0,4}=|\s{1,4}name\s{0,4}=)\s{0,4}[\\\"']*+([^<>\"'\\]{1,100}+)"
+    r"[^<>]{0,200}>|<arg_key>([^<>]{1,100}+)</arg_key>\s{0,40}<arg_value>"
+)
+_ARGUMENT_END: Final = r"(?i)</(?:[\w.-]{1,40}[:｜])?(?:parameter|param|argument|arg_value)\s*>"
+# A name and its value as a list or tuple of headers shows them.
+_PAIR: Final = re.compile(
+    r"((?:\(|(?<=[\[,])\s{0,4}\[)\s{0,4}b?([\"'])([\w.-]{1,80}+)\2\s{0,4},\s{0,4}b?)"
+    r"(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')(?=\s{0,4}[)\]])"
+)
+# A setting or a field of a form as XML writes it: its name in one attribute, its value in another.
+_LABELLED: Final = re.compile(
+    r"(\s(?:name|key)\s{0,4}=\s{0,4}\\?([\"'])([\w.:-]{1,80}+)\\?\2[^<>]{0,200}?\svalue\s{0,4}=\s{0,4}\\?)(\"[^\"\\]*|'[^'\\]*)"
+)
+_QUOTES: Final = "\"'`\\"
+
+
+def spelled_out(text: str) -> str:
+    r"""Return a text with the characters that JSON escapes stand for: `pass\u0077ord` spells a name, too."""
+    return _SPELLED.sub(lambda hit: msgspec.json.decode(f'"{hit[0]}"'), text) if "\\u" in text else text
+
+
+def hide_in_text(text: str, rules: NameRules, seen: Seen) -> str:
+    """Return a text without what the built-in rules know: assignments, keys, tokens, cards.
+
+    Args:
+        text: any text: prose, a log line, damaged JSON; as `spelled_out` returns it.
+        rules: the names that make an assigned value secret.
+        seen: where hidden values are remembered.
+    """
+    text = _PEM.sub(HIDDEN, text)
+    text = _TO_LINE_END.sub(rf"\1\2{HIDDEN}", text)
+    text = _without_arguments(text, rules, seen)
+    text = _PAIR.sub(
+        lambda m: f"{m[1]}{m[4][0]}{HIDDEN}{m[4][0]}" if _tells(rules.kind(m[3]), m[4][1:-1]) else m[0], text
+    )
+    text = _LABELLED.sub(lambda m: f"{m[1]}{m[4][0]}{HIDDEN}" if _tells(rules.kind(m[3]), m[4][1:]) else m[0], text)
+    text = _unassigned(text, rules, seen)
+    text = _ELEMENT.sub(lambda m: m[1] + HIDDEN if _tells(rules.kind(m[2]), m[3].strip()) else m[0], text)
+    text = _BEARER.sub(rf"\1{HIDDEN}", text)
+    text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
+    text = _SHAPES.sub(HIDDEN, text)
+    return hide_cards(text, HIDDEN)
+
+
+def _tells(kind: str, text: str) -> bool:
+    """True if a text that stands under a name of this kind must not be written."""
+    number = kind in ("count", "verdict") and re.fullmatch(r"-?[0-9.]+", text) is not None
+    return bool(kind and text) and not number and text not in ("null", "true", "false", HIDDEN)
+
+
+def _without_arguments(text: str, rules: NameRules, seen: Seen) -> str:
+    """Hide the value of an argument in tags: up to its end tag, or to the end of a text that was cut."""
+    parts: list[str] = []
+    done = 0
+    for match in _ARGUMENT.finditer(text):
+        kind = "" if match.start() < done else rules.kind((match[1] or match[2]).strip())
+        if not kind:
+            continue
+        end = rare(_ARGUMENT_END).search(text, match.end())
+        until = len(text) if end is None else end.start()
+        value = text[match.end() : until].strip()
+        if _tells(kind, value):
+            seen.add(value)
+            parts += text[done : match.end()], HIDDEN
+            done = until
+    return "".join(parts) + text[done:]
+
+
+def _kind_before(rules: NameRules, text: str, name: str, start: int) -> str:
+    """What a configured name of several words makes of what follows its last one."""
+    before = rare(_WORDS_BEFORE).search(text[max(start - _FAR, 0) : start]) if rules.custom else None
+    words = before[0].split() if before else []
+    several = ("".join(words[first:]) + name for first in range(len(words)))
+    return "custom" if any(flat(words) in rules.custom for words in several) else ""
+
+
+_WORDS_BEFORE: Final = r"(?:[\w.-]{1,40}+\s{1,4}){1,4}\Z"
+_FAR: Final = 160
+
+
+def _place(text: str, named: re.Match[str]) -> tuple[int, int]:
+    """Where the value of a name stands: what follows its sign, or in YAML all lines below that belong to it."""
+    at = named.end()
+    gap = rare(_TO_LINES_BELOW).match(text, named.start() + len(named[0].rstrip()))
+    lead = text[text.rfind("\n", 0, named.start()) + 1 : named.start()] if gap else ""
+    if gap and not lead.strip("- \t\"'"):
+        depth = len(gap[1]) + text.startswith("- ", gap.end())
+        if depth > len(lead) - len(lead.lstrip(" \t")):
+            at = gap.end()
+            block = None if text.startswith(_OPENERS, at) else rare(_LINES).match(text, gap.start(1))
+            if block:
+                return at, block.end()
+    value = _VALUE.match(text, at)
+    return value.span() if value else (at, at)
+
+
+_TO_LINES_BELOW: Final = r"[ \t]*+(?:\r?\n([ \t]*+))+"
+# From the first of these lines on: all that go in as deep; where that one is an item of a list, items or deeper ones.
+_LINES: Final = r"([ \t]*+)(?=(- )?)[^\n]*+(?:\n\1(?(2)[ \t-])[^\n]*+|\n[ \t]*+(?=\r?\n))*"
+_OPENERS: Final = ("[", "{", '"', "'", "`")
+
+
+def _unassigned(text: str, rules: NameRules, seen: Seen) -> str:
+    """Hide what stands after a secret name and a sign of assignment."""
+    if _SIGN.search(text) is None:
+        return text
+    parts: list[str] = []
+    done = 0
+    for match in _NAMED.finditer(text):
+        if match.start() < done:  # inside a value that is hidden as a whole
+            continue
+        name = match[1] or match[2]
+        kind = rules.kind(name)
+        if not kind and text.startswith("\\", max(match.start() - 1, 0)):  # its first letter may be that of an escape
+            kind = rules.kind(name[1:])
+        if kind == "verdict" and not _SAYS_MEMBER.intersection(match[0]):
+            continue
+        kind = kind or _kind_before(rules, text, name, match.start())
+        start, end = _place(text, match) if kind else (0, 0)
+        value = text[start:end]
+        bare = value.strip(_QUOTES)
+        # What is the name of a secret itself is followed by its own, as where the first one is empty.
+        if not _tells(kind, bare) or (value.find(":") == len(value) - 1 and rules.kind(bare[:-1])):
+            continue
+        seen.add(bare)
+        quote = value[: len(value) - len(value.lstrip(_QUOTES))]
+        parts += text[done:start], quote, HIDDEN, quote
+        done = end
+    return "".join(parts) + text[done:]

@@ -1,0 +1,1 @@
+"""JSON Schema: compile, limit, explain, and read facts from it."""

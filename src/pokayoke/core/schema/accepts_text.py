@@ -1,0 +1,47 @@
+"""Whether a schema leaves room for a text: then a tool's text is the value, otherwise it is JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pokayoke.core.json.values import is_object
+
+if TYPE_CHECKING:
+    from pokayoke.core.schema.schema import Schema
+
+_DEEPEST = 64
+
+
+def admits_text(schema: Schema) -> bool:
+    """Return whether a schema accepts at least some string.
+
+    What cannot be decided here (`not`, a dynamic reference, deep nesting) counts as yes: then a text
+    is held to the schema as it is, which is the stricter reading.
+    """
+    return _admits(schema.raw, schema, {}, _DEEPEST)
+
+
+def _admits(node: Any, schema: Schema, known: dict[int, bool], depth: int) -> bool:
+    """Answer for one subschema; `known` holds the answers so far, since many references may share a target."""
+    if not is_object(node) or depth == 0:
+        return node is not False
+    answer = known.get(id(node))
+    if answer is None:
+        answer = known[id(node)] = _leaves_room(node, schema, known, depth - 1)
+    return answer
+
+
+def _leaves_room(node: dict[str, Any], schema: Schema, known: dict[int, bool], depth: int) -> bool:
+    kinds = node.get("type")
+    if kinds is not None:
+        return "string" in ([kinds] if isinstance(kinds, str) else kinds)
+    if "const" in node:
+        return isinstance(node["const"], str)
+    if "enum" in node:
+        return any(isinstance(one, str) for one in node["enum"])
+    for word in ("anyOf", "oneOf"):
+        if word in node and not any(_admits(one, schema, known, depth) for one in node[word]):
+            return False
+    if not all(_admits(one, schema, known, depth) for one in node.get("allOf", ())):
+        return False
+    return "$ref" not in node or _admits(schema.target(node), schema, known, depth)

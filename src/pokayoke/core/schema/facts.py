@@ -1,0 +1,337 @@
+"""Where a value stands in a schema: paths, copies along a path, and what a schema says about a place.
+
+What a schema says is gathered generously (every branch of a union counts), because nothing is
+decided here: a value proposed from these facts is used only if the validator accepts it and no
+other proposal is accepted too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from pokayoke.core.json.values import kind_of
+from pokayoke.core.schema.problems import escape
+from pokayoke.core.schema.schema import Schema
+from pokayoke.core.text.clip import clip
+
+T = TypeVar("T")
+Path = tuple[str, ...]
+Node = dict[str, Any]
+
+FOLDED = "\n"  # in no text without odd spaces
+_MAX_NODES = 200
+_MAX_PLACES = 500
+_MAX_KEY = 200
+_LISTS = ("allOf", "anyOf", "oneOf")
+_ONE = ("then", "else")
+_TYPE_NAMES: dict[type, str] = {str: "string", dict: "object", list: "array", float: "number", type(None): "null"}
+
+
+class Facts(msgspec.Struct, frozen=True, dict=True):
+    """What a schema says about one place.
+
+    Attributes:
+        nodes: the subschemas that may apply there, references followed.
+        types: the JSON types that may stand there; empty if nothing is said.
+        choices: the values of `enum` and `const`.
+        formats: the asserted or annotated `format` names.
+        properties: names of the declared properties of an object there.
+        required: names of properties that some subschema requires there.
+        defaults: the declared defaults.
+    """
+
+    nodes: tuple[Node, ...]
+    types: frozenset[str]
+    choices: tuple[Any, ...]
+    formats: frozenset[str]
+    properties: tuple[str, ...]
+    required: frozenset[str]
+    defaults: tuple[Any, ...]
+
+    @cached_property
+    def spellings(self) -> dict[str, list[str]]:
+        """The choices that are texts: by it without odd spaces; by `FOLDED` and that without case, or `unseparated`.
+
+        Beside `+1` or ` -1` a minus separates nothing; and the case of a unit is part of it (`1m`, `1M`; `mW`, `MW`).
+        """
+        found: dict[str, list[str]] = {}
+        texts = [choice for choice in self.choices if isinstance(choice, str)]
+        signed = any("+" in choice or " -" in choice for choice in texts)
+        for choice in texts:
+            spaced = " ".join(choice.split())
+            spellings = [spaced]
+            if not _UNIT.search(spaced):
+                spellings += [FOLDED + spaced.casefold()]
+                if not signed:
+                    spellings += [FOLDED + unseparated(spaced)]
+            for spelling in dict.fromkeys(spellings):
+                found.setdefault(spelling, []).append(choice)
+        return found
+
+
+# A number with one letter, or with bits or bytes; a unit behind a prefix in small letters.
+_UNIT = re.compile(r"[0-9] ?(?:[A-Za-z]|[KkMGT]i?[Bb])\Z|\A(?:[munpfcdk][A-Z][a-z]?|[KMGT]i?[Bb])\Z")
+
+
+def unseparated(text: str) -> str:
+    """Return a text without case in which `_`, `-` and spaces between words are all the same.
+
+    At an end such a sign may be more than a separator (`-1`, `A-`): then only the case goes.
+    """
+    folded = text.casefold()
+    words = " ".join(folded.replace("_", " ").replace("-", " ").split())
+    return words if folded[:1] == words[:1] and folded[-1:] == words[-1:] else folded
+
+
+def split(pointer: str) -> Path:
+    """Return the steps of a JSON pointer (RFC 6901); "" is the whole."""
+    steps = pointer.split("/")[1:]
+    if "~" not in pointer:
+        return tuple(steps)
+    return tuple([step.replace("~1", "/").replace("~0", "~") for step in steps])
+
+
+def join(path: Iterable[str]) -> str:
+    """Return the JSON pointer of a path."""
+    return "".join(map(escape, path))
+
+
+def spoken(path: Sequence[str], root: str) -> str:
+    """Return a path as people write it, such as `items[2].size`; the name of the root if it is empty."""
+    if not path:
+        return root
+    text = ""
+    for step in path:
+        part = f"[{step}]" if step.isdecimal() and text else f".{step}"
+        text += clip(part, 60)
+    return text.removeprefix(".")
+
+
+def look_up(value: Any, path: Path) -> Any:
+    """Return the value at a path.
+
+    Raises:
+        LookupError: there is nothing.
+    """
+    for step in path:
+        kind = kind_of(value)
+        if kind is dict:
+            value = value[step]
+        elif kind is list and step.isdecimal():
+            value = value[int(step)]
+        else:
+            raise LookupError(step)
+    return value
+
+
+def replaced(value: Any, path: Path, new: Any) -> Any:
+    """Return a copy in which the value at a path is another; everything else is shared, nothing is changed.
+
+    Raises:
+        LookupError: there is nothing at the path.
+    """
+    if not path:
+        return new
+    step, rest = path[0], path[1:]
+    inner = replaced(look_up(value, (step,)), rest, new)
+    if isinstance(value, list):
+        items = cast(Sequence[Any], value)
+        return [*items[: int(step)], inner, *items[int(step) + 1 :]]
+    return {**value, step: inner}
+
+
+def without(value: Any, path: Path) -> Any:
+    """Return a copy without the property a path leads to."""
+    parent = cast(dict[str, Any], look_up(value, path[:-1]))
+    return replaced(value, path[:-1], {key: item for key, item in parent.items() if key != path[-1]})
+
+
+def renamed(value: Any, path: Path, name: str) -> Any:
+    """Return a copy in which the property a path leads to has another name, at the same position."""
+    parent = cast(dict[str, Any], look_up(value, path[:-1]))
+    return replaced(value, path[:-1], {name if key == path[-1] else key: item for key, item in parent.items()})
+
+
+def remembered(schema: Schema, key: tuple[Hashable, Path], make: Callable[[], T], most: int = _MAX_PLACES) -> T:
+    """Return what `make` finds out about a place of a schema, found out once for the places asked first.
+
+    Args:
+        schema: keeps it, bounded: paths come from values, so they may be many and long.
+        key: what is asked, with what else the answer depends on, and the path.
+        make: finds it out.
+        most: how much may be known by then, all in all.
+    """
+    known: Any = schema.places.get(key)
+    if known is None:
+        known = make()
+        if len(schema.places) < most and sum(map(len, key[1])) < _MAX_KEY:
+            schema.places[key] = known
+    found: T = known
+    return found
+
+
+def facts_at(schema: Schema, path: Path) -> Facts:
+    """Return what a schema may say about the place a path leads to."""
+    return remembered(schema, ("facts", path), lambda: _facts_at(schema, path))
+
+
+def _facts_at(schema: Schema, path: Path) -> Facts:
+    nodes = _spread([schema.raw], schema)
+    for step in path:
+        nodes = _spread(_children(nodes, step), schema)
+    return _shared_facts(schema, nodes)
+
+
+def facts_of(schema: Schema, path: Path, node: Any) -> Facts:
+    """Return what a schema says about a place by way of one subschema: that of the branch somebody has chosen.
+
+    Args:
+        schema: the whole schema.
+        path: the place.
+        node: a subschema of that place, by identity. Of one that is not found there, all count.
+    """
+    merged = facts_at(schema, path)
+    if path and len(merged.nodes) > 1:
+        for start in _children(facts_at(schema, path[:-1]).nodes, path[-1]):
+            nodes = _spread([start], schema)
+            if any(one is node for one in nodes):
+                return _facts(nodes)
+    return merged
+
+
+def facts_under(schema: Schema, node: Any, step: str) -> Facts | None:
+    """Return what one subschema says about a property or item of its place; None if it says nothing."""
+    nodes = _spread(_children(_spread([node], schema), step), schema)
+    return _facts(nodes) if nodes else None
+
+
+def may_be(facts: Facts, name: str) -> bool:
+    """Return whether a property of a place may be there at all, as far as its own subschemas say."""
+    return any(child is not False for child in _children(facts.nodes, name))
+
+
+def declared_facts(schema: Schema, path: Path) -> Facts | None:
+    """Return what a schema may say about a place, or None if it does not know the place.
+
+    Args:
+        schema: the schema.
+        path: steps from the root; `*` stands for any item of a list.
+    """
+    nodes = _spread([schema.raw], schema)
+    for step in path:
+        children = _children(nodes, "0" if step == "*" else step)
+        nodes = _spread(children, schema)
+        if not any(child is not False for child in children):
+            return None
+    return _facts(nodes)
+
+
+def facts_below(schema: Schema, facts: Facts, step: str) -> Facts:
+    """Return what a schema may say about one property or item of a place."""
+    return _shared_facts(schema, _spread(_children(facts.nodes, step), schema))
+
+
+def item_facts(schema: Schema, facts: Facts) -> Facts:
+    """Return what a schema may say about the items of an array at a place."""
+    return facts_below(schema, facts, "0")
+
+
+def json_types(value: Any) -> frozenset[str]:
+    """Return the JSON Schema types a JSON value belongs to; a whole float is an integer too."""
+    if isinstance(value, bool):
+        return frozenset({"boolean"})
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return frozenset({"integer", "number"})
+    return frozenset({_TYPE_NAMES.get(cast(type, type(value)), "")})
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are equal; 1 and 1.0 are, True and 1 are not."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        left, right = cast(dict[str, Any], one), cast(dict[str, Any], other)
+        return left.keys() == right.keys() and all(same(item, right[key]) for key, item in left.items())
+    if isinstance(one, list) and isinstance(other, list):
+        first, second = cast(Sequence[Any], one), cast(Sequence[Any], other)
+        return len(first) == len(second) and all(map(same, first, second))
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+def _shared_facts(schema: Schema, nodes: Sequence[Node]) -> Facts:
+    """Return what these subschemas say; the same for all items of a list, whose choices may be very many."""
+    key = ("nodes", tuple([f"{id(node):x}" for node in nodes]))
+    return remembered(schema, key, lambda: _facts(nodes), 2 * _MAX_PLACES)  # room that no path of a value takes
+
+
+def _facts(nodes: Sequence[Node]) -> Facts:
+    types: set[str] = set()
+    choices: list[Any] = []
+    formats: set[str] = set()
+    properties: dict[str, None] = {}
+    required: set[str] = set()
+    for node in nodes:
+        named = node.get("type")
+        types.update([named] if isinstance(named, str) else named or ())
+        found = [*node.get("enum", ()), *([node["const"]] if "const" in node else ())]
+        choices.extend(found)
+        if named is None:
+            types.update(*(json_types(item) for item in found))
+        if isinstance(node.get("format"), str):
+            formats.add(node["format"])
+        properties.update(dict.fromkeys(cast(Mapping[str, Any], node.get("properties", {}))))
+        if isinstance(node.get("required"), list):
+            required.update(node["required"])
+    return Facts(
+        nodes=tuple(nodes),
+        types=frozenset(types),
+        choices=tuple(choices),
+        formats=frozenset(formats),
+        properties=tuple(properties),
+        required=frozenset(required),
+        defaults=tuple(node["default"] for node in nodes if "default" in node),
+    )
+
+
+def _spread(schemas: Iterable[Any], whole: Schema) -> list[Node]:
+    """Follow references and in-place combinations; every subschema once, at most `_MAX_NODES`."""
+    found: list[Node] = []
+    seen: set[int] = set()
+    queue = deque(schemas)
+    while queue and len(found) < _MAX_NODES:
+        node = queue.popleft()
+        if not isinstance(node, dict) or id(cast(object, node)) in seen:
+            continue
+        schema = cast(Node, node)
+        seen.add(id(schema))
+        found.append(schema)
+        queue.append(whole.target(schema))
+        for keyword in _LISTS:
+            queue.extend(schema.get(keyword, ()))
+        queue.extend(schema[keyword] for keyword in _ONE if keyword in schema)
+        queue.extend(cast(dict[str, Any], schema.get("dependentSchemas", {})).values())
+    return found
+
+
+def _children(nodes: Iterable[Node], step: str) -> list[Any]:
+    """Return the subschemas that may apply to one property or item."""
+    found: list[Any] = []
+    for node in nodes:
+        named = cast(dict[str, Any], node.get("properties", {}))
+        if step in named:
+            found.append(named[step])
+        else:
+            found.extend(cast(dict[str, Any], node.get("patternProperties", {})).values())
+            found.extend(node[key] for key in ("additionalProperties", "unevaluatedProperties") if key in node)
+        if step.isdecimal():
+            listed = node.get("prefixItems", node.get("items"))
+            rows = cast(Sequence[Any], listed) if isinstance(listed, list) else ()
+            if int(step) < len(rows):
+                found.append(rows[int(step)])
+            else:
+                found.extend(node[key] for key in ("items", "additionalItems", "unevaluatedItems") if key in node)
+    return found

@@ -1,0 +1,167 @@
+"""Where subschemas stand in a schema, and the facts about one schema that later rooms need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from pokayoke.core.json.values import is_array, is_object
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+Draft = Literal["draft4", "draft6", "draft7", "2019-09", "2020-12"]
+
+LEGACY: tuple[Draft, ...] = ("draft4", "draft6", "draft7")
+"""Dialects in which `$ref` overrides everything beside it."""
+
+IN_PLACE_ONE = frozenset({"not", "if", "then", "else"})
+IN_PLACE_LISTS = frozenset({"allOf", "anyOf", "oneOf"})
+IN_PLACE_MAPS = frozenset({"dependentSchemas", "dependencies"})
+_ONE = IN_PLACE_ONE | {
+    "additionalProperties",
+    "additionalItems",
+    "contains",
+    "contentSchema",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+}
+_LISTS = IN_PLACE_LISTS | {"prefixItems"}
+_MAPS = IN_PLACE_MAPS | {"properties", "patternProperties", "$defs", "definitions"}
+
+_MAX_LONE = 100
+"""Most subschemas in one that is compiled apart from its document."""
+_REACHING_OUT = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$schema"})
+
+
+class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
+    """A schema, copied and followed.
+
+    Attributes:
+        root: the schema; nobody changes it.
+        draft: the dialect it is read in.
+        resources: the documents handed in that something refers to, by URI.
+        targets: id of a schema object (alive as long as this) to what its `$ref` points to.
+        alone: ids of schema objects whose `$ref` overrides everything beside it (draft 7 and older).
+        unknown_formats: format names that are annotations only.
+        patterns: its regular expressions.
+        paths: on how many paths one place of a value is evaluated at most; what it is compared with counts too.
+        unique: the items of some list must all differ.
+    """
+
+    root: dict[str, Any] | bool
+    draft: Draft
+    resources: dict[str, Any]
+    targets: dict[int, Any]
+    alone: set[int]
+    unknown_formats: tuple[str, ...]
+    patterns: tuple[str, ...]
+    paths: int
+    unique: bool
+
+
+_VERSIONS: dict[Draft, int] = {"draft4": 4, "draft6": 6, "draft7": 7, "2019-09": 8, "2020-12": 9}
+
+Question = Callable[[Any], bool]
+Part = tuple[str, Any, Any, Any]
+"""One thing that a subschema asks for: its keyword, its argument, and the rule that explains it.
+
+A keyword that looks at the value alone has no rule: its argument is what it expects, in words, and the data of
+its problem; beside it stands the question whether a value fits.
+"""
+
+
+class Field(msgspec.Struct, gc=False):
+    """A declared property: its name, its schema, its step in a pointer, and the question whether a value fits."""
+
+    name: str
+    schema: Any
+    step: str
+    fits: Question | None = None
+
+
+class Known:
+    """What explanations of one schema have found out so far; all of it follows from the schema alone.
+
+    Attributes:
+        version: of its dialect.
+        parts: what a subschema asks for, by its id.
+    """
+
+    def __init__(self, draft: Draft, compiler: Callable[[Any], jsonschema_rs.Validator]) -> None:
+        """Begin with nothing. `compiler` compiles a schema in the dialect of the whole."""
+        self.version = _VERSIONS[draft]
+        self.parts: dict[int, list[Part]] = {}
+        self._compiler = compiler
+        self._questions: dict[tuple[int, str], Question] = {}
+
+    def question(self, schema: Any) -> Question:
+        """Return the question whether the validator has nothing against a value, for a subschema as a whole.
+
+        One question for what is in order, so that the walk goes only where something is wrong. The answer is
+        always no for a subschema that cannot be asked alone, or is true or false: then the walk decides.
+        """
+        if not is_object(schema):
+            return _no
+        key = (id(schema), "")
+        fits = self._questions.get(key)
+        if fits is None:
+            fits = self._questions[key] = self._compiler(schema).is_valid if stands_alone(schema) else _no
+        return fits
+
+    def refuses(self, schema: Any, value: Any) -> bool:
+        """Return whether the validator has something against a value, as far as it can be asked of a subschema."""
+        fits = self.question(schema)
+        return fits is not _no and not fits(value)
+
+    def lone(self, node: dict[str, Any], keyword: str, argument: Any) -> Question:
+        """Return the question whether a value fits one keyword of a subschema, asked alone."""
+        alone = {keyword: argument}
+        if self.version == 4 and keyword in ("minimum", "maximum"):  # noqa: PLR2004 - draft 4
+            flag = "exclusiveM" + keyword[1:]
+            alone[flag] = node.get(flag, False)
+        return self._compiler(alone).is_valid
+
+    def speaks(self, node: dict[str, Any], pattern: str, name: str) -> bool:
+        """Return whether one of the `patternProperties` of a subschema speaks of a name."""
+        key = (id(node), f"pattern {pattern}")
+        fits = self._questions.get(key)
+        if fits is None:
+            fits = self._questions[key] = self.lone(node, "pattern", pattern)
+        return fits(name)
+
+
+def _no(_value: Any) -> bool:
+    return False
+
+
+def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield (keyword, subschema) for everything in a schema that is itself a schema."""
+    for keyword, value in schema.items():
+        if keyword in _ONE:
+            yield keyword, value
+        elif keyword in _LISTS or (keyword == "items" and is_array(value)):
+            if is_array(value):
+                for child in value:
+                    yield keyword, child
+        elif keyword == "items":
+            yield keyword, value
+        elif keyword in _MAPS and is_object(value):
+            for child in value.values():
+                yield keyword, child
+
+
+def stands_alone(node: dict[str, Any]) -> bool:
+    """Return whether a subschema means the same outside of its document, and is small enough to be compiled."""
+    stack = [node]
+    seen = 0
+    while stack:
+        schema = stack.pop()
+        seen += 1
+        if seen > _MAX_LONE or not _REACHING_OUT.isdisjoint(schema):
+            return False
+        stack.extend(child for _, child in subschemas(schema) if is_object(child))
+    return True

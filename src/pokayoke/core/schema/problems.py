@@ -1,0 +1,211 @@
+"""Sentences about an invalid value: where, what was expected, what came.
+
+`core/schema/explain.py` finds the problems; here is what one of them is, and what is no JSON value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, cast
+
+import msgspec
+
+from pokayoke.core.call import NO_DATA
+from pokayoke.core.json.values import is_array, is_object
+from pokayoke.core.text.clip import clip
+
+MAX_DEPTH = 250
+"""Deepest value a validator is given; beyond it the C stack of a small thread may end."""
+MAX_PROBLEMS = 64
+"""Most problems reported for one value."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One way in which a value breaks its schema.
+
+    Args:
+        at: JSON pointer into the value.
+        keyword: the JSON Schema keyword that failed; `json` if the value is no JSON value.
+        expected: what the schema wants, in words, shortened.
+        got: what came, as short JSON text.
+        message: one sentence with all of it.
+        data: JSON values for later rooms. `missing`: the name of an absent required property.
+            `unexpected`: names that are not allowed. `allowed`: the names (required, unexpected)
+            or values (enum, const) that are. `types`: the expected types. `limit`: the bound that
+            was missed. `pattern`, `format`: what the text has to fit. Inside a union also
+            `variant` (index of the branch explained), `variants` (how many there are) and `tied`
+            (True if another branch fits equally well, so nothing may be concluded from this one).
+        schema: the subschema that was broken, as registered; nobody may change it.
+    """
+
+    at: str
+    keyword: str
+    expected: str
+    got: str
+    message: str
+    data: Mapping[str, Any] = NO_DATA
+    schema: dict[str, Any] | bool = True
+
+
+def escape(part: str | int) -> str:
+    """Return one step of a JSON pointer (RFC 6901), with its slash."""
+    text = str(part)
+    return f"/{text}" if text.isalnum() else "/" + text.replace("~", "~0").replace("/", "~1")
+
+
+def short(value: Any, limit: int = 60) -> str:
+    """Return a value as JSON text of at most `limit` characters, without looking at all of a long one."""
+    try:
+        text = _beginning(value, limit)
+        text.encode()
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a surrogate, a full stack
+        text = _name_of_kind(value)
+    return clip(text, limit)
+
+
+def _beginning(value: Any, room: int) -> str:
+    """Return a value as compact JSON, or more than `room` characters of its beginning."""
+    if isinstance(value, str):
+        return _quoted(value[: room + 1])
+    if type(value) is int:
+        return str(value)
+    if is_object(value):
+        text = "{"
+        for key, item in value.items():
+            if len(text) > room:
+                return text
+            name = key if type(key) is str else _name_of_kind(key)
+            text += f"{',' if len(text) > 1 else ''}{_quoted(name[: room + 1])}:"
+            text += _beginning(item, room - len(text))
+        return text + "}"
+    if is_array(value):
+        text = "["
+        for item in value:
+            if len(text) > room:
+                return text
+            text += "," if len(text) > 1 else ""
+            text += _beginning(item, room - len(text))
+        return text + "]"
+    return _encode(value)
+
+
+def unusable(value: Any) -> Problem | None:
+    """Return the problem of a value no validator may be given, or None.
+
+    Numbers that are not finite belong to no JSON type, so bounds would let them pass; nesting
+    beyond `MAX_DEPTH` can end the process.
+    """
+    stack: list[tuple[Any, str, int]] = [(value, "", 0)]
+    while stack:
+        item, at, depth = stack.pop()
+        wrong, entries = _look(item, depth)
+        if wrong:
+            return problem_of(at, "json", wrong, item, {}, True)
+        for key, child in entries:
+            if isinstance(child, dict | list) or _wrong_scalar(child):
+                stack.append((cast(object, child), at + escape(key), depth + 1))
+    return None
+
+
+def _look(item: Any, depth: int) -> tuple[str, Iterable[tuple[str | int, Any]]]:
+    """Return what should stand in the place of an item ("" if nothing), and what is in it."""
+    if depth >= MAX_DEPTH and isinstance(item, dict | list):
+        return f"at most {MAX_DEPTH} levels of nesting", ()
+    if is_object(item):
+        return "" if all(map(_is_text, item)) else "an object with text as keys", item.items()
+    if is_array(item):
+        return "", enumerate(item)
+    return _wrong_scalar(item), ()
+
+
+def _wrong_scalar(item: Any) -> str:
+    """Return what should stand in the place of a scalar that is no JSON value, or ""."""
+    if isinstance(item, float):
+        return "" if math.isfinite(item) else "a finite number"
+    if isinstance(item, str):
+        return "" if _is_text(item) else "text without lone surrogates"
+    return "" if item is None or isinstance(item, int) else "a JSON value"
+
+
+def _name_of_kind(value: object) -> str:
+    return f"<{type(value).__name__}>"
+
+
+_quoted = json.encoder.encode_basestring
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_name_of_kind).encode
+
+
+def _is_text(key: object) -> bool:
+    if not isinstance(key, str):
+        return False
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def problem_of(  # noqa: PLR0917 - the fields of a problem, in their order
+    at: str, keyword: str, expected: str, value: Any, data: Mapping[str, Any], schema: dict[str, Any] | bool
+) -> Problem:
+    """Return a problem with its sentence."""
+    got = short(value)
+    return Problem(at, keyword, expected, got, f"{at or 'the value'}: expected {expected}, got {got}", data, schema)
+
+
+def wording(keyword: str, argument: Any, node: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return what an assertion expects, in words, and its data."""
+    if keyword == "type":
+        types: list[str] = [argument] if isinstance(argument, str) else argument
+        return " or ".join(types), {"types": types}
+    if keyword in ("enum", "const"):
+        allowed: list[Any] = argument if keyword == "enum" else [argument]
+        return _one_of(allowed), {"allowed": allowed}
+    if keyword == "pattern":
+        return f"text matching the pattern {short(argument, 80)}", {keyword: argument}
+    if keyword == "format":
+        return f"the format {short(argument, 80)}{SPELLING.get(argument, '')}", {keyword: argument}
+    if keyword == "uniqueItems":
+        return "items that all differ", {}
+    words = BOUNDS[keyword]
+    if keyword in ("minimum", "maximum") and node.get("exclusiveM" + keyword[1:]) is True:
+        words = BOUNDS["exclusiveM" + keyword[1:]]
+    return words.format(short(argument)), {"limit": argument}
+
+
+# What else has to be known to write them: RFC 3339 takes no time without its zone, most programs leave it out.
+SPELLING = {
+    "date": ", such as 2026-11-21",
+    "date-time": " with a time zone, such as 2026-11-21T09:30:00+01:00",
+    "time": " with a time zone, such as 09:30:00+01:00",
+}
+BOUNDS = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "minProperties": "at least {} properties",
+    "maxProperties": "at most {} properties",
+}
+
+
+def _one_of(values: list[Any]) -> str:
+    """Name the allowed values, as many as stay readable."""
+    shown = [short(value, 40) for value in values[:12]]
+    more = f" (and {len(values) - 12} more)" if len(values) > 12 else ""  # noqa: PLR2004 - as above
+    return (f"one of {', '.join(shown)}" if len(values) != 1 else shown[0]) + more
+
+
+@lru_cache(maxsize=256)
+def nothing_beside(allowed: tuple[str, ...]) -> str:
+    """Name the properties of a closed object, as many as stay readable."""
+    more = f" (and {len(allowed) - 12} more)" if len(allowed) > 12 else ""  # noqa: PLR2004 - as above
+    return (f"no property beside {', '.join(map(short, allowed[:12]))}" if allowed else "no property") + more

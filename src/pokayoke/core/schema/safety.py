@@ -1,0 +1,335 @@
+"""What a schema must fulfil before it is compiled: self-contained, bounded, ending.
+
+Refused are exponential `$ref`/`allOf` schemas, loops of `$ref`, remote and `file:` references. The
+validator memoises recursive references, so a schema that recurses while it consumes input costs
+linear time; what it does not recurse over is evaluated path by path, and the number of such paths
+is bounded here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote, urljoin
+
+from pokayoke.core.json.values import is_array, is_object
+from pokayoke.core.schema.cost import comparisons
+from pokayoke.core.schema.index import IN_PLACE_LISTS, IN_PLACE_MAPS, IN_PLACE_ONE, LEGACY, Draft, SchemaMap, subschemas
+from pokayoke.errors import ContractError
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+MAX_SCHEMA_VALUES = 100_000
+"""Most JSON values in one schema and the documents handed in with it."""
+MAX_SCHEMA_DEPTH = 128
+"""Deepest nesting of a schema document."""
+MAX_CHAIN = 300
+"""Longest chain of subschemas, `$ref` followed, that does not come back to itself."""
+MAX_PATHS = 5_000
+"""Most ways by which one place of a value may be reached (each costs 20 to 300 ns per call)."""
+
+_PLACES = {"properties": "named", "prefixItems": "named", "contains": "found"}
+_ASKED_AGAIN = 3  # how often at most the validator evaluates what stands beside an unevaluated* keyword (measured)
+
+_DRAFTS: dict[str, Draft] = {
+    "json-schema.org/draft-04/schema": "draft4",
+    "json-schema.org/draft-06/schema": "draft6",
+    "json-schema.org/draft-07/schema": "draft7",
+    "json-schema.org/draft/2019-09/schema": "2019-09",
+    "json-schema.org/draft/2020-12/schema": "2020-12",
+}
+_BUNDLED = ("http://json-schema.org/draft-0", "https://json-schema.org/draft/")
+_NEVER_APPLIED = ("$defs", "definitions", "contentSchema")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")  # read last to first: $ref is the one that is kept
+
+
+def inspect_schema(
+    schema: dict[str, Any] | bool, *, where: str, resources: Mapping[str, Any], draft: Draft | None
+) -> SchemaMap:
+    """Copy a schema and the documents it may refer to, and follow every reference.
+
+    Raises:
+        ContractError: it is no JSON, out of bounds, refers to something absent, loops or explodes.
+    """
+    if not isinstance(cast(object, schema), dict | bool):
+        raise ContractError(f"{where}: a JSON Schema is a dict or a bool, not {type(schema).__name__}")
+    return _Inspector(where, schema, resources, draft).run()
+
+
+class _Inspector:
+    """The work of `inspect_schema`; lives for one call."""
+
+    def __init__(
+        self, where: str, schema: dict[str, Any] | bool, resources: Mapping[str, Any], draft: Draft | None
+    ) -> None:
+        self.where = where
+        self.budget = MAX_SCHEMA_VALUES
+        self.root = self.copy(schema, 0)
+        self.resources = {uri.removesuffix("#"): self.copy(document, 0) for uri, document in resources.items()}
+        self.draft: Draft = draft_of(self.root) or draft or "2020-12"
+        self.documents: dict[str, Any] = {}  # base URI -> schema resource
+        self.anchors: dict[tuple[str, str], Any] = {}
+        self.used: dict[str, Any] = {}  # the documents handed in that something refers to
+        self.nodes: list[dict[str, Any]] = []
+        self.bases: dict[int, str] = {}  # id of a schema object -> its base URI
+        self.alone: set[int] = set()  # ids of schema objects whose $ref overrides what is beside it
+        self.targets: dict[int, Any] = {}  # id of a schema object -> what its $ref points to
+        self.weights: dict[int, tuple[int, int]] = {}
+        self.refs: list[tuple[dict[str, Any], str]] = []  # read from its end
+
+    def run(self) -> SchemaMap:
+        """Index, resolve, and look for loops and explosions."""
+        self.documents[""] = self.root
+        self.dialect(self.root)
+        self.index(self.root, "", self.draft)
+        while self.refs:  # resolving may index more: targets below keywords no draft knows
+            node, reference = self.refs.pop()
+            self.targets[id(node)] = self.resolve(node, reference)
+        self.must_end()
+        paths, compared = self.weigh(self.root, set(), 0)
+        return SchemaMap(
+            root=self.root,
+            draft=self.draft,
+            resources=self.used,
+            targets=self.targets,
+            alone=self.alone,
+            unknown_formats=tuple(sorted(unknown_formats(self.nodes, self.draft))),
+            patterns=tuple(pattern for node in self.nodes for pattern in _patterns(node)),
+            paths=paths + compared,
+            unique=any(node.get("uniqueItems") is True for node in self.nodes),
+        )
+
+    def fail(self, why: str) -> ContractError:
+        """Return the error that names the schema."""
+        return ContractError(f"{self.where}: {why}")
+
+    def copy(self, value: Any, depth: int) -> Any:
+        """Return a private copy of a JSON value, or refuse it."""
+        self.budget -= 1
+        if self.budget < 0:
+            raise self.fail(f"the schema has more than {MAX_SCHEMA_VALUES} values")
+        if depth > MAX_SCHEMA_DEPTH:
+            raise self.fail(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
+        if is_object(value):
+            copied: dict[str, Any] = {}
+            for key, item in value.items():
+                if not isinstance(cast(object, key), str):
+                    raise self.fail(f"the key {key!r} is not a string")
+                copied[key] = self.copy(item, depth + 1)
+            return copied
+        if isinstance(value, list | tuple):
+            copies: list[Any] = []
+            for item in cast(tuple[Any, ...], value):
+                copies.append(self.copy(item, depth + 1))  # noqa: PERF401 - a comprehension doubles the frames
+            return copies
+        if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+            return value
+        raise self.fail(f"{value!r} is not a JSON value")
+
+    def index(self, node: Any, base: str, draft: Draft) -> None:
+        """Note the base URI, the anchors and the references of a schema and of all below it."""
+        if not is_object(node) or id(node) in self.bases:
+            return
+        schema = node
+        if draft in LEGACY and "$ref" in schema:
+            self.alone.add(id(schema))
+        else:
+            base = self.identify(schema, base, draft)
+        self.bases[id(schema)] = base
+        self.nodes.append(schema)
+        for keyword in _REFERENCES:
+            reference = schema.get(keyword)
+            if isinstance(reference, str):
+                self.refs.append((schema, reference))
+        for _, child in subschemas(schema):
+            self.index(child, base, draft)
+
+    def identify(self, schema: dict[str, Any], base: str, draft: Draft) -> str:
+        """Note the names a schema gives itself; return the base URI for what is in it."""
+        own = schema.get("id" if draft == "draft4" else "$id")
+        if isinstance(own, str):
+            if own.startswith("#"):
+                self.anchors[base, own[1:]] = schema
+            else:
+                base = _join(base, own).partition("#")[0]
+                self.documents[base] = schema
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            name = schema.get(keyword)
+            if isinstance(name, str):
+                self.anchors[base, name] = schema
+        return base
+
+    def resolve(self, node: dict[str, Any], reference: str) -> Any:
+        """Return what a reference points to; True for a dialect's own meta-schema.
+
+        Raises:
+            ContractError: it points to nothing that was handed in.
+        """
+        base, _, fragment = _join(self.bases[id(node)], reference).partition("#")
+        document = self.document(base)
+        if document is None:
+            if base.startswith(_BUNDLED):
+                return True
+            raise self.fail(
+                f"$ref {reference!r} points outside the schema. Nothing is ever fetched: put the target under $defs, "
+                "or hand the document in as schemas={uri: document}."
+            )
+        if fragment and not fragment.startswith("/"):
+            if (base, fragment) not in self.anchors:
+                raise self.fail(f"$ref {reference!r}: there is no anchor {fragment!r}")
+            return self.anchors[base, fragment]
+        target: Any = document
+        base = self.bases.get(id(target), base)
+        for part in fragment.split("/")[1:]:
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            try:
+                target = target[int(key)] if is_array(target) else target[key]
+            except (KeyError, IndexError, ValueError, TypeError):
+                raise self.fail(f"$ref {reference!r} points to nothing") from None
+            base = self.bases.get(id(target), base)
+        self.index(target, base, self.draft)
+        return target
+
+    def dialect(self, document: Any) -> None:
+        """Refuse a `$schema` that nobody knows: what its keywords mean would be a guess."""
+        uri = document.get("$schema") if is_object(document) else None
+        if uri is not None and draft_of(document) is None and self.document(str(uri).removesuffix("#")) is None:
+            raise self.fail(
+                f"the dialect $schema {uri!r} is unknown. Leave it out for 2020-12, or name a draft from 4 on"
+            )
+
+    def document(self, uri: str) -> Any:
+        """Return the schema resource with a URI; one that was handed in is indexed on first use."""
+        if uri not in self.documents and uri in self.resources:
+            document = self.documents[uri] = self.used[uri] = self.resources[uri]
+            self.dialect(document)
+            self.index(document, uri, draft_of(document) or self.draft)
+        return self.documents.get(uri)
+
+    def must_end(self) -> None:
+        """Refuse a cycle of subschemas that all look at the same value: it consumes nothing."""
+        done: set[int] = set()
+        for start in self.nodes:
+            path: dict[int, Iterator[Any]] = {}
+            pending: list[dict[str, Any]] = [start]
+            while pending:
+                node = pending[-1]
+                if id(node) in done:
+                    pending.pop()
+                    continue
+                if id(node) not in path:
+                    path[id(node)] = (child for place, child in self.edges(node) if place == "here")
+                child = next(path[id(node)], None)
+                if child is None:
+                    done.add(id(node))
+                    path.pop(id(pending.pop()))
+                elif id(child) in path:
+                    raise self.fail("a $ref leads back to itself without consuming any input, so it never ends")
+                elif is_object(child):
+                    pending.append(child)
+
+    def weigh(self, node: Any, open_nodes: set[int], depth: int) -> tuple[int, int]:
+        """Return on how many paths one place of a value is evaluated, at most, and with how much it is compared.
+
+        Branches that look at the same value add up; of named properties the heaviest counts, since
+        each is another place; wildcards (items, pattern properties) may all meet at one place.
+        `unevaluatedProperties` and `unevaluatedItems` ask their branches again what they have seen.
+        A way back to a schema in `open_nodes` counts once: the validator remembers those.
+        """
+        if not is_object(node) or id(node) in open_nodes:
+            return 1, 0
+        known = self.weights.get(id(node))
+        if known is not None:
+            return known
+        if depth > MAX_CHAIN:
+            raise self.fail(f"a chain of more than {MAX_CHAIN} subschemas")
+        open_nodes.add(id(node))
+        total, widest, compared, most = 1, 0, comparisons(node), 0
+        asked = _ASKED_AGAIN if "unevaluatedProperties" in node or "unevaluatedItems" in node else 1
+        for place, child in self.edges(node):
+            weight, more = self.weigh(child, open_nodes, depth + 1)
+            if place == "named":
+                widest, most = max(widest, weight), max(most, more)
+            else:
+                times = 1 if place == "wild" else asked
+                total, compared = total + weight * times, compared + more * times
+        open_nodes.discard(id(node))
+        if total + widest > MAX_PATHS:
+            raise self.fail(
+                f"one place of a value would be checked on more than {MAX_PATHS} paths: $ref and allOf/anyOf multiply"
+            )
+        found = self.weights[id(node)] = total + widest, compared + most
+        return found
+
+    def edges(self, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Yield (place, subschema): `here` looks at the same value, the others at a part of it.
+
+        `found` is `contains`: what it finds counts as evaluated, as what a branch finds does.
+        """
+        if id(schema) in self.targets:
+            yield "here", self.targets[id(schema)]
+            if id(schema) in self.alone:
+                return
+        for keyword, child in subschemas(schema):
+            if keyword in _NEVER_APPLIED:
+                continue
+            if keyword in IN_PLACE_ONE or keyword in IN_PLACE_LISTS or keyword in IN_PLACE_MAPS:
+                yield "here", child
+            else:
+                yield _PLACES.get(keyword, "wild"), child
+
+
+def draft_of(schema: Any) -> Draft | None:
+    """Return the dialect that `$schema` names, or None."""
+    named = schema.get("$schema") if is_object(schema) else None
+    if not isinstance(named, str):
+        return None
+    return _DRAFTS.get(named.removesuffix("#").partition("://")[2])
+
+
+def unknown_formats(nodes: Iterable[dict[str, Any]], draft: Draft) -> set[str]:
+    """Return the names of formats that the validator does not assert."""
+    names = (node.get("format") for node in nodes)
+    return {name for name in names if isinstance(name, str) and not _known_format(name, draft)}
+
+
+def _patterns(node: dict[str, Any]) -> Iterator[str]:
+    """Yield the regular expressions that a schema holds itself."""
+    if isinstance(node.get("pattern"), str):
+        yield node["pattern"]
+    if is_object(node.get("patternProperties")):
+        yield from node["patternProperties"]
+
+
+@cache
+def validators() -> dict[Draft, Callable[..., jsonschema_rs.Validator]]:
+    """Return the validator class of each dialect."""
+    import jsonschema_rs  # noqa: PLC0415 - 10 ms of import, for those who have a schema
+
+    return {
+        "draft4": jsonschema_rs.Draft4Validator,
+        "draft6": jsonschema_rs.Draft6Validator,
+        "draft7": jsonschema_rs.Draft7Validator,
+        "2019-09": jsonschema_rs.Draft201909Validator,
+        "2020-12": jsonschema_rs.Draft202012Validator,
+    }
+
+
+@lru_cache(maxsize=512)
+def _known_format(name: str, draft: Draft) -> bool:
+    """Ask the validator itself: it refuses to compile an unknown name when told to."""
+    try:
+        validators()[draft]({"format": name}, validate_formats=True, ignore_unknown_formats=False, offline=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _join(base: str, reference: str) -> str:
+    """Resolve a URI reference (RFC 3986); also for `urn:` bases, which urljoin does not know."""
+    if reference.startswith("#") or not reference:
+        return base.partition("#")[0] + reference
+    return urljoin(base, reference)

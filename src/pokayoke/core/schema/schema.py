@@ -1,0 +1,199 @@
+"""JSON Schema as the one description of what goes into and comes out of a tool.
+
+`compile_schema` is called at registration and is allowed to take its time; `Schema.is_valid` is
+called on every call and is the bound C method of the validator itself. The rules that refuse a
+schema before it is compiled are in `core/schema/safety.py`, the sentences about an invalid value
+in `core/schema/problems.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pokayoke.core.schema.completeness import is_sealed
+from pokayoke.core.schema.cost import Limit, exceeded, guarded, limits_of
+from pokayoke.core.schema.explain import Effort, describe
+from pokayoke.core.schema.index import Draft, Known, SchemaMap
+from pokayoke.core.schema.problems import Problem, problem_of, unusable
+from pokayoke.core.schema.safety import inspect_schema, validators
+from pokayoke.errors import ContractError
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+
+class Schema:
+    """A compiled schema. Made by `compile_schema`; safe to share between threads.
+
+    Attributes:
+        raw: a private copy of the schema as it was given; nobody may change it.
+        draft: the dialect it is read in, such as `2020-12`.
+        is_valid: the validator's own method: `is_valid(value) -> bool`. It raises `ValueError` for
+            a value that is not JSON (a surrogate, an object, a key that is no string), and it
+            must not be given a value nested deeper than `MAX_DEPTH`; use it for values that
+            came out of the strict parser, and `accepts` for all others.
+        unknown_formats: format names this library does not know. They are annotations: the
+            specification says so, and vendors' `format: "int32"` must not break a tool.
+        limits: how large a value may be because the schema is costly (then `is_valid` is not the
+            bare method); () for the usual schema.
+        places: what `core/schema/facts.py` and `core/check/findings.py` found out about places of the schema.
+    """
+
+    __slots__ = ("_known", "_map", "draft", "is_valid", "limits", "places", "raw", "unknown_formats")
+
+    def __init__(
+        self,
+        schema_map: SchemaMap,
+        is_valid: Callable[[Any], bool],
+        compile_lone: Callable[[Any], jsonschema_rs.Validator],
+        limits: tuple[Limit, ...] = (),
+    ) -> None:
+        """Keep the validator's method beside the facts found while inspecting."""
+        self._map = schema_map
+        self._known = Known(schema_map.draft, compile_lone)  # filled when something is wrong, once per keyword
+        self.places: dict[Any, Any] = {}
+        self.raw: dict[str, Any] | bool = schema_map.root
+        self.draft: Draft = schema_map.draft
+        self.unknown_formats: tuple[str, ...] = schema_map.unknown_formats
+        self.is_valid = is_valid
+        self.limits = limits
+
+    def __repr__(self) -> str:
+        """Name the draft; the schema itself may be long."""
+        return f"<Schema {self.draft}>"
+
+    def target(self, node: dict[str, Any]) -> Any:
+        """Return what the `$ref` of one of this schema's own subschemas points to, or None."""
+        return self._map.targets.get(id(node))
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether any Python value is valid; False for what is no JSON value at all.
+
+        Fails closed: deep nesting, non-finite numbers and every exception of the validator are False.
+        """
+        if unusable(value) is not None:
+            return False
+        try:
+            return self.is_valid(value)
+        except Exception:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
+            return False
+
+    def problems(self, value: Any, *, parsed: bool = False, effort: Effort | None = None) -> tuple[Problem, ...]:
+        """Return everything that is wrong with a value, in the order of the schema; () if valid.
+
+        At most `schema_problems.MAX_PROBLEMS`, and never none for a value that `accepts` refuses.
+
+        Args:
+            value: any Python value.
+            parsed: True if it came out of the strict parser, so it cannot be anything but JSON.
+            effort: what the explanation takes is added to it.
+        """
+        broken = None if parsed else unusable(value)
+        if broken is not None:
+            return (broken,)
+        try:
+            if self.is_valid(value):
+                return ()
+        except Exception:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
+            return (problem_of("", "json", "a value that can be validated", value, {}, self.raw),)
+        beyond = exceeded(value, self.limits) if self.limits else None
+        if beyond is not None:
+            return (problem_of("", "schema", beyond.wanted, value, {"limit": beyond.most}, self.raw),)
+        return describe(value, self._map, self._known, effort)
+
+    def admits_nothing_missing(self, value: Any) -> bool:
+        """Return whether the schema proves that nothing was lost after this value.
+
+        True only if the value is valid and no value that goes on where this one ends (one more
+        property or item, at the top or anywhere along its last path) could be valid too. Then a
+        text that ends after this value, its closers missing, can only have meant this value.
+        What the proof does not understand makes it False. A number at the very end of a text may
+        itself be cut: that is for the reader to decide.
+        """
+        return self.accepts(value) and is_sealed(value, self._map)
+
+
+def compile_schema(
+    schema: dict[str, Any] | bool,
+    *,
+    where: str = "schema",
+    formats: bool = True,
+    resources: Mapping[str, Any] | None = None,
+    draft: Draft | None = None,
+) -> Schema:
+    """Check a schema and compile it. No socket is opened and no file is read.
+
+    Args:
+        schema: a JSON Schema; `$schema` chooses the dialect.
+        where: what the schema belongs to, for messages, such as `input schema of 'pay'`.
+        formats: True asserts the formats the library knows; False makes all of them annotations.
+        resources: documents that `$ref` may reach, by absolute URI. Nothing else is ever fetched.
+        draft: the dialect where `$schema` is absent; 2020-12 if not given.
+
+    Raises:
+        ContractError: the schema is not a schema, refers to something that was not handed in,
+            loops or explodes, is too large or too deep, or has a pattern the linear engine refuses.
+    """
+    schema_map = inspect_schema(schema, where=where, resources=resources or {}, draft=draft)
+    from jsonschema_rs import RegexOptions  # noqa: PLC0415 - 10 ms of import, for those who have a schema
+
+    validator = validators()[schema_map.draft]
+    options: dict[str, Any] = {
+        "validate_formats": formats,
+        "ignore_unknown_formats": True,
+        "pattern_options": RegexOptions(size_limit=_pattern_size(len(schema_map.patterns))),
+        "offline": True,
+    }
+    registry: dict[str, Any] = {}
+    try:
+        if schema_map.resources:
+            registry["registry"] = _registry(schema_map)
+        compiled = validator(schema_map.root, **options, **registry)
+    except Exception as exc:  # noqa: BLE001 - whatever the compiler says, the schema cannot be kept
+        raise ContractError(_reason(where, exc)) from None
+    limits = limits_of(schema_map.patterns, schema_map.paths, unique=schema_map.unique)
+    return Schema(schema_map, guarded(compiled.is_valid, limits), partial(validator, **options), limits)
+
+
+def _pattern_size(patterns: int) -> int:
+    """Return how large one compiled pattern may get, in bytes, so that all together stay bounded.
+
+    10 MB, the engine's own default, for the first twenty; a schema with thousands of patterns gets
+    half a megabyte for each, or compiling it could take minutes.
+    """
+    return max(500_000, min(10_000_000, 200_000_000 // max(patterns, 1)))
+
+
+def _registry(schema_map: SchemaMap) -> jsonschema_rs.Registry:
+    """Return the documents that were handed in, in the dialect of the schema where they name none."""
+    import jsonschema_rs  # noqa: PLC0415 - as above
+
+    drafts: dict[Draft, int] = {
+        "draft4": jsonschema_rs.Draft4,
+        "draft6": jsonschema_rs.Draft6,
+        "draft7": jsonschema_rs.Draft7,
+        "2019-09": jsonschema_rs.Draft201909,
+        "2020-12": jsonschema_rs.Draft202012,
+    }
+    documents = list(schema_map.resources.items())
+    return jsonschema_rs.Registry(documents, draft=drafts[schema_map.draft], retriever=_refuse)
+
+
+def _refuse(uri: str) -> Any:
+    """Answer a request for a document nobody handed in: never."""
+    raise LookupError(f"{uri} was not handed in")
+
+
+def _reason(where: str, exc: Exception) -> str:
+    """Say why a schema does not compile and what to do about it."""
+    text = str(getattr(exc, "message", "") or exc)[:300]
+    if '"regex"' in text:
+        return (
+            f"{where}: the pattern {text.removesuffix(' is not a ' + chr(34) + 'regex' + chr(34))} cannot run on "
+            "the linear-time engine (look-around, back-references and huge repetitions are refused). "
+            "Write it without them, or check it in an invariant."
+        )
+    path = "".join(f"/{part}" for part in getattr(exc, "instance_path", ()))
+    return f"{where}: not a valid JSON Schema{' at ' + path if path else ''}: {text}"

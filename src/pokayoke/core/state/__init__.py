@@ -1,0 +1,1 @@
+"""What a run may still do: the ladder, the latch, the loop guard, the kill switch."""

@@ -1,0 +1,176 @@
+"""When a tool's outputs go bad at once: the window over its latest outputs, and what counts as a spike.
+
+What enters is one output after another, valid or not, with the time of its call. What leaves is an
+alert, once per spike. The figures are the kill switch's, which wants a few more invalid outputs before a
+share of them trips it: so a person is told no later than that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from pokayoke.core.state.kill_switch import IN_A_ROW, LATEST, LEAST, SECONDS, SHARE
+
+Rule = Literal["share", "in_a_row"]
+
+VALID_AGAIN: Final = 5
+"""Valid outputs one after the other without which no spike is over."""
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """What `on_alert` is called with.
+
+    Attributes:
+        kind: always `invalid_output_spike`.
+        tool: the tool whose outputs break its contract.
+        rule: `share` (at least 10 outputs within 15 minutes, 30 % of them invalid) or `in_a_row` (3).
+        invalid: invalid ones among the outputs looked at.
+        outputs: outputs looked at, 50 at most.
+        in_a_row: invalid ones since the last valid one.
+        at: seconds since the epoch of the output that made it a spike.
+        run_id: the run it came in.
+    """
+
+    kind: Literal["invalid_output_spike"] = "invalid_output_spike"
+    tool: str
+    rule: Rule
+    invalid: int
+    outputs: int
+    in_a_row: int
+    at: float
+    run_id: str | None = None
+
+    @property
+    def message(self) -> str:
+        """One sentence for people."""
+        if self.rule == "in_a_row":
+            return f"the last {self.in_a_row} outputs of {self.tool} broke its contract"
+        return f"{self.invalid} of the last {self.outputs} outputs of {self.tool} broke its contract"
+
+
+def spike(outputs: int, invalid: int, in_a_row: int) -> Rule | None:
+    """Say whether a tool's latest outputs are a spike.
+
+    Args:
+        outputs: outputs looked at.
+        invalid: invalid ones among them.
+        in_a_row: invalid ones since the last valid one.
+
+    Returns:
+        The rule that says so, or None.
+    """
+    if in_a_row >= IN_A_ROW:
+        return "in_a_row"
+    return "share" if outputs >= LEAST and invalid >= SHARE * outputs else None
+
+
+def output_of(event: Mapping[str, Any]) -> bool | None:
+    """Say what a trace event tells of an output that reached the validator.
+
+    Args:
+        event: as an observer of the trace sees it.
+
+    Returns:
+        True if the output was valid, False if not, None if the event tells of no output: nothing ran,
+        the tool failed, or the answer came from the ledger.
+    """
+    if event["event"] != "tool_result" or not event["attempts"]:
+        return None
+    status = event["status"]
+    if status == "ok":
+        # In monitor mode an output that broke its contract is handed on; only its findings tell.
+        return not event.get("broken")
+    return False if status in ("degraded", "invalid_output") else None
+
+
+class Window:
+    """The latest outputs of one tool: the last 50, as far as they are not older than 15 minutes.
+
+    Attributes:
+        invalid: invalid ones among them.
+        in_a_row: invalid ones since the last valid one, however old.
+        valid_in_a_row: valid ones since the last invalid one, however old.
+    """
+
+    __slots__ = ("_latest", "in_a_row", "invalid", "valid_in_a_row")
+
+    def __init__(self) -> None:
+        self._latest: deque[tuple[float, bool]] = deque()
+        self.invalid = self.in_a_row = self.valid_in_a_row = 0
+
+    def add(self, at: float, *, valid: bool) -> None:
+        """Add an output; the fifty-first pushes the oldest out."""
+        if len(self._latest) == LATEST:
+            self._forget()
+        self._latest.append((at, valid))
+        if valid:
+            self.in_a_row = 0
+            self.valid_in_a_row += 1
+        else:
+            self.invalid += 1
+            self.in_a_row += 1
+            self.valid_in_a_row = 0
+
+    def outputs(self, now: float) -> int:
+        """Return how many there are; those that are too old leave first."""
+        while self._latest and now - self._latest[0][0] > SECONDS:
+            self._forget()
+        return len(self._latest)
+
+    def rate(self, now: float) -> float | None:
+        """Return the share of invalid outputs, 0 to 1, or None if there were none lately."""
+        outputs = self.outputs(now)
+        return self.invalid / outputs if outputs else None
+
+    def _forget(self) -> None:
+        if not self._latest.popleft()[1]:
+            self.invalid -= 1
+
+
+class Watch:
+    """Finds the spikes of one tool and tells each once."""
+
+    __slots__ = ("_spiking", "_window")
+
+    def __init__(self) -> None:
+        self._window = Window()
+        self._spiking = False
+
+    def told(self, tool: str, at: float, *, valid: bool, run_id: str | None = None) -> Alert | None:
+        """Take an output in.
+
+        Args:
+            tool: the tool's name.
+            at: seconds since the epoch of its call.
+            valid: whether it kept its contract.
+            run_id: the run it came in.
+
+        Returns:
+            An alert if a spike begins with it. The next one can only begin once the present one is
+            over: no rule holds any more and five valid outputs came one after the other.
+        """
+        window = self._window
+        window.add(at, valid=valid)
+        if not self._spiking and not window.invalid:
+            return None
+        outputs = window.outputs(at)
+        rule = spike(outputs, window.invalid, window.in_a_row)
+        if self._spiking:
+            self._spiking = rule is not None or window.valid_in_a_row < VALID_AGAIN
+            return None
+        if rule is None:
+            return None
+        self._spiking = True
+        return Alert(
+            tool=tool,
+            rule=rule,
+            invalid=window.invalid,
+            outputs=outputs,
+            in_a_row=window.in_a_row,
+            at=at,
+            run_id=run_id,
+        )

@@ -1,0 +1,1 @@
+"""Text: clipping, linear-time patterns, characters that cannot act."""

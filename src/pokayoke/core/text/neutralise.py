@@ -1,0 +1,230 @@
+r"""Text that cannot act: invisible characters, terminal escapes, role markers and our own delimiter.
+
+What enters is any text a tool sent; what leaves reads the same to a person and does nothing. What is
+taken out of action is written as `\u003c`-style escapes: visible, reversible, and inside JSON text
+the very same value. Only the text shown is touched, never a structured value.
+
+A clean text costs one pass at memory speed over its bytes; only what the pass leaves over is looked
+at. Sources: Unicode UTS #39 (default ignorables) and the chat templates of the large model families.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Final
+
+from pokayoke.core.text.rare import rare
+from pokayoke.core.text.regex import matcher
+
+UNSEEN: Final = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e0fff"
+)
+"""What a person does not see, or reads in another order than it is, as the inside of a class: controls but tab and
+line feed, invisible and reordering marks, separators, lone surrogates, tags. A model is kept from more."""
+
+# --- the fast pass ------------------------------------------------------------------------------
+
+# Lead bytes of UTF-8 under which something invisible, or a bar or bracket of a chat template, may be.
+_LEADS = b"\xc2\xcd\xd8\xe1\xe2\xe3\xed\xef\xf0\xf3"
+_KEPT = frozenset(b"<\x7f" + bytes(range(0x20)) + _LEADS) - frozenset(b"\t\n")
+# Marks in square brackets: Mistral's and Llama's by name, EXAONE's between bars, MiniMax's as they are.
+_MARKS = "INST", "SYS", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS", "TOOL_CONTENT", "IMG", "THINK"
+_BARRED = ("system", "user", "assistant", "tool", "endofturn")
+_TILDED = (r"\]~b\]", r"\]~!b\[", r"\[e~\[")
+# All that they are made of, but small letters: where one stands in the text, it stands in what the pass leaves.
+_MARK_LETTERS = bytes(frozenset("".join(_MARKS).encode() + b"[/]|~!"))
+_HARMLESS = bytes(code for code in range(256) if code not in _KEPT | frozenset(_MARK_LETTERS))
+# In free text a paragraph or a heading can look like a turn; JSON holds no raw line break.
+_HARMLESS_IN_TEXT = bytes(code for code in _HARMLESS if code not in b"\n#")
+# Which sequences are really meant, by lead byte: each pattern begins with a literal, so it is a memchr.
+_SEQUENCES = {
+    0xC2: rb"\xc2[\x80-\x9f\xad]",
+    0xCD: rb"\xcd\x8f",
+    0xD8: rb"\xd8\x9c",
+    0xE1: rb"\xe1(?:\x85[\x9f\xa0]|\x90\xb8|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])",
+    0xE2: rb"\xe2(?:\x80[\x8b-\x8f\xa8-\xae\xb9]|\x81[\xa0-\xaf]|\x8c\xa9|\x9d\xae|\x9f\xa8)",
+    0xE3: rb"\xe3(?:\x80\x88|\x85\xa4)",
+    0xED: rb"\xed[\xa0-\xbf]",  # half a character: no encoding holds it
+    0xEF: rb"\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb0-\xbb]|\xb9\xa4|\xbc\x9c)",
+    0xF0: rb"\xf0(?:\x9b\xb2[\xa0-\xa3]|\x9d\x85[\xb3-\xba])",
+    0xF3: rb"\xf3[\xa0-\xaf]",
+}
+
+# --- the slow pass ------------------------------------------------------------------------------
+
+# Controls without tab and line feed; format characters, fillers, variation selectors, tags, separators, surrogates.
+_UNSEEN = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
+)
+_NAMES = (
+    "tool[-_]outputs?|tool|tools|tool_call|tool_calls|tool_use|tool_result|tool_results|tool_response|"
+    "tool_responses|function|function_call|function_calls|function_result|function_results|function_response|invoke|"
+    "system|system[-_]reminder|system[-_]prompt|developer|assistant|user|human|model|"
+    "(?:start|end)_(?:of_turn|function_(?:call|response|declaration))|think|bos|eos|s|im_start|im_end|sys|"
+    "(?:system|user|assistant)_message|context[-_]note|(?:special|extra_id|reserved)_[0-9]{1,4}"
+)
+# Ling's roles are capitals between plain tags; in small letters it is what XML says of an account.
+_CAPITALS = "role>(?-i:HUMAN|ASSISTANT|SYSTEM|OBSERVATION)</role>"
+# Slashes of any kind and blanks (one of them a letter of Braille), also as JSON or this module writes them. No text
+# fits two of the branches, so that a long run is split in one way only.
+_FILL = (
+    r"(?:[\s\u2800/\u2044\u2215\u29f8\uff0f]++|\\++[nrtbf/]"
+    r"|\\u(?!003c|ff1c|fe64|1438|2039|2329|276e|27e8|3008)[0-9a-f]{4})*"
+)
+# `<` (also full-width or small) before a bar, a token that ends in one (`<turn|>`), a second `<`, or the name of a role
+# or tool tag, in any namespace. What only looks like it stands in grammars and formulas too (‹function›): there our own
+# delimiters alone are meant.
+_TAG = (
+    rf"(?i)[<\uff1c\ufe64](?=[|\uff5c]|[a-z_]{{1,40}}+[|\uff5c]>|</?sys>>"
+    rf"|{_CAPITALS}|{_FILL}(?:[\w.-]++:)?(?:{_NAMES})(?![a-z0-9_-]))"
+    rf"|[\u1438\u2039\u2329\u276e\u27e8\u3008](?={_FILL}(?:tool[-_]outputs?|context[-_]note)(?![a-z0-9_-]))"
+)
+_BRACKETS = (
+    rf"\[(?= ?/? ?(?:{'|'.join(_MARKS)}) ?\]|\|(?:{'|'.join(_BARRED)})\|\]|e~\[)"
+    r"|\](?=~b\]|~!b\[)"
+)
+# A turn of a plain-text transcript: a role alone at the start of a paragraph, or a prompt's heading. Each
+# pattern begins with a literal line break, so that a clean text is skipped at memory speed. In small letters,
+# `user:` and `system:` begin paragraphs of settings and of classes; the others do not.
+_BLANKS = r"[ \t\r\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]*"
+_ROLES = "(?:[Hh]uman|HUMAN|[Aa]ssistant|ASSISTANT|System|SYSTEM|User|USER)"
+_ROLE = _BLANKS + _ROLES + _BLANKS + r"(?P<mark>[:\uff1a])"
+_TITLED = "System|SYSTEM|User|USER|Assistant|ASSISTANT|Human|HUMAN"
+_TITLE = _BLANKS + r"(?P<mark>#)#{1,5}" + _BLANKS + rf"(?:Instruction|INSTRUCTION|Response|RESPONSE|{_TITLED})[sS]?:"
+_TURN = r"\n" + _BLANKS + r"\n" + _ROLE
+# A text is shown behind a line break: its first line begins a paragraph, and so does the one behind an empty first.
+_FIRST_TURN = rf"(?:{_BLANKS}\n)?{_ROLE}"
+_HEADING = r"\n" + _TITLE
+
+
+def neutralise(text: str, *, data: bytes | None = None, json: bool = False) -> str:
+    """Return a text in which nothing is invisible and nothing looks like a turn, a tag or an escape.
+
+    Args:
+        text: any text.
+        data: the same text in UTF-8, if the caller has it.
+        json: True if the text is compact JSON: characters above the BMP are then escaped as pairs, and
+            line breaks need no look because JSON cannot hold raw ones.
+    """
+    if data is None:
+        data = text.encode(errors="surrogatepass")
+    # For text beyond ASCII the search would take longer than the whole way.
+    if data.isascii() and (is_plain_json(text, data) if json else not _may_act()(text)):
+        return text
+    return _neutralised(text, data, json=json)
+
+
+def is_plain_json(text: str, data: bytes) -> bool:
+    """Return True only if a compact JSON text in ASCII needs no change: the look that is enough for most."""
+    # Every other control character is an escape in JSON, and every other sign of a mark stands in brackets.
+    return _OPENS not in data and _DELETE not in data and not _marked_in_brackets()(text)
+
+
+# As numbers: for `bytes in bytes` this Python raises and drops an exception before it looks.
+_OPENS, _DELETE = b"<\x7f"
+
+
+@functools.cache
+def _marked_in_brackets() -> Callable[[str], bool]:
+    """Compile once, and not while importing. Literals only: they are searched all at once (63 at most)."""
+    forms = (r"\[%s", r"\[ %s", r"\[/%s", r"\[/ %s", r"\[ /%s", r"\[ / %s")
+    others = (*(rf"\[\|{name}\|\]" for name in _BARRED), *_TILDED)
+    bare = {re.sub("[a-z]", "", form) for form in others}
+    return matcher("|".join((*(form % name for name in _heads() for form in forms), *others, *sorted(bare))))
+
+
+def _heads() -> list[str]:
+    """What the names of marks begin with."""
+    return sorted({re.sub("(?<=SYS|OL_).*", "", name) for name in _MARKS})
+
+
+@functools.cache
+def _may_act() -> Callable[[str], bool]:
+    """Whether free text in ASCII may need a change; most does not, and this look is enough."""
+    marks = rf"\[ ?/? ?(?:{'|'.join(_heads())})|\[\||\]~|\[e~"
+    return matcher(rf"[^\t\n -;=-~]|##|(?:^|\n)[ \t]*{_ROLES}[ \t]*:|{marks}")
+
+
+def _neutralised(text: str, data: bytes, *, json: bool) -> str:
+    rest = data.translate(None, _HARMLESS if json else _HARMLESS_IN_TEXT)
+    marked = _marked_in_brackets()(str(rest, "latin-1"))  # all that is looked for is ASCII
+    rest = rest.translate(None, _MARK_LETTERS)
+    if rest and _is_suspect(data, rest):
+        text = rare(_UNSEEN).sub(_shown_pair if json else _shown, text)
+        text = rare(_TAG).sub(lambda hit: escape(hit[0]), text)
+    if marked:
+        text = rare(_BRACKETS).sub(lambda hit: escape(hit[0]), text)
+    if not json:
+        text = rare(_FIRST_TURN).sub(_marked, text, count=1) if rare(_FIRST_TURN).match(text) else text
+        if b"\n" in rest:
+            text = rare(_TURN).sub(_marked, text)
+        if b"##" in rest:
+            text = rare(_HEADING).sub(_marked, text)
+            text = rare(_TITLE).sub(_marked, text, count=1) if rare(_TITLE).match(text) else text
+    return text
+
+
+def escape(character: str, *, pairs: bool = False) -> str:
+    """Return the visible escape of one character, as JSON and most languages write it."""
+    code = ord(character)
+    if code <= 0xFFFF:  # noqa: PLR2004 - the BMP
+        return f"\\u{code:04x}"
+    if pairs:
+        code -= 0x10000
+        return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+    return f"\\U{code:08x}"
+
+
+def _is_suspect(data: bytes, rest: bytes) -> bool:
+    """Tell a text that holds something to neutralise from one that only holds its lead bytes."""
+    if not rest.isascii():
+        for lead, pattern in _SEQUENCES.items():
+            if lead in rest and rare(pattern).search(data):
+                return True
+    return bool(rest.translate(None, _LEADS + b"\n#"))
+
+
+def _marked(hit: re.Match[str]) -> str:
+    start = hit.start("mark") - hit.start()
+    return hit[0][:start] + escape(hit["mark"]) + hit[0][start + 1 :]
+
+
+def _shown(hit: re.Match[str]) -> str:
+    return _unhide(hit, pairs=False)
+
+
+def _shown_pair(hit: re.Match[str]) -> str:
+    return _unhide(hit, pairs=True)
+
+
+def _unhide(hit: re.Match[str], *, pairs: bool) -> str:
+    """Escape a run of unseen characters, except where a script needs the one there is.
+
+    One joiner between letters (Persian, Indic scripts) or between emoji, and one variation selector
+    after a symbol, are spelling. Two in a row are not, and neither is anything else.
+    """
+    run, text = hit[0], hit.string
+    if run == "\r" and text[hit.end() : hit.end() + 1] == "\n":
+        return run
+    before, after = text[hit.start() - 1 : hit.start()], text[hit.end() : hit.end() + 1]
+    if run in ("\ufe0e", "\ufe0f") and before and (ord(before) >= _SYMBOLS or before in "#*0123456789©®"):
+        return run
+    if run == "\ufe0f\u200d" and before and after and ord(before) >= _SYMBOLS <= ord(after):
+        return run
+    if run in ("\u200c", "\u200d") and before and after and _joins(before) and _joins(after):
+        return run
+    return "".join([escape(one, pairs=pairs) for one in run])
+
+
+_SYMBOLS = 0x2000  # arrows, dingbats and emoji stand above the alphabets that could hide something
+
+
+def _joins(character: str) -> bool:
+    """True for scripts and symbols in which a joiner changes what is read."""
+    code = ord(character)
+    return 0x0600 <= code <= 0x0DFF or 0x1000 <= code <= 0x109F or 0x1780 <= code <= 0x18AF or code >= 0x2190  # noqa: PLR2004

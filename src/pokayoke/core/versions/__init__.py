@@ -1,0 +1,1 @@
+"""Versions of contracts: the lock, the rollout, differences."""

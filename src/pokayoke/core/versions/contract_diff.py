@@ -1,0 +1,263 @@
+"""What changes between two versions of a contract, and whom it breaks.
+
+What enters are two contracts; what leaves are changes, each with the sides it breaks: the *model* (and
+whoever else calls), the *readers* of what the tool answers, the *tool* (its answers may be refused), and
+the *operators* (a protection is looser). Code (handlers, callable rules) cannot be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal
+
+import msgspec
+
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.importers import to_mapping
+from pokayoke.core.json.canonical import canonical
+from pokayoke.core.versions.schema_diff import schema_deltas
+from pokayoke.core.versions.schema_keywords import Delta
+
+Side = Literal["model", "readers", "tool", "operators"]
+Kind = Literal["breaking", "safe", "unknown"]
+
+MEANS: Final[dict[Side, str]] = {
+    "model": "calls that were fine are refused, or have to wait",
+    "readers": "answers may be other than they were",
+    "tool": "answers that were fine are refused",
+    "operators": "a protection is gone or weaker",
+}
+"""What it means for a side to be broken."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One change.
+
+    Args:
+        at: where: `input /amount`, `output /items/*/id`, or the name of a field of the contract.
+        what: what changed, in a few words.
+        kind: `breaking`, `safe`, or `unknown` where nobody can tell which.
+        breaks: the sides that are broken, or may be.
+    """
+
+    at: str
+    what: str
+    kind: Kind
+    breaks: tuple[Side, ...] = ()
+
+
+def contract_changes(old: Contract, new: Contract) -> tuple[Change, ...]:
+    """Return what changes, the breaking ones first, then what nobody can tell, then the safe ones."""
+    found = [*_inputs(old, new), *_outputs(old, new), *_declared(old, new)]
+    return tuple(sorted(found, key=lambda change: ("breaking", "unknown", "safe").index(change.kind)))
+
+
+# -- schemas ---------------------------------------------------------------------------------------
+
+
+def _inputs(old: Contract, new: Contract) -> Iterator[Change]:
+    for delta in schema_deltas(old.input, new.input):
+        at = f"input {delta.at or '/'}"
+        if delta.unknown:
+            # A field that is another one now is no riddle: what was sent under its name may be refused.
+            known = delta.what.startswith("type: ") or bool(delta.field)
+            yield Change(at, delta.what, "breaking" if known else "unknown", ("model",))
+        elif delta.narrower:
+            yield Change(at, delta.what, "breaking", ("model",))
+        else:
+            yield Change(at, delta.what, "safe")
+
+
+def _outputs(old: Contract, new: Contract) -> Iterator[Change]:
+    before, after = old.output, new.output
+    if before is None or after is None:
+        yield from _promises(old, new)
+        return
+    for delta in schema_deltas(before, after):
+        yield _output_change(delta)
+
+
+def _output_change(delta: Delta) -> Change:
+    at = f"output {delta.at or '/'}"
+    if delta.field == "removed":
+        tool: tuple[Side, ...] = ("tool",) if delta.narrower else ()
+        return Change(at, delta.what, "breaking", ("readers", *tool))
+    if delta.field == "added" and not delta.narrower:
+        return Change(at, delta.what, "safe")  # who reads the fields they know does not see one more
+    readers: tuple[Side, ...] = ("readers",) if delta.wider else ()
+    sides: tuple[Side, ...] = (*readers, "tool") if delta.narrower else readers
+    known = not delta.unknown or delta.what.startswith(("type: ", "values: ")) or bool(delta.field)
+    return Change(at, delta.what, ("breaking" if known else "unknown") if sides else "safe", sides)
+
+
+def _promises(old: Contract, new: Contract) -> Iterator[Change]:
+    one, other = _promised(old), _promised(new)
+    if one == other:
+        return
+    sides: tuple[Side, ...] = ("readers", "tool")
+    if one == "nothing":
+        sides = ("tool",)
+    elif other == "nothing":
+        sides = ("readers", "operators")
+    yield Change("output", f"{one} -> {other}", "breaking", sides)
+
+
+def _promised(contract: Contract) -> str:
+    return "a schema" if contract.output is not None else "text" if contract.text_output else "nothing"
+
+
+# -- everything else -------------------------------------------------------------------------------
+
+_EFFECTS: Final = ("read", "write", "destructive")
+_SCHEMAS: Final = frozenset(("name", "version", "input_schema", "output_schema"))
+# What makes two writes the same one. A retry that crosses the versions must still find its own key.
+_KEY: Final = frozenset(("identity", "scope", "volatile", "key_epoch"))
+
+
+def _declared(old: Contract, new: Contract) -> Iterator[Change]:
+    before, after = to_mapping(old), to_mapping(new)
+    for name in sorted((before.keys() | after.keys()) - _SCHEMAS):
+        if canonical(_plain(before.get(name))) == canonical(_plain(after.get(name))):
+            continue
+        one, other = getattr(old, name), getattr(new, name)
+        what = f"{_short(one)} -> {_short(other)}"
+        if name in _KEY:
+            yield _key_change(name, what, reads=old.effect == new.effect == "read")
+            continue
+        rule = _RULES.get(name)
+        sides = rule(one, other) if rule is not None else None
+        if sides is None:
+            yield Change(name, what, "unknown", ("operators",))
+        else:
+            yield Change(name, what, "breaking" if sides else "safe", sides)
+    one, other = _naming(old), _naming(new)
+    if canonical(one) != canonical(other):
+        yield _key_change("defaults", f"{_short(one)} -> {_short(other)}", reads=False)
+
+
+def _naming(contract: Contract) -> dict[str, Any]:
+    """The defaults that a ledger key is made of where a call leaves the arguments out."""
+    named = contract.defaults.keys() - contract.volatile if contract.identity is None else contract.identity
+    return {name: default for name, default in contract.defaults.items() if name in named}
+
+
+def _key_change(name: str, what: str, *, reads: bool) -> Change:
+    if reads:
+        return Change(name, what, "safe")
+    return Change(name, f"{what}: equal calls get another ledger key", "breaking", ("operators",))
+
+
+Sides = tuple[Side, ...] | None
+
+
+def _effect(one: str, other: str) -> Sides:
+    return ("operators",) if _EFFECTS.index(other) < _EFFECTS.index(one) else ("model",)
+
+
+def _approval(one: bool, other: bool) -> Sides:
+    return ("operators",) if one and not other else ("model",)
+
+
+def _paths(one: dict[str, Any], other: dict[str, Any]) -> Sides:
+    """More places to reach are looser; an argument without roots reaches everything."""
+    sides: list[Side] = []
+    for name in {**one, **other}:
+        before, after = one.get(name), other.get(name)
+        if before is not None and (after is None or set(after) - set(before)):
+            sides.append("operators")
+        if after is not None and (before is None or set(before) - set(after)):
+            sides.append("model")
+    return tuple(dict.fromkeys(sides))
+
+
+def _roles(one: tuple[str, ...], other: tuple[str, ...]) -> Sides:
+    """Any one of the roles is enough; none named means that nobody is asked for one."""
+    looser: tuple[Side, ...] = ("operators",) if one and (not other or set(other) - set(one)) else ()
+    tighter: tuple[Side, ...] = ("model",) if other and (not one or set(one) - set(other)) else ()
+    return (*looser, *tighter)
+
+
+def _quota(one: tuple[Any, ...], other: tuple[Any, ...]) -> Sides:
+    gone, came = [x for x in one if x not in other], [x for x in other if x not in one]
+    if gone and came:
+        return None if len(gone) > 1 or len(came) > 1 else _limit(gone[0], came[0])
+    return (*(("operators",) if gone else ()), *(("model",) if came else ()))
+
+
+def _limit(one: Any, other: Any) -> Sides:
+    """Two limits that count the same can be compared."""
+    if (one.tool, one.per, one.field) != (other.tool, other.per, other.field):
+        return None
+    pairs = [(one.calls, other.calls), (one.amount, other.amount)]
+    if any((a is None) != (b is None) for a, b in pairs):
+        return None
+    looser = any(b > a for a, b in pairs if a is not None)
+    tighter = any(b < a for a, b in pairs if a is not None)
+    return (*(("operators",) if looser else ()), *(("model",) if tighter else ()))
+
+
+def _sources(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> Sides:
+    """Fewer sources, fewer reasons to hold a write back; None means all."""
+    looser = other is not None and (one is None or set(one) - set(other))
+    tighter = one is not None and (other is None or set(other) - set(one))
+    return (*(("operators",) if looser else ()), *(("model",) if tighter else ()))
+
+
+def _secret(one: bool, other: bool) -> Sides:
+    return ("operators",) if one and not other else ()
+
+
+def _redact(one: tuple[str, ...], other: tuple[str, ...]) -> Sides:
+    return ("operators",) if set(one) - set(other) else ()
+
+
+def _shorter(one: float | None, other: float | None) -> Sides:
+    """A smaller limit refuses answers; None is the policy's, which may be anything."""
+    if one is None or other is None:
+        return None
+    return ("tool",) if other < one else ()
+
+
+def _output_checks(one: str, other: str) -> Sides:
+    return ("readers", "operators") if (one, other) == ("full", "size_only") else ("tool",)
+
+
+def _invariants(one: tuple[Any, ...], other: tuple[Any, ...]) -> Sides:
+    gone, came = [x for x in one if x not in other], [x for x in other if x not in one]
+    return (*(("readers",) if gone else ()), *(("tool",) if came else ()))
+
+
+def _none(_: Any, __: Any) -> Sides:
+    return ()
+
+
+_RULES: Final[dict[str, Callable[[Any, Any], Sides]]] = {
+    "effect": _effect,
+    "approval": _approval,
+    "paths": _paths,
+    "roles": _roles,
+    "quota": _quota,
+    "sources": _sources,
+    "secret": _secret,
+    "redact": _redact,
+    "timeout": _shorter,
+    "max_chars": _shorter,
+    "output_checks": _output_checks,
+    "invariants": _invariants,
+    "description": _none,
+}
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, str):
+        text = value
+    else:
+        try:
+            text = msgspec.json.encode(value).decode()
+        except TypeError:  # code: there is nothing to show of it
+            text = "code"
+    return text if len(text) <= 60 else f"{text[:60]}..."  # noqa: PLR2004 - one line on a terminal

@@ -1,0 +1,377 @@
+"""Which version of each tool is in force, and every step that led there.
+
+What enters is a lock and what an operator wants; what leaves is a new lock with one more line of
+history, or an exception that says what to do instead. What must never happen here: a version in
+force whose promise nobody has fixed, or a step that leaves no line.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.importers import to_mapping
+from pokayoke.core.json.canonical import canonical, digest
+from pokayoke.errors import ConfigurationError, ContractError
+
+Stage = Literal["shadow", "canary"]
+Step = Literal["lock", "shadow", "canary", "widen", "promote", "rollback", "drop"]
+
+FORMAT: Final = 1
+"""Of the file; a file of a later format is refused."""
+
+
+class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one version of a tool promises, as a digest.
+
+    Args:
+        digest: of everything its contract declares, but its name and version.
+        source: where the contract stands: a file, relative to the lock, or `module:attribute`.
+    """
+
+    digest: str
+    source: str
+
+
+class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The version that may become the stable one.
+
+    Args:
+        version: which.
+        stage: `shadow` judges beside the stable version; `canary` is used by a share of the runs.
+        share: of the runs that use it, 0 to 1; 0 for a shadow.
+        rollout: name of this attempt. Together with a run's id it decides who belongs to the share.
+    """
+
+    version: str
+    stage: Stage
+    share: float
+    rollout: str
+
+
+class ToolLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The versions of one tool.
+
+    Args:
+        stable: the version for everybody; None while a new tool is only offered to a share of the runs.
+        candidate: the version that is being tried, or None.
+        versions: every version that is known.
+        previous: what was stable before, the latest last: where a roll-back leads.
+        withdrawn: versions that were rolled back; runs that began with one may not call it any more.
+    """
+
+    stable: str | None
+    versions: dict[str, Version]
+    candidate: Candidate | None = None
+    previous: tuple[str, ...] = ()
+    withdrawn: tuple[str, ...] = ()
+
+    @property
+    def in_force(self) -> tuple[str, ...]:
+        """The versions that some run may be given."""
+        named = (self.stable, self.candidate.version if self.candidate else None)
+        return tuple(version for version in named if version is not None)
+
+
+class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of the history.
+
+    Args:
+        revision: number of the lock after it.
+        at: when, in UTC, as `2026-11-21T08:00:00Z`.
+        by: who said so.
+        step: what was done.
+        tool: to which tool.
+        version: and which version of it.
+        before: how the tool stood.
+        after: how it stands now.
+        reason: why.
+    """
+
+    revision: int
+    at: str
+    by: str
+    step: Step
+    tool: str
+    version: str
+    before: str
+    after: str
+    reason: str
+
+
+class Lock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of `contracts.lock`.
+
+    Args:
+        format: of the file.
+        revision: how many steps led here.
+        tools: how each tool stands, by name.
+        history: the steps.
+        dropped: what versions promised that were dropped, as digests by `name@version`: runs and approvals may
+            still name them.
+    """
+
+    format: Annotated[int, Meta(ge=1)] = FORMAT
+    revision: Annotated[int, Meta(ge=0)] = 0
+    tools: dict[str, ToolLock] = {}
+    history: tuple[Event, ...] = ()
+    dropped: dict[str, str] = {}
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Who does a step, when (UTC, ISO 8601) and why."""
+
+    at: str
+    by: str
+    reason: str
+
+
+def promise_digest(contract: Contract) -> str:
+    """Return the digest of what a contract declares: everything that is data, but its name and version.
+
+    Code (handlers, callable invariants, lookups) has no digest; a change there needs a new version by hand.
+    """
+    declared = {key: value for key, value in to_mapping(contract).items() if key not in ("name", "version")}
+    return f"sha256:{digest(canonical(msgspec.json.decode(msgspec.json.encode(declared))))}"
+
+
+def standing(tool: ToolLock | None) -> str:
+    """Return how a tool stands, in a few words: `1, and 2 as canary for 10 %`."""
+    if tool is None:
+        return "nothing"
+    stable = tool.stable or "none"
+    one = tool.candidate
+    if one is None:
+        return stable
+    return f"{stable}, and {one.version} as {one.stage}" + (f" for {percent(one.share)}" if one.share else "")
+
+
+def percent(share: float) -> str:
+    """Return a share as people write it: `10 %`, `0.5 %`."""
+    return f"{share * 100:.10g} %"
+
+
+def flaw(name: str, tool: ToolLock) -> str | None:
+    """Say what is wrong with how a tool stands; None for everything that steps lead to."""
+    for version in (*tool.in_force, *tool.previous):
+        if version not in tool.versions:
+            return f"{name}@{version} is named and no version of it is locked"
+    for version in tool.in_force:
+        if version in tool.withdrawn:
+            return f"{name}@{version} is in force and withdrawn, so that its runs would be refused; take it out of one"
+    one = tool.candidate
+    if one is None:
+        return None
+    if one.version == tool.stable:
+        return f"{name}@{one.version} is stable and a candidate; take it out of one"
+    if one.share == 0.0 if one.stage == "shadow" else 0.0 < one.share <= 1.0:
+        return None
+    expected = "0" if one.stage == "shadow" else "above 0 and at most 1, as 0.25 for a quarter"
+    return f"{name}@{one.version} is a {one.stage} with the share {one.share:g}; it has to be {expected}"
+
+
+# -- what is known ---------------------------------------------------------------------------------
+
+
+def added(lock: Lock, contract: Contract, source: str, note: Note, *, stable: bool) -> Lock:
+    """Lock one version of a tool. A version that is known, or was before it was dropped, stays as it is.
+
+    Args:
+        lock: as it stands.
+        contract: the version.
+        source: where it stands.
+        note: who, when, why.
+        stable: put the first version of a tool in force at once.
+
+    Raises:
+        ContractError: the version promised something else.
+    """
+    old = lock.tools.get(contract.name)
+    found = Version(promise_digest(contract), source)
+    known = old.versions.get(contract.version) if old else None
+    if known == found:
+        return lock
+    promised = known.digest if known else lock.dropped.get(contract.id, found.digest)
+    if promised != found.digest:
+        raise ContractError(
+            f"{contract.id} in {source} is not what {'is' if known else 'was'} locked under that version. What a "
+            "version promises is fixed: undo the change, or give the changed contract a new version"
+        )
+    if old is None:
+        new = ToolLock(contract.version if stable else None, {contract.version: found})
+    else:
+        new = msgspec.structs.replace(old, versions={**old.versions, contract.version: found})
+    return _written(lock, "lock", contract.name, contract.version, new, note=note)
+
+
+def dropped(lock: Lock, name: str, version: str, note: Note) -> Lock:
+    """Drop a version. Runs that began with it may not call the tool any more; what it promised stays fixed.
+
+    Raises:
+        ConfigurationError: it is in force, or unknown.
+    """
+    tool = _known(lock, name, version)
+    if version in tool.in_force:
+        raise ConfigurationError(f"{name}@{version} is in force ({standing(tool)}): promote or roll back first")
+    new = msgspec.structs.replace(
+        tool,
+        versions={key: value for key, value in tool.versions.items() if key != version},
+        previous=tuple(one for one in tool.previous if one != version),
+    )
+    after = _written(lock, "drop", name, version, new if new.versions else None, note=note)
+    return msgspec.structs.replace(after, dropped={**lock.dropped, f"{name}@{version}": tool.versions[version].digest})
+
+
+# -- steps of a rollout ----------------------------------------------------------------------------
+
+
+def shadowed(lock: Lock, name: str, version: str, note: Note) -> Lock:
+    """Let a version judge beside the stable one.
+
+    Raises:
+        ConfigurationError: the version is unknown or stable, another one is being tried, or none is stable.
+    """
+    tool = _free(lock, name, version)
+    if tool.stable is None:
+        raise ConfigurationError(f"{name} has no stable version that {version} could judge beside. Try: canary")
+    if tool.candidate is not None:
+        said = "is a shadow already" if tool.candidate.stage == "shadow" else "is used by runs: roll it back first"
+        raise ConfigurationError(f"{name}@{version} {said}")
+    return _tried(lock, "shadow", name, Candidate(version, "shadow", 0.0, f"r{lock.revision + 1}"), note)
+
+
+def canaried(lock: Lock, name: str, version: str, share: float, note: Note) -> Lock:
+    """Give a version to a share of the new runs.
+
+    Raises:
+        ConfigurationError: the version is unknown or stable, another one is being tried, it is a canary
+            already, or the share is none.
+    """
+    tool = _free(lock, name, version)
+    if tool.candidate is not None and tool.candidate.stage == "canary":
+        raise ConfigurationError(
+            f"{name}@{version} is a canary for {percent(tool.candidate.share)} already. Try: widen, or rollback"
+        )
+    _check_share(share)
+    return _tried(lock, "canary", name, Candidate(version, "canary", share, f"r{lock.revision + 1}"), note)
+
+
+def widened(lock: Lock, name: str, share: float, note: Note) -> Lock:
+    """Give a canary to more of the new runs. Who had it before has it still.
+
+    Raises:
+        ConfigurationError: there is no canary, or the share is not a larger one.
+    """
+    tool = _known(lock, name)
+    one = tool.candidate
+    if one is None or one.stage != "canary":
+        raise ConfigurationError(f"{name} has no canary to widen ({standing(tool)}). Try: canary")
+    _check_share(share)
+    if share <= one.share:
+        raise ConfigurationError(
+            f"{name}@{one.version} has {percent(one.share)} of the runs, and {percent(share)} is not more: a run keeps "
+            "its version, so a share cannot shrink. Try: rollback"
+        )
+    return _tried(lock, "widen", name, msgspec.structs.replace(one, share=share), note)
+
+
+def promoted(lock: Lock, name: str, note: Note, *, unseen: bool = False) -> Lock:
+    """Make the candidate the stable version. Runs that are open keep what they began with.
+
+    Args:
+        lock: as it stands.
+        name: of the tool.
+        note: who, when, why.
+        unseen: allow it for a shadow, which no run has used.
+
+    Raises:
+        ConfigurationError: there is no candidate, or it is a shadow.
+    """
+    tool = _known(lock, name)
+    one = tool.candidate
+    if one is None:
+        raise ConfigurationError(f"{name} has no candidate to promote ({standing(tool)}). Try: shadow, or canary")
+    if one.stage == "shadow" and not unseen:
+        raise ConfigurationError(
+            f"{name}@{one.version} is a shadow, which no run has used yet. Try: canary, or promote --unseen"
+        )
+    before = () if tool.stable is None else (tool.stable,)
+    kept = tuple(version for version in tool.previous if version != one.version)
+    new = msgspec.structs.replace(tool, stable=one.version, candidate=None, previous=(*kept, *before))
+    return _written(lock, "promote", name, one.version, new, note=note)
+
+
+def rolled_back(lock: Lock, name: str, note: Note) -> Lock:
+    """Withdraw the candidate, or else the stable version if another one was stable before.
+
+    Runs that began with what is withdrawn may not call the tool any more; they are never switched.
+
+    Raises:
+        ConfigurationError: there is nothing to roll back.
+    """
+    tool = _known(lock, name)
+    if tool.candidate is not None:
+        gone = tool.candidate.version
+        used = tool.candidate.stage == "canary"
+        new = msgspec.structs.replace(tool, candidate=None)
+    elif tool.stable is not None and tool.previous:
+        gone, used, back = tool.stable, True, tool.previous[-1]
+        kept = tuple(one for one in tool.withdrawn if one != back)
+        new = msgspec.structs.replace(tool, stable=back, previous=tool.previous[:-1], withdrawn=kept)
+    else:
+        raise ConfigurationError(
+            f"{name} has nothing to roll back: no candidate, and no version was stable before {tool.stable}"
+        )
+    if used:
+        new = msgspec.structs.replace(new, withdrawn=(*(one for one in new.withdrawn if one != gone), gone))
+    return _written(lock, "rollback", name, gone, new, note=note)
+
+
+def _known(lock: Lock, name: str, version: str | None = None) -> ToolLock:
+    tool = lock.tools.get(name)
+    if tool is None:
+        known = ", ".join(sorted(lock.tools)) or "none"
+        raise ConfigurationError(f"no tool {name!r} is locked (locked: {known}). Try: pokayoke contracts lock FILE")
+    if version is not None and version not in tool.versions:
+        known = ", ".join(sorted(tool.versions))
+        raise ConfigurationError(
+            f"{name}@{version} is not locked (versions: {known}). Try: pokayoke contracts lock FILE"
+        )
+    return tool
+
+
+def _free(lock: Lock, name: str, version: str) -> ToolLock:
+    """The tool, if this version may be tried beside what is in force."""
+    tool = _known(lock, name, version)
+    if tool.stable == version:
+        raise ConfigurationError(f"{name}@{version} is the stable version already")
+    one = tool.candidate
+    if one is not None and one.version != version:
+        raise ConfigurationError(f"{name}@{one.version} is tried as {one.stage}: promote it or roll it back first")
+    return tool
+
+
+def _check_share(share: float) -> None:
+    if not 0.0 < share <= 1.0:
+        raise ConfigurationError(f"a share lies above 0 and is at most 1, got {share:g}: 0.1 is a tenth of the runs")
+
+
+def _tried(lock: Lock, step: Step, name: str, candidate: Candidate, note: Note) -> Lock:
+    tool = lock.tools[name]
+    kept = tuple(one for one in tool.withdrawn if one != candidate.version)
+    new = msgspec.structs.replace(tool, candidate=candidate, withdrawn=kept)
+    return _written(lock, step, name, candidate.version, new, note=note)
+
+
+def _written(lock: Lock, step: Step, name: str, version: str, new: ToolLock | None, *, note: Note) -> Lock:
+    """The lock with a tool as it stands now, and the line that says so."""
+    revision = lock.revision + 1
+    before, after = standing(lock.tools.get(name)), standing(new)
+    event = Event(revision, note.at, note.by, step, name, version, before, after, note.reason)
+    tools = {key: value for key, value in lock.tools.items() if key != name}
+    if new is not None:
+        tools[name] = new
+    return Lock(FORMAT, revision, dict(sorted(tools.items())), (*lock.history, event), lock.dropped)

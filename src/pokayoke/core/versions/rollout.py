@@ -1,0 +1,71 @@
+"""Which version of a tool a run uses: drawn once from the run's id, then pinned in its state.
+
+What enters is a run's id, what it was pinned to, and the lock; what leaves are versions. What must
+never happen here: a run that sees two versions of one tool, or two processes that draw differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from pokayoke.core.call import Finding
+from pokayoke.core.json.canonical import digest, dump
+from pokayoke.core.state.run_state import RunState
+
+if TYPE_CHECKING:
+    from pokayoke.core.versions.lock import Lock, ToolLock
+
+CODES: dict[str, str] = {
+    "version_withdrawn": "the run began with a version of the tool that is not in force any more",
+}
+
+NOT_OFFERED: Final = ""
+"""Pinned for a new tool that this run is not among the first to get."""
+
+Pins = tuple[tuple[str, str], ...]
+_DIGITS: Final = 16
+_SCALE: Final = 16**_DIGITS
+
+
+def drawn(run_id: str, tool: str, rollout: str) -> float:
+    """Return a number from 0 to below 1, the same in every process: a run is in a share above it.
+
+    It differs from one rollout to the next, so that it is not always the same runs that try things first.
+    """
+    return int(digest(dump(["pk-rollout", run_id, tool, rollout]))[:_DIGITS], 16) / _SCALE
+
+
+def version_for(run_id: str, name: str, tool: ToolLock) -> str:
+    """Return the version a new run begins with, or `NOT_OFFERED`."""
+    one = tool.candidate
+    if one is not None and one.stage == "canary" and (one.share >= 1.0 or drawn(run_id, name, one.rollout) < one.share):
+        return one.version
+    return tool.stable if tool.stable is not None else NOT_OFFERED
+
+
+def versions_for(run_id: str, lock: Lock, names: Iterable[str]) -> dict[str, str]:
+    """Return tool name to version for a new run, of those names that the lock knows."""
+    return {name: version_for(run_id, name, lock.tools[name]) for name in names if name in lock.tools}
+
+
+def pinned(state: RunState, versions: Mapping[str, str]) -> RunState:
+    """Pin a run to versions. What is pinned stays, whatever is drawn now."""
+    known = dict(state.versions)
+    fresh = {name: version for name, version in versions.items() if name not in known}
+    if not fresh:
+        return state
+    return msgspec.structs.replace(state, versions=tuple(sorted({**known, **fresh}.items())))
+
+
+def version_withdrawn(tool: str, version: str) -> Finding:
+    """Return the finding for a call of a tool whose version this run may not use any more."""
+    return Finding(
+        code="version_withdrawn",
+        blame="policy",
+        message=f"{tool}@{version}, with which this run began, was withdrawn; a run is never switched to another",
+        hint=f"{tool} cannot be used any more in this run. Do not call it again; tell the user what was not done.",
+        data={"contract": f"{tool}@{version}"},
+    )

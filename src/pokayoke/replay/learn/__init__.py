@@ -1,0 +1,1 @@
+"""Writes contracts from recorded calls."""

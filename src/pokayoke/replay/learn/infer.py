@@ -1,0 +1,212 @@
+"""From evidence to a schema, with what each statement rests on.
+
+Every statement is a bet that the next call keeps to it, so each needs its own evidence: a required field
+was always there; a closed object showed no name in one run only; an enum's values all came back. Where
+evidence is short, the schema says less. The thresholds stand here, in one place, and know no data file.
+
+A contract is handed on, so what stands under a secret's name is learnt by its type alone, and no number is
+written down by which somebody could be known.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+import msgspec
+
+from pokayoke.core.redaction.redactor import Redactor
+from pokayoke.core.redaction.secret_rules import NameRules
+from pokayoke.replay.learn.evidence import MOST_VALUES, Evidence, Sightings
+from pokayoke.replay.learn.string_shapes import DECIMALS, ID_LIKE, SMALL, pattern_of
+
+Place = tuple[str, ...]
+
+ENUM_SAMPLES: Final = 30
+ENUM_PER_VALUE: Final = 10
+ENUM_RAREST: Final = 5
+ENUM_MOST: Final = 12
+FORMAT_DISTINCT: Final = 3
+PATTERN_SAMPLES: Final = 20
+PATTERN_DISTINCT: Final = 10
+INTEGER_SAMPLES: Final = 10
+CLOSED_SAMPLES: Final = 20
+CLOSED_RUNS: Final = 2
+REQUIRED_SAMPLES: Final = 3
+MAP_FIELDS: Final = 4
+_ORDER: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z _./+-]{0,38}[0-9]{0,2}")
+_names: Final = NameRules()
+_redactor: Final = Redactor()
+
+
+class Drawn(msgspec.Struct):
+    """A schema, and a note for some of its places.
+
+    Attributes:
+        schema: the JSON Schema.
+        notes: path of keys inside the schema to what the statement there rests on; () is the whole.
+    """
+
+    schema: dict[str, Any]
+    notes: dict[Place, str]
+
+
+def infer(evidence: Evidence, *, arguments: bool = False) -> Drawn:
+    """Return the schema that evidence supports.
+
+    Args:
+        evidence: of the values of one place.
+        arguments: True for a tool's arguments: an object that is closed, whose fields are required if
+            every call had them. Elsewhere both need more evidence: a contract that refuses a good
+            answer costs more than one that lets a new field pass.
+    """
+    drawn = Drawn({}, {})
+    _place(evidence, drawn, (), drawn.schema, arguments=arguments)
+    return drawn
+
+
+def counted(tally: Sightings, what: str, whole: Sightings | None = None) -> str:
+    """Return a count in words, such as `517 of 520 calls in 16 to 61 runs`: in 61 if no two of them took turns."""
+    share = f"{tally.samples:,}" if whole is None else f"{tally.samples:,} of {whole.samples:,}"
+    if tally.most_runs == tally.samples:
+        return f"{share} {what}"  # every one from a run of its own, or nobody knows of runs
+    runs = f"{tally.runs:,}" if tally.runs == tally.most_runs else f"{tally.runs:,} to {tally.most_runs:,}"
+    return f"{share} {what} in {runs} run{'' if tally.most_runs == 1 else 's'}"
+
+
+def _place(
+    evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, arguments: bool = False, secret: bool = False
+) -> None:
+    kinds = _kinds(evidence)
+    if not kinds:
+        return
+    if evidence.unwatched:
+        drawn.notes[at] = "not all looked into: nested too deep, or too many places; left open"
+    node["type"] = kinds[0] if len(kinds) == 1 else kinds
+    if "string" in kinds:
+        _string(evidence, drawn, at, node, alone=set(kinds) <= {"string", "null"}, secret=secret)
+    if evidence.low is not None and evidence.high is not None and not secret:
+        drawn.notes[(*at, "type")] = _span(evidence.low, evidence.high)
+    if "array" in kinds and evidence.items is not None:
+        inner: dict[str, Any] = {}
+        node["items"] = inner
+        _place(evidence.items, drawn, (*at, "items"), inner, secret=secret)
+    if "object" in kinds:
+        _object(evidence, drawn, at, node, arguments=arguments, secret=secret)
+
+
+def _span(low: float, high: float) -> str:
+    """From where to where, as far as that identifies nobody."""
+    if max(abs(low), abs(high)) >= SMALL:
+        return f"up to {len(str(int(max(abs(low), abs(high)))))} digits seen"
+    low = low if round(low, DECIMALS) == low else math.floor(low)
+    high = high if round(high, DECIMALS) == high else math.ceil(high)
+    return f"{low:,} to {high:,} seen"
+
+
+def _kinds(evidence: Evidence) -> list[str]:
+    """The JSON types of a place. Whole numbers are integers only if there were enough of them."""
+    found = set(evidence.kinds)
+    if "integer" in found and ("number" in found or evidence.kinds["integer"].samples < INTEGER_SAMPLES):
+        found = found - {"integer"} | {"number"}
+    return [kind for kind in _ORDER if kind in found]
+
+
+def _string(evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, alone: bool, secret: bool) -> None:
+    texts, seen = evidence.texts, evidence.kinds["string"]
+    if secret:
+        return
+    if alone and _is_enum(evidence):
+        values: list[Any] = sorted(texts.values)
+        node["enum"] = [*values, None] if "null" in evidence.kinds else values
+        rarest = min(tally.samples for tally in texts.values.values())
+        drawn.notes[(*at, "enum")] = f"{counted(seen, 'values')}, the rarest {rarest} times"
+        return
+    many = texts.distinct
+    distinct = f"{many}{'+' if len(texts.untold) >= MOST_VALUES else ''} different texts, all like this"
+    if texts.formats and many >= FORMAT_DISTINCT:
+        node["format"] = min(texts.formats)
+        drawn.notes[(*at, "format")] = distinct
+    elif seen.samples >= PATTERN_SAMPLES and many >= PATTERN_DISTINCT:
+        pattern = pattern_of(texts.shape, texts.values) or pattern_of(texts.mixed, texts.values)
+        if pattern is not None:
+            node["pattern"] = pattern
+            drawn.notes[(*at, "pattern")] = distinct
+
+
+def _is_enum(evidence: Evidence) -> bool:
+    """Few values, all words, each of them again and again and in several runs: nothing else is to be expected."""
+    texts, seen = evidence.texts, evidence.kinds["string"]
+    return (
+        not texts.untold
+        and 1 < texts.distinct <= ENUM_MOST
+        and seen.samples >= max(ENUM_SAMPLES, ENUM_PER_VALUE * texts.distinct)
+        and all(_WORD.fullmatch(text) and _redactor.text(text) == text for text in texts.values)
+        and all(min(tally.samples, tally.runs) >= ENUM_RAREST for tally in texts.values.values())
+    )
+
+
+def _object(
+    evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, arguments: bool, secret: bool
+) -> None:
+    if evidence.anything is not None or (not arguments and is_map(evidence)):
+        names = "too many names to list" if evidence.anything is not None else f"{len(evidence.fields)} names"
+        drawn.notes[(*at, "additionalProperties")] = f"a map: {names}, none in every object"
+        inner: dict[str, Any] = {}
+        node["additionalProperties"] = inner
+        secret = secret or any(map(_names.secret, evidence.fields))
+        _place(evidence.together(), drawn, (*at, "additionalProperties"), inner, secret=secret)
+        return
+    whole = evidence.kinds["object"]
+    properties: dict[str, dict[str, Any]] = {}
+    node["properties"] = properties
+    fields = [(name, member) for name, member in evidence if not _is_data(name)]
+    for name, member in fields:
+        properties[name] = {}
+        place = (*at, "properties", name)
+        drawn.notes[place] = counted(member.all, "calls" if arguments else "objects", whole)
+        _place(member, drawn, place, properties[name], secret=secret or _names.secret(name))
+    always = [name for name, member in fields if member.all.samples == whole.samples]
+    if always and (arguments or whole.samples >= REQUIRED_SAMPLES):
+        node["required"] = always
+    if evidence.unwatched or len(fields) < len(evidence.fields):
+        return  # what was not watched, or not listed, may be there again
+    if arguments:
+        node["additionalProperties"] = False
+    elif is_closed(evidence):
+        node["additionalProperties"] = False
+        drawn.notes[(*at, "additionalProperties")] = f"{counted(whole, 'objects')}, no name in one run only"
+
+
+def _is_data(name: str) -> bool:
+    """True if the name of a member is an address or a secret, whatever the others are."""
+    return "@" in name[1:] or _redactor.text(name) != name
+
+
+def is_map(evidence: Evidence) -> bool:
+    """True if the names of an object's members are data: ids, or never the same ones with values of one kind."""
+    if evidence.anything is not None:
+        return True
+    names = list(evidence.fields)
+    if not names:
+        return False
+    if sum(1 for name in names if ID_LIKE.search(name)) * 2 > len(names):
+        return True
+    objects = evidence.objects()
+    shared = any(member.all.samples == objects for member in evidence.fields.values())
+    kinds = {kind for member in evidence.fields.values() for kind in member.kinds}
+    return len(names) >= MAP_FIELDS and not shared and len(kinds - {"null"}) == 1
+
+
+def is_closed(evidence: Evidence) -> bool:
+    """True if a name not seen yet is not to be expected: many objects, and every name in several runs.
+
+    The share of names that turned up only once estimates how much is still unseen (Good and Turing).
+    """
+    return (
+        evidence.objects() >= CLOSED_SAMPLES
+        and evidence.kinds["object"].runs >= CLOSED_RUNS
+        and all(min(member.all.runs, member.all.samples) >= CLOSED_RUNS for member in evidence.fields.values())
+    )

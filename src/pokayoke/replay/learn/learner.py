@@ -1,0 +1,335 @@
+"""From recorded calls to contracts: evidence per tool, then what it supports.
+
+What enters are recordings; what leaves are drafts of contracts with a note beside every statement. Calls
+whose tool said that it failed are counted and teach nothing: their arguments may be what was wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from pokayoke.core.intake import read_arguments
+from pokayoke.core.json.strict import StrictError, parse
+from pokayoke.core.json.values import is_object
+from pokayoke.core.output.content_blocks import as_blocks
+from pokayoke.core.output.html_pages import is_page
+from pokayoke.replay.learn.effect_guess import guess_effect
+from pokayoke.replay.learn.evidence import Evidence, Sightings
+from pokayoke.replay.learn.infer import Drawn, Place, counted, infer
+from pokayoke.replay.learn.stated_failures import stated_failure
+from pokayoke.replay.recording import Read, Recording, Unread
+
+DEADLINE: Final = 30
+DEADLINE_NOTE: Final = "seconds; nothing was measured, this is the usual deadline"
+_MOST_TOOLS: Final = 2_000
+_SLACK: Final = 4
+_SMALLEST_CAP: Final = 1_000
+_SCALARS_FROM: Final = 5
+_DATA_PER_CUT: Final = 10
+_SLOTS: Final = ("error", "errors")
+_NAME: Final = re.compile(r"[\w.:/@ -]{1,256}")
+
+
+class Draft(msgspec.Struct):
+    """A contract as it was learnt.
+
+    Attributes:
+        mapping: what `Contract.from_mapping` reads.
+        notes: path of keys in it to what stands behind the statement there.
+    """
+
+    mapping: dict[str, Any]
+    notes: dict[Place, str]
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A tool of which nothing could be learnt, and why."""
+
+    tool: str
+    why: str
+
+
+class Watched:
+    """What is known about one tool."""
+
+    def __init__(self) -> None:
+        self.calls = Sightings()
+        self.good = Sightings()
+        self.failed = 0
+        self.refused = 0
+        self.invalid = 0
+        self.unreadable = 0
+        self.arguments = Evidence()
+        self.data = Evidence()
+        self.text = Evidence()
+        self.outputs = Sightings()
+        self.broken = 0
+        self.cut = 0
+        self.pages = 0
+        self.longest = 0
+        self.values = 0  # answers that were no text
+        self.slots: dict[str, int] = {}
+        self.filled: set[str] = set()  # slots with which good answers came, too
+
+    def add(self, call: Recording, run: str) -> None:
+        """Take one call in."""
+        self.calls.add(run)
+        if not call.ran:
+            self.refused += 1
+            return
+        said = None if call.output is UNSET and not call.is_error else stated_failure(call.output, call.is_error)
+        if said is not None:
+            self.failed += 1
+            if (slot := _slot_in(call.output)) is not None:
+                self.slots[slot] = self.slots.get(slot, 0) + 1
+            return
+        if call.fault is not None:
+            self.invalid += 1
+            return
+        given = call.arguments if call.used is None else call.used
+        reading = read_arguments(given)
+        if reading.value is None:
+            self.unreadable += 1
+            return
+        self.good.add(run)
+        self.arguments.add(reading.value, run)
+        if call.output is not UNSET:
+            self._answered(call.output, run)
+
+    def merge(self, other: Watched) -> None:
+        """Take in what another one saw."""
+        for mine, theirs in (
+            (self.calls, other.calls),
+            (self.good, other.good),
+            (self.outputs, other.outputs),
+        ):
+            mine.merge(theirs)
+        for known, more in (
+            (self.arguments, other.arguments),
+            (self.data, other.data),
+            (self.text, other.text),
+        ):
+            known.merge(more)
+        self.failed += other.failed
+        self.refused += other.refused
+        self.invalid += other.invalid
+        self.unreadable += other.unreadable
+        self.broken += other.broken
+        self.cut += other.cut
+        self.pages += other.pages
+        self.longest = max(self.longest, other.longest)
+        self.values += other.values
+        self.filled |= other.filled
+        for slot, count in other.slots.items():
+            self.slots[slot] = self.slots.get(slot, 0) + count
+
+    def _answered(self, output: Any, run: str) -> None:
+        self.outputs.add(run)
+        blocks = as_blocks(output) if is_object(output) else None
+        if blocks is not None:
+            output = blocks.text if blocks.structured is None else blocks.structured
+        if isinstance(output, str):
+            self.longest = max(self.longest, len(output))
+            self._said(output, run)
+        else:
+            self.values += 1
+            self.longest = max(self.longest, len(msgspec.json.encode(output)))
+            self._returned(output, run)
+
+    def _said(self, text: str, run: str) -> None:
+        """A text is data if it is JSON other than a string; each kind is watched by itself."""
+        value: Any = text
+        if text[:1] in "{[0123456789-tfn \n" and text.strip():
+            try:
+                value = parse(text)[0]
+            except StrictError:
+                value = text
+        if isinstance(value, str):
+            self._spoilt(text)
+            self.text.add(text, run)
+        else:
+            self._returned(value, run)
+
+    def _returned(self, value: Any, run: str) -> None:
+        self.data.add(value, run)
+        if (slot := _slot_in(value)) is not None:
+            self.filled.add(slot)
+
+    def _spoilt(self, text: str) -> None:
+        """Count a text that is no answer of its own: data that was cut or has another fault, or a page."""
+        if text.lstrip()[:1] in ("{", "["):
+            self.broken += 1
+            self.cut += _is_cut(text)
+        else:
+            self.pages += is_page(text)
+
+
+class Learner:
+    """Learns contracts from recordings. Memory depends on the number of tools, not of calls.
+
+    Args:
+        version: what the contracts are called after the name: `name@version`.
+    """
+
+    def __init__(self, version: str = "1") -> None:
+        self._version = version
+        self._tools: dict[str, Watched] = {}
+        self._nameless = 0
+        self.calls = 0
+        self.unread = 0
+        self.first_unread: list[Unread] = []
+
+    def take(self, reads: Iterable[Read]) -> None:
+        """Take in what a reader returned."""
+        for read in reads:
+            if isinstance(read, Unread):
+                self.unread += 1
+                if len(self.first_unread) < 10:  # noqa: PLR2004 - enough to find the trouble
+                    self.first_unread.append(read)
+                continue
+            self.calls += 1
+            known = self._tools.get(read.tool)
+            if known is None:
+                if len(self._tools) >= _MOST_TOOLS:
+                    self._nameless += 1
+                    continue
+                known = self._tools[read.tool] = Watched()
+            known.add(read, read.run or f"call {self.calls}")
+
+    def drafts(self) -> tuple[list[Draft], list[Skipped]]:
+        """Return a draft per tool, by name, and the tools of which nothing can be said."""
+        drafts: list[Draft] = []
+        skipped: list[Skipped] = []
+        for name, watched in sorted(self._tools.items()):
+            if not watched.good.samples:
+                skipped.append(Skipped(name, _why_not(watched)))
+            elif not _NAME.fullmatch(name):
+                skipped.append(Skipped(name, "the name holds characters that a tool's name cannot have"))
+            else:
+                drafts.append(draft(name, watched, self._version))
+        if self._nameless:
+            skipped.append(Skipped("(others)", f"{self._nameless:,} calls of tools beyond the first {_MOST_TOOLS:,}"))
+        return drafts, skipped
+
+
+def draft(name: str, watched: Watched, version: str = "1") -> Draft:
+    """Return what is known about a tool as a contract."""
+    effect, why = guess_effect(name)
+    arguments = infer(watched.arguments, arguments=True)
+    mapping: dict[str, Any] = {"name": name, "version": version, "effect": effect, "timeout": DEADLINE}
+    notes: dict[Place, str] = {
+        ("name",): _calls(watched),
+        ("effect",): f"{why}; check it",
+        ("timeout",): DEADLINE_NOTE,
+    }
+    _put(mapping, notes, "input_schema", arguments)
+    _output(watched, mapping, notes)
+    if watched.outputs.samples:
+        mapping["max_chars"] = _cap(watched.longest)
+        notes[("max_chars",)] = f"the longest of {watched.outputs.samples:,} answers had {watched.longest:,}"
+    return Draft(mapping, notes)
+
+
+def _calls(watched: Watched) -> str:
+    parts = [counted(watched.good, "calls")]
+    if watched.failed:
+        parts.append(f"{watched.failed:,} more failed and taught nothing")
+    if watched.refused:
+        parts.append(f"{watched.refused:,} were refused and taught nothing")
+    if watched.invalid:
+        parts.append(f"{watched.invalid:,} had an invalid answer and taught nothing")
+    if watched.unreadable:
+        parts.append(f"{watched.unreadable:,} had arguments that are no JSON object")
+    return "; ".join(parts)
+
+
+def _why_not(watched: Watched) -> str:
+    if watched.failed:
+        return "its only call failed" if watched.failed == 1 else f"all {watched.failed:,} calls failed"
+    if watched.refused:
+        return f"{watched.refused:,} calls, and none of them ran"
+    if watched.invalid:
+        return f"{watched.invalid:,} calls, and no valid answer"
+    return f"none of {watched.calls.samples:,} calls has arguments that are a JSON object"
+
+
+def _put(mapping: dict[str, Any], notes: dict[Place, str], key: str, drawn: Drawn) -> None:
+    mapping[key] = drawn.schema
+    notes.update({(key, *place): note for place, note in drawn.notes.items()})
+
+
+def _output(watched: Watched, mapping: dict[str, Any], notes: dict[Place, str]) -> None:
+    """What the answers were: data, texts of one shape, texts, or nobody knows."""
+    total, texts, data = watched.outputs.samples, watched.text.all.samples, watched.data.all.samples
+    if not total:
+        notes[("input_schema",)] = "no answer was recorded, so nothing is promised about the output"
+        return
+    if texts == _not_whole(watched) and _is_data(watched):
+        _put(mapping, notes, "output_schema", infer(watched.data))
+        others = {"broken off": watched.broken, "a page of HTML": watched.pages}
+        left = ", ".join(f"{count:,} {what}" for what, count in others.items() if count)
+        note = f"{counted(watched.outputs, 'answers')}, " + (f"{left}: learnt from the others" if left else "all JSON")
+    elif texts and data == 0:
+        drawn = infer(watched.text)
+        if len(drawn.schema) > 1:
+            _put(mapping, notes, "output_schema", drawn)
+        else:
+            mapping["output_schema"] = "text"
+        note = f"{counted(watched.outputs, 'answers')}, all free text"
+    elif watched.values:
+        few = f"{watched.values:,} of {total:,} answers were data and the others text" if texts else "too few answers"
+        notes[("input_schema",)] = f"{few}, so nothing is promised about the output"
+        return
+    else:
+        mapping["output_schema"] = "text"
+        note = f"{texts:,} of {total:,} answers were no JSON"
+    notes[("output_schema",)] = note
+    slots = watched.slots.keys() - watched.filled
+    if slots and is_object(mapping["output_schema"]):
+        slot = max(sorted(slots), key=lambda name: watched.slots[name])
+        mapping["envelope"] = {"error": f"/{slot}"}
+        notes[("envelope",)] = f"{watched.slots[slot]:,} failures were told this way"
+
+
+def _slot_in(output: Any) -> str | None:
+    """The name under which an answer tells of an error, if it does."""
+    if isinstance(output, str) and output.lstrip().startswith("{"):
+        try:
+            output = parse(output)[0]
+        except StrictError:
+            return None
+    return next((slot for slot in _SLOTS if is_object(output) and output.get(slot)), None)
+
+
+def _is_cut(text: str) -> bool:
+    """True if a text is JSON as far as it goes: nothing is wrong but its end."""
+    try:
+        parse(text)
+    except StrictError as error:
+        return error.position == len(text.encode("utf-8", "replace"))
+    return False
+
+
+def _not_whole(watched: Watched) -> int:
+    """How many texts are no answers: proven to be cut, or pages, beside more data; or a few that begin like JSON."""
+    data, proven = watched.data.all.samples, watched.cut + watched.pages
+    few = data >= _DATA_PER_CUT * (watched.broken + watched.pages)
+    most = watched.cut == watched.broken and data > proven
+    return watched.broken + watched.pages if few or most else 0
+
+
+def _is_data(watched: Watched) -> bool:
+    """Objects and arrays are data; bare numbers and words only if there were enough of them."""
+    return {"object", "array"} >= set(watched.data.kinds) or watched.data.all.samples >= _SCALARS_FROM
+
+
+def _cap(longest: int) -> int:
+    """A round number well above what was seen."""
+    wanted = max(_SMALLEST_CAP, _SLACK * longest)
+    scale = int(10 ** (len(str(wanted)) - 1))
+    return next(step * scale for step in (1, 2, 5, 10) if step * scale >= wanted)

@@ -1,0 +1,266 @@
+"""What an MCP server says about its tools: asked over stdio, or read from a saved `tools/list` answer.
+
+Small on purpose: initialize, tools/list, good-bye. The server is a stranger: every read has a deadline and
+a size, its requests are declined, and its process group is ended whatever happens.
+Source: MCP specification 2025-06-18.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.json.strict import StrictError, parse
+from pokayoke.core.json.values import is_array, is_object
+from pokayoke.errors import ConfigurationError, ContractError
+from pokayoke.replay.learn.effect_guess import guess_effect
+from pokayoke.replay.learn.learner import DEADLINE, DEADLINE_NOTE, Draft, Skipped
+
+PROTOCOL: Final = "2025-06-18"
+_LARGEST_ANSWER: Final = 16_000_000
+_MOST_TOOLS: Final = 10_000
+_MOST_PAGES: Final = 1_000
+_PIECE: Final = 65_536
+_LAST_WORDS: Final = 2_000
+_PATIENCE: Final = 2.0
+_OF_ANSWERS: Final = ("output_schema", "envelope", "max_chars")
+_UNKNOWN_METHOD: Final = -32601
+
+
+def ask_server(command: Sequence[str], *, seconds: float = 30.0) -> list[dict[str, Any]]:
+    """Start an MCP server, ask for its tools, and end it.
+
+    Args:
+        command: the program and its arguments.
+        seconds: how long all of it may take.
+
+    Returns:
+        The entries of its tool list, as they came.
+
+    Raises:
+        ConfigurationError: it cannot be started, answers too late, too much, or no MCP.
+    """
+    with _Server(command, seconds) as server:
+        server.request(
+            "initialize",
+            {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "pokayoke", "version": "1"}},
+        )
+        server.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        tools: list[dict[str, Any]] = []
+        cursor: Any = None
+        for _ in range(_MOST_PAGES):
+            answer = server.request("tools/list", {} if cursor is None else {"cursor": cursor})
+            tools += _entries(answer)
+            cursor = answer.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor or len(tools) > _MOST_TOOLS:
+                break
+    return tools[:_MOST_TOOLS]
+
+
+def read_listing(name: str) -> list[dict[str, Any]]:
+    """Read a saved `tools/list` answer: the whole message, its result, or the list alone.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is something else.
+    """
+    try:
+        data = Path(name).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{name}: cannot be read: {error.strerror}") from None
+    try:
+        value = parse(data)[0]
+    except StrictError as error:
+        raise ConfigurationError(f"{name}: not JSON: {error}") from None
+    if is_object(value) and is_object(value.get("result")):
+        value = value["result"]
+    entries = _entries(value if is_object(value) else {"tools": value})
+    if not entries:
+        raise ConfigurationError(f"{name}: holds no tools. Expected the answer to tools/list: {{'tools': [...]}}")
+    return entries
+
+
+def drafts_of(
+    entries: Sequence[dict[str, Any]], *, trusted_hints: bool = False, version: str = "1"
+) -> tuple[list[Draft], list[Skipped]]:
+    """Return a draft per listed tool; one whose definition cannot be kept is skipped with the reason.
+
+    Args:
+        entries: of a tool list.
+        trusted_hints: True believes what the server says about effects; else its name is all there is.
+        version: version of the contracts.
+    """
+    drafts: list[Draft] = []
+    skipped: list[Skipped] = []
+    for entry in entries:
+        name = str(entry.get("name"))
+        try:
+            contract = Contract.from_mcp(entry, trusted_hints=trusted_hints, version=version)
+        except ContractError as error:
+            skipped.append(Skipped(name, str(error)[:300]))
+            continue
+        mapping = contract.to_mapping()
+        effect, why = guess_effect(contract.name)
+        if trusted_hints and is_object(entry.get("annotations")):
+            effect, why = contract.effect, "what the server says; its hints were trusted"
+        notes: dict[tuple[str, ...], str] = {
+            ("effect",): f"{why}; check it",
+            ("timeout",): DEADLINE_NOTE,
+            ("input_schema",): "as the server lists it",
+        }
+        if "output_schema" in mapping:
+            notes["output_schema",] = "as the server lists it"
+        ordered = {"name": mapping.pop("name"), "version": mapping.pop("version", version)}
+        mapping.pop("effect", None)
+        drafts.append(Draft({**ordered, "effect": effect, "timeout": DEADLINE, **mapping}, notes))
+    return drafts, skipped
+
+
+def completed(listed: Sequence[Draft], learnt: Sequence[Draft]) -> list[Draft]:
+    """Return listed drafts with what only recordings know: what tools answer, where no schema says it.
+
+    Tools that are not listed are added as they were learnt.
+    """
+    known = {draft.mapping["name"]: draft for draft in learnt}
+    whole: list[Draft] = []
+    for draft in listed:
+        other = known.pop(draft.mapping["name"], None)
+        if other is None or "output_schema" in draft.mapping:
+            whole.append(draft)
+            continue
+        taken: dict[str, Any] = {key: other.mapping[key] for key in _OF_ANSWERS if key in other.mapping}
+        notes = {place: note for place, note in other.notes.items() if place[0] in taken or place == ("name",)}
+        whole.append(Draft({**draft.mapping, **taken}, {**draft.notes, **notes}))
+    return [*whole, *known.values()]
+
+
+def _entries(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    tools = answer.get("tools")
+    return [entry for entry in tools if is_object(entry)] if is_array(tools) else []
+
+
+class _Server:
+    """A server's process and the messages to and from it."""
+
+    def __init__(self, command: Sequence[str], seconds: float) -> None:
+        self._name = command[0] if command else ""
+        self._deadline = time.monotonic() + seconds
+        self._seconds = seconds
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
+        self._held = b""
+        self._sent = 0
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the user's own command
+                list(command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except (OSError, ValueError, IndexError) as error:
+            self._said.close()
+            raise ConfigurationError(f"{self._name or 'no command'}: cannot be started: {error}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        process = self._process
+        assert process.stdin is not None, "a pipe was asked for"
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        patience = time.monotonic() + _PATIENCE
+        # Its number is not given back yet, so that it cannot be somebody else's when its group is ended.
+        while not _has_ended(process.pid) and time.monotonic() < patience:
+            time.sleep(0.01)
+        # Its children too: a server is often a shell around one.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None, "a pipe was asked for"
+        process.stdout.close()
+        self._said.close()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Write one message."""
+        assert self._process.stdin is not None, "a pipe was asked for"
+        try:
+            self._process.stdin.write(msgspec.json.encode(message) + b"\n")
+        except OSError:
+            raise self._broken("it ended before it was asked") from None
+
+    def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Send a request and return the result of its answer."""
+        self._sent += 1
+        self.send({"jsonrpc": "2.0", "id": self._sent, "method": method, "params": params})
+        for message in self._messages():
+            if "method" in message:
+                self._decline(message)
+            elif message.get("id") == self._sent:
+                if is_object(message.get("error")):
+                    raise self._broken(f"{method}: {str(message['error'].get('message'))[:300]}")
+                result = message.get("result")
+                return result if is_object(result) else {}
+        raise self._broken(f"it ended without an answer to {method}")
+
+    def _decline(self, message: dict[str, Any]) -> None:
+        """Answer what the server asks: a ping, and nothing else."""
+        if message.get("id") is None:
+            return
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
+        if message["method"] == "ping":
+            self.send({**answer, "result": {}})
+        else:
+            self.send({**answer, "error": {"code": _UNKNOWN_METHOD, "message": "not offered"}})
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        """The server's messages. Lines that are no message are passed over: some servers print to stdout."""
+        assert self._process.stdout is not None, "a pipe was asked for"
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._process.stdout, selectors.EVENT_READ)
+            while True:
+                line, found, rest = self._held.partition(b"\n")
+                if found:
+                    self._held = rest
+                    message = _message(line)
+                    if message is not None:
+                        yield message
+                    continue
+                if len(self._held) > _LARGEST_ANSWER:
+                    raise self._broken(f"it sent a line of more than {_LARGEST_ANSWER:,} bytes")
+                left = self._deadline - time.monotonic()
+                if left <= 0 or not waiting.select(left):
+                    raise self._broken(f"no answer within {self._seconds:g} seconds")
+                piece = os.read(self._process.stdout.fileno(), _PIECE)
+                if not piece:
+                    return
+                self._held += piece
+
+    def _broken(self, why: str) -> ConfigurationError:
+        self._said.seek(0, os.SEEK_END)
+        self._said.seek(max(0, self._said.tell() - _LAST_WORDS))
+        last = self._said.read().decode(errors="replace").strip()
+        return ConfigurationError(f"{self._name}: {why}" + (f". It said: {last}" if last else ""))
+
+
+def _has_ended(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+
+def _message(line: bytes) -> dict[str, Any] | None:
+    try:
+        value: Any = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return value if is_object(value) and value.get("jsonrpc") == "2.0" else None

@@ -1,0 +1,85 @@
+"""Whether a recorded answer says that its tool failed, and whether it only speaks of errors.
+
+Two grades, as everywhere: *stated* (the recording's own flag, an error slot that is filled, a text that
+begins as error messages begin) and *mentioned* (the word stands somewhere in the data: a person should
+look). Only what is stated counts as a failure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from pokayoke.core.json.strict import StrictError, parse
+from pokayoke.core.json.values import is_object
+from pokayoke.core.output.content_blocks import as_blocks
+from pokayoke.core.output.envelope import undeclared_error, words
+
+_LONGEST_SAID: Final = 200
+_LOOKED_AT: Final = 20_000
+# `Error: ...`, `Error during ...`, `ValueError: ...`, `[error] ...`, a Python traceback, `fatal: ...`
+_BEGINS: Final = re.compile(
+    r"""[\s\[(<*"']{0,4}(?:(?i:error|exception|fatal|panic)\b(?=\s*[:\])>*!]|\s+\w|\s*$)"""
+    r"""|(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception)\s{0,2}:|Traceback\s\(most\srecent\scall\slast\))"""
+)
+_PARTS: Final = ("rror", "RROR", "xception", "XCEPTION")
+_MENTIONS: Final = re.compile(r"(?<![A-Za-z])(?i:error|exception)s?\b|(?<=[a-z])(?:Error|Exception)s?\b")
+
+
+def stated_failure(output: Any, is_error: bool | None = None) -> str | None:
+    """Return the tool's own words if an answer says that the tool failed, else None.
+
+    Args:
+        output: the answer as it was recorded: text, or a JSON value.
+        is_error: what the recording says beside it; False is believed.
+    """
+    if is_error is False:
+        return None
+    if is_error:
+        return (_words(output) if output else "") or "the recording says that the tool failed"
+    blocks = as_blocks(output) if is_object(output) else None
+    if blocks is not None:
+        return _words(blocks.text or "the tool gave no reason") if blocks.failed else stated_failure(blocks.text)
+    if isinstance(output, str):
+        said = begins_as_error(output)
+        if said is not None:
+            return said
+        output = _parsed(output)
+    found = undeclared_error(output) if is_object(output) else None
+    return None if found is None else _words(output[found.at[1:]] if is_object(output) else output)
+
+
+def begins_as_error(text: str) -> str | None:
+    """Return the words of a text that begins as error messages begin, else None."""
+    return _words(text[:_LOOKED_AT]) if _BEGINS.match(text) else None
+
+
+def error_prefix(text: str) -> str:
+    """Return the beginning by which a text is known as an error message; "" if it is none."""
+    found = _BEGINS.match(text)
+    if found is None:
+        return ""
+    sign = text[found.end() : found.end() + 1]
+    return found[0] + (sign if sign in (":", "]", ")", " ") else "")
+
+
+def mentions_error(output: Any) -> bool:
+    """Return whether the word error (or exception) stands anywhere in an answer. A guess, for people to look at."""
+    text = output if isinstance(output, str) else words(output, limit=_LOOKED_AT)
+    # Most answers hold neither word: a plain search is five times as fast as the pattern.
+    if not any(part in text for part in _PARTS):
+        return False
+    return _MENTIONS.search(text[:_LOOKED_AT]) is not None
+
+
+def _parsed(text: str) -> Any:
+    if text.lstrip()[:1] != "{":
+        return None
+    try:
+        return parse(text)[0]
+    except StrictError:
+        return None
+
+
+def _words(value: Any) -> str:
+    return " ".join(words(value, limit=_LONGEST_SAID).split())

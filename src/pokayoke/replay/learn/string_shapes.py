@@ -1,0 +1,137 @@
+"""What many texts have in common: a format, or the shape of an identifier.
+
+A shape is a text with its characters replaced by their kind, such as `#W9999999`. Free text has no common shape;
+order numbers, dates and codes have one. A shape becomes a pattern only if it looks made by a machine: words alone
+(`Mia`, `Omar`) promise nothing about the next name.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from pokayoke.core.schema.schema import Schema, compile_schema
+
+LONGEST_SHAPED: Final = 64
+SMALL: Final = 1_000
+DECIMALS: Final = 2
+"""Numbers below 1,000 identify nobody, to two decimals: with six of them they may say where somebody lives."""
+ID_LIKE: Final = re.compile(r"[0-9]{3}|.@|^[0-9]+$|[0-9a-f]{8}-[0-9a-f]{4}", re.ASCII)
+"""A name that holds a number or an address as ids do: it is data, not the name of a field."""
+# The formats that are tried, and what a text must hold before they are.
+_SIGN: Final = {
+    "date": "-",
+    "date-time": "T",
+    "time": ":",
+    "uuid": "-",
+    "email": "@",
+    "uri": "://",
+    "ipv4": ".",
+    "ipv6": ":",
+}
+_RUNS: Final = re.compile(r"[0-9]+|[a-z]+|[A-Z]+|[^0-9a-zA-Z]")
+_MIXED: Final = re.compile(r"[0-9A-Z]+|[0-9a-z]+|[^0-9a-zA-Z]")
+_SPECIAL: Final = re.compile(r"[\\^$.|?*+()\[\]{}]")
+_CLASSES: Final = {"9": "[0-9]", "a": "[a-z]", "A": "[A-Z]", "x": "[0-9a-z]", "X": "[0-9A-Z]"}
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One piece of a shape: a kind of characters and how many of them, or one sign as it is.
+
+    Letters that are the same in all texts stand beside their kind.
+    """
+
+    kind: str
+    low: int = 1
+    high: int = 1
+    letters: str = ""
+
+
+@functools.cache
+def _checker(name: str) -> Schema:
+    return compile_schema({"type": "string", "format": name}, where=f"format {name}")
+
+
+def formats_of(text: str) -> frozenset[str]:
+    """Return the formats a text is in; the validator that will assert them is the judge."""
+    if len(text) > 2_000:  # noqa: PLR2004 - no text of a format is longer
+        return frozenset()
+    return frozenset(name for name, sign in _SIGN.items() if sign in text and _checker(name).accepts(text))
+
+
+def shape_of(text: str, *, mixed: bool = False) -> tuple[Run, ...] | None:
+    """Return the shape of a text; None if it is empty, long, or not plain ASCII.
+
+    Args:
+        text: the text.
+        mixed: True takes letters and digits that alternate for one kind of character (`JG7FMM`).
+    """
+    if not text or len(text) > LONGEST_SHAPED or not text.isascii() or not text.isprintable():
+        return None
+    pieces = (_MIXED if mixed else _RUNS).findall(text)
+    return tuple(_run(piece, _kind(piece, mixed=mixed)) for piece in pieces)
+
+
+def _run(piece: str, kind: str) -> Run:
+    return Run(kind, len(piece), len(piece), piece if kind in "aA" else "")
+
+
+def _kind(piece: str, *, mixed: bool) -> str:
+    if not piece.isalnum():
+        return piece
+    if mixed:
+        return "x" if piece.lower() == piece and not piece.isdecimal() else "X"
+    return "9" if piece.isdecimal() else "a" if piece.islower() else "A"
+
+
+def common(first: tuple[Run, ...] | None, second: tuple[Run, ...] | None) -> tuple[Run, ...] | None:
+    """Return the shape two shapes have in common, or None."""
+    if first is None or second is None or len(first) != len(second):
+        return None
+    if any(one.kind != two.kind for one, two in zip(first, second, strict=True)):
+        return None
+    return tuple(
+        Run(a.kind, min(a.low, b.low), max(a.high, b.high), a.letters if a.letters == b.letters else "")
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def pattern_of(shape: tuple[Run, ...] | None, texts: Iterable[str]) -> str | None:
+    """Return the pattern for a shape, or None if the shape is that of words.
+
+    A run of letters that is equal in all texts (`W` in order numbers) is written as it is.
+
+    Args:
+        shape: what they have in common, all of them.
+        texts: the distinct texts that were kept; by them it is told whether a machine made them.
+    """
+    if shape is None or not _is_made(shape, list(texts)):
+        return None
+    return f"^{''.join(map(_pattern, shape))}$"
+
+
+def _pattern(run: Run) -> str:
+    if run.kind not in _CLASSES:
+        return _SPECIAL.sub(r"\\\g<0>", run.kind)
+    return run.letters or _CLASSES[run.kind] + _count(run)
+
+
+def _is_made(shape: tuple[Run, ...], texts: list[str]) -> bool:
+    """True if a shape is that of an identifier: it has digits, and no words with spaces between them."""
+    kinds = {run.kind for run in shape}
+    if kinds & {" ", ","} and kinds & {"a", "A", "x", "X"}:
+        return False  # `763 Broadway`
+    if "9" in kinds:
+        return True
+    return 2 * sum(1 for text in texts if any(map(str.isdecimal, text))) >= len(texts) > 0
+
+
+def _count(run: Run) -> str:
+    """A fixed length is a promise; lengths that vary say only that there is something."""
+    if run.low != run.high:
+        return "+"
+    return "" if run.low == 1 else f"{{{run.low}}}"

@@ -1,0 +1,102 @@
+"""Contracts as YAML that a person edits: one statement per line, and beside it what it rests on.
+
+What enters are drafts, full of names and values from recordings; what leaves is YAML 1.2 that our own strict
+reader accepts. What must never happen here: a recorded text that ends its line, its comment or its quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from pokayoke.core.json.values import is_array, is_object
+from pokayoke.core.text.neutralise import UNSEEN, escape
+from pokayoke.errors import ConfigurationError
+from pokayoke.replay.learn.infer import Place
+from pokayoke.replay.learn.learner import Draft, Skipped
+
+MOST_BYTES: Final = 1_000_000
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:/[A-Za-z0-9_-]+)*")
+# Words that some reader of YAML takes for something other than a text.
+_WORDS: Final = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"))
+_UNSAFE: Final = re.compile(f"[\t\n\ufffe\uffff{UNSEEN}]")
+_WIDE: Final = 100
+_HEAD: Final = """\
+# Learnt from recorded calls. Every statement is a guess until somebody has read it:
+# the comments say what each one rests on. Check it:   pokayoke check THIS_FILE
+# Score recordings with it:                             pokayoke replay RECORDING --contracts THIS_FILE
+"""
+
+
+def yaml_text(drafts: Sequence[Draft], skipped: Sequence[Skipped] = (), head: Sequence[str] = ()) -> str:
+    """Return a file of contracts.
+
+    Args:
+        drafts: the contracts.
+        skipped: tools of which nothing was learnt; they are named in a comment.
+        head: further lines for the top, without `#`.
+
+    Raises:
+        ConfigurationError: the file would be larger than 1 MB, which no reader of ours accepts.
+    """
+    lines = [_HEAD.rstrip("\n"), *(f"# {_quiet(line)}" for line in head), "contracts:" if drafts else "contracts: []"]
+    for draft in drafts:
+        lines.append("")
+        body = list(_members(draft.mapping, draft.notes, (), 4))
+        lines += [f"  - {body[0].lstrip()}", *body[1:]]
+    if skipped:
+        lines += ["", "# Not learnt:"]
+        lines += [f"#   {_quiet(_text(one.tool))}: {_quiet(one.why)}" for one in skipped]
+    whole = "\n".join(lines) + "\n"
+    if len(whole.encode()) > MOST_BYTES:
+        raise ConfigurationError(
+            f"the contracts are {len(whole.encode()):,} bytes, and a file of them has at most {MOST_BYTES:,}. "
+            "Learn fewer tools at a time: --tool NAME"
+        )
+    return whole
+
+
+def _members(value: dict[str, Any], notes: dict[Place, str], at: Place, indent: int) -> Iterator[str]:
+    pad = " " * indent
+    for name, item in value.items():
+        place = (*at, name)
+        note = notes.get(place)
+        key = f"{pad}{_text(name)}:"
+        if is_object(item) and item:
+            yield _noted(key, note)
+            yield from _members(item, notes, place, indent + 2)
+        elif is_array(item) and len(_flow(item)) > _WIDE:
+            yield _noted(key, note)
+            yield from (f"{pad}  - {_flow(one)}" for one in item)
+        else:
+            yield _noted(f"{key} {_flow(item)}", note)
+
+
+def _noted(line: str, note: str | None) -> str:
+    return f"{line}  # {_quiet(note)}" if note else line
+
+
+def _flow(value: Any) -> str:
+    """A value on one line. Lists hold scalars only, so nothing nests here."""
+    if is_array(value):
+        return f"[{', '.join(_flow(item) for item in value)}]"
+    if is_object(value):
+        return f"{{{', '.join(f'{_text(name)}: {_flow(item)}' for name, item in value.items())}}}"
+    if isinstance(value, str):
+        return _text(value)
+    return msgspec.json.encode(value).decode()
+
+
+def _text(text: str) -> str:
+    """A text as a scalar: plain if every reader takes it for a text, else in double quotes."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    return _quiet(msgspec.json.encode(text.encode("utf-8", "backslashreplace").decode()).decode())
+
+
+def _quiet(text: str) -> str:
+    r"""Escape what ends a line, moves a cursor or reorders text. Inside quotes `\u0085` is that very character."""
+    return _UNSAFE.sub(lambda found: escape(found[0]), text)

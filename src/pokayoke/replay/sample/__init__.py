@@ -1,0 +1,1 @@
+"""Records a sample of the calls, with pseudonyms for its values."""

@@ -1,0 +1,1 @@
+"""Scores recorded calls against contracts."""

@@ -1,0 +1,197 @@
+"""What a set of contracts would have said to one recorded call: refused, corrected, run; its answer valid or not.
+
+The rooms are the guard's own, in its order: catalogue, intake, check and correct, the rules that need nobody
+(confidence, paths), output. Roles, quotas, approvals and the ledger depend on who asked and when; a
+recording does not know that, so they are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET
+
+from pokayoke.core.call import Correction, Finding
+from pokayoke.core.catalogue.catalogue import Catalogue
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.correct.correct import confidence, prepare
+from pokayoke.core.gate.rules import Asked, Rule, first_objection, rules_for
+from pokayoke.core.intake import Reading, finding_for, read_arguments
+from pokayoke.core.output.validate import Checked, check_output
+from pokayoke.core.policy import Policy
+from pokayoke.core.redaction.known_secrets import HIDDEN
+from pokayoke.core.schema.facts import look_up, split
+from pokayoke.replay.learn.stated_failures import begins_as_error, mentions_error, stated_failure
+from pokayoke.replay.recording import Recording
+
+OutputVerdict = Literal["valid", "invalid", "failed", "unchecked", "absent"]
+
+
+class Judged(msgspec.Struct, frozen=True, gc=False):
+    """What the contracts say about one call.
+
+    Attributes:
+        tool: the resolved name, or the one the model wrote.
+        contract: `name@version`; None if no contract has the name.
+        reading: the reading of the arguments.
+        readable: True if they were read, and this reading may run.
+        arguments: what the tool would have received; None if the call was refused.
+        refusal: why it would not have run, or None.
+        also: further findings beside the refusal.
+        corrections: what would have been changed.
+        masked: True if the refusal is about a value that the recording hides.
+        output: what the contract says about the recorded answer.
+        fault: what is wrong with an invalid one.
+        failure: the tool's words if it said that it failed.
+        unseen: True if that failure would have passed as data.
+        mentions: True if a good answer speaks of errors somewhere; a person should look.
+    """
+
+    tool: str
+    contract: str | None
+    reading: Reading
+    readable: bool = True
+    arguments: dict[str, Any] | None = None
+    refusal: Finding | None = None
+    also: tuple[Finding, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    masked: bool = False
+    output: OutputVerdict = "absent"
+    fault: Finding | None = None
+    failure: str | None = None
+    unseen: bool = False
+    mentions: bool = False
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """A contract under the policy, prepared once."""
+
+    contract: Contract
+    inner: Contract
+    rules: tuple[Rule, ...]
+
+
+class Judge:
+    """One set of contracts under one policy.
+
+    Args:
+        contracts: one version per tool.
+        policy: corrections, caps and thresholds; access is ignored, because a recording does not say who called.
+
+    Raises:
+        ContractError: two contracts claim one name.
+    """
+
+    def __init__(self, contracts: Iterable[Contract], policy: Policy | None = None) -> None:
+        self.policy = policy or Policy()
+        self.contracts = tuple(contracts)
+        self._catalogue = Catalogue(self.contracts, prefixes=self.policy.validation.intake.prefixes)
+        self._held = {one.id: _Held(one, _unwrapped(one), rules_for(one, self.policy)) for one in self.contracts}
+
+    def judge(self, call: Recording) -> Judged:
+        """Return what the contracts say; nothing is run, and a call is judged by itself."""
+        found = self._catalogue.resolve(call.tool)
+        if isinstance(found, Finding):
+            reading = self._read(call, None)
+            judged = Judged(call.tool, None, reading, _may_run(reading, reads=False), refusal=found)
+            return self._answered(judged, call, None)
+        held = self._held[found.id]
+        return self._answered(self._asked(call, held), call, held)
+
+    def _read(self, call: Recording, contract: Contract | None) -> Reading:
+        limits = self.policy.validation.intake
+        return read_arguments(
+            call.arguments,
+            schema=None if contract is None else contract.input,
+            stop_reason=call.stop_reason,
+            max_chars=limits.max_chars,
+            max_depth=limits.max_depth,
+        )
+
+    def _asked(self, call: Recording, held: _Held) -> Judged:
+        contract = held.contract
+        reading = self._read(call, contract)
+        reads = contract.effect == "read"
+        if reading.value is None or not _may_run(reading, reads=reads):
+            refusal = finding_for(reading, effect=contract.effect, tool=contract.name)
+            return Judged(contract.name, contract.id, reading, readable=False, refusal=refusal, masked=_hides(call))
+        kinds = self.policy.corrections.read if reads else self.policy.corrections.write
+        prepared = prepare(reading.value, contract, kinds=kinds, canonical=reading.canonical)
+        if prepared.findings:
+            first, *also = prepared.findings
+            masked = _hides(call) and all(HIDDEN in str(_at(reading.value, one.at)) for one in prepared.findings)
+            return Judged(contract.name, contract.id, reading, refusal=first, also=tuple(also), masked=masked)
+        certain = confidence(reading.repairs, prepared.corrections) if reading.repairs or prepared.corrections else 1.0
+        objection = first_objection(held.rules, Asked(contract, prepared.value, certain, None))
+        return Judged(
+            contract.name,
+            contract.id,
+            reading,
+            arguments=None if objection else prepared.value,
+            refusal=objection,
+            corrections=prepared.corrections,
+        )
+
+    def _answered(self, judged: Judged, call: Recording, held: _Held | None) -> Judged:
+        if call.fault is not None and held is not None and call.contract in (None, held.contract.id):
+            # The answer itself was not recorded: of another version nobody knows what it would have said.
+            return msgspec.structs.replace(judged, output="invalid", fault=call.fault)
+        if call.output is UNSET and not call.is_error:
+            return judged
+        if call.is_error:
+            said = stated_failure("" if call.output is UNSET else call.output, is_error=True)
+            return msgspec.structs.replace(judged, output="failed", failure=said)
+        if held is None:
+            said = stated_failure(call.output, call.is_error)
+            mentions = said is None and mentions_error(call.output)
+            verdict: OutputVerdict = "unchecked" if said is None else "failed"
+            return msgspec.structs.replace(judged, output=verdict, failure=said, mentions=mentions)
+        contract = held.contract if call.contract is None else held.inner
+        arguments = judged.arguments or judged.reading.value or {}
+        checked = check_output(call.output, contract, arguments=arguments, policy=self.policy.validation.tool_output)
+        said = _failure(call, checked, contract)
+        if said is not None:
+            return msgspec.structs.replace(judged, output="failed", failure=said, unseen=checked.ok)
+        if checked.findings:
+            return msgspec.structs.replace(judged, output="invalid", fault=checked.findings[0])
+        verdict = "unchecked" if checked.unchecked else "valid"
+        return msgspec.structs.replace(judged, output=verdict, mentions=mentions_error(call.output))
+
+
+def _may_run(reading: Reading, *, reads: bool) -> bool:
+    return reading.value is not None and (reads or reading.grade != "edited")
+
+
+def _unwrapped(contract: Contract) -> Contract:
+    """The contract for answers that a guard has already taken out of their envelope (our own trace)."""
+    return contract if contract.envelope is None else dataclasses.replace(contract, envelope=None)
+
+
+def _failure(call: Recording, checked: Checked, contract: Contract) -> str | None:
+    """The tool's own words if it said that it failed. Data that was parsed and fits is not read again."""
+    if call.is_error is False:
+        return None
+    if checked.failure is not None:
+        return checked.failure
+    if checked.ok and contract.output is not None and not contract.takes_text:
+        return None
+    if isinstance(call.output, str) and not call.output.lstrip().startswith("{"):
+        return begins_as_error(call.output)
+    return stated_failure(call.output)
+
+
+def _hides(call: Recording) -> bool:
+    """True if the recording holds values that were taken out before it was written."""
+    given = call.arguments
+    return HIDDEN in given if isinstance(given, str) else HIDDEN in str(given)
+
+
+def _at(value: Any, pointer: str) -> Any:
+    """What stands at a JSON pointer; None if nothing does."""
+    try:
+        return look_up(value, split(pointer))
+    except LookupError:
+        return None

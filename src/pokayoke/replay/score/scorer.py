@@ -1,0 +1,225 @@
+"""Recordings and contracts -> counts: the four rates, output validity, coverage, differences.
+
+What enters is anything a reader made of a file; what leaves is a `Score` that can be added to others, so that
+several processes can share the work. One call never changes what is said about another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from pokayoke.core.call import Finding
+from pokayoke.core.json.canonical import canonical
+from pokayoke.core.json.strict import StrictError, parse
+from pokayoke.core.json.values import is_array, is_object
+from pokayoke.core.redaction.redactor import Redactor
+from pokayoke.replay.recording import Read, Recording, Unread
+from pokayoke.replay.score.counts import Example, Score, Tally, ToolTally, count
+from pokayoke.replay.score.evaluate import Judge, Judged
+
+_SHOWN: Final = 300
+_MOST_FIELDS: Final = 1_000
+_DEEPEST: Final = 8
+_DIGITS: Final = re.compile(r"[0-9]+")
+_NO_TRUTH: Final = object()
+_redactor = Redactor()
+
+
+class Scorer:
+    """Scores recordings against one or two sets of contracts.
+
+    Args:
+        judges: one per set; with two, differences between the first and the second are counted.
+    """
+
+    def __init__(self, judges: Sequence[Judge]) -> None:
+        self.judges = tuple(judges)
+        # What is left to be seen of each contract's fields: once all were, nobody looks any more.
+        self._unseen = [{one.id: set(fields_of(one.input_schema)) for one in judge.contracts} for judge in judges]
+
+    def score(self, reads: Iterable[Read], file: int = 0) -> Score:
+        """Return the counts for some recordings.
+
+        Args:
+            reads: what a reader made of the lines.
+            file: number of the file, for examples.
+        """
+        score = Score(tallies=[Tally() for _ in self.judges])
+        for read in reads:
+            if isinstance(read, Unread):
+                score.unread += 1
+                if len(score.first_unread) < 10:  # noqa: PLR2004 - enough to find the trouble
+                    score.first_unread.append((file, read.line, read.why))
+                continue
+            score.calls += 1
+            judged = [judge.judge(read) for judge in self.judges]
+            for tally, one, unseen in zip(score.tallies, judged, self._unseen, strict=True):
+                self._count(tally.of(one.contract or one.tool), read, one, file, unseen)
+            if len(judged) == 2:  # noqa: PLR2004 - a comparison is of two
+                _compare(score, read, judged[0], judged[1], file)
+        return score
+
+    def _count(self, tally: ToolTally, call: Recording, judged: Judged, file: int, unseen: dict[str, set[str]]) -> None:
+        tally.calls += 1
+        _count_call(tally, call, judged, file)
+        _count_truth(tally, call, judged)
+        _count_output(tally, call, judged, file)
+        left = unseen.get(judged.contract or "")
+        if left and judged.reading.value is not None:
+            found = left & set(_walked(judged.reading.value))
+            tally.fields |= found
+            left -= found
+
+
+def _count_call(tally: ToolTally, call: Recording, judged: Judged, file: int) -> None:
+    tally.read += judged.readable
+    tally.repaired += bool(judged.reading.repairs)
+    for name in judged.reading.repairs:
+        count(tally.changes, name)
+    if judged.refusal is None:
+        tally.allowed += 1
+        tally.corrected += bool(judged.corrections)
+        for change in judged.corrections:
+            count(tally.changes, change.rule)
+    elif judged.masked:
+        tally.masked += 1
+    else:
+        _count_refusal(tally, call, judged, judged.refusal, file)
+
+
+def _count_refusal(tally: ToolTally, call: Recording, judged: Judged, refusal: Finding, file: int) -> None:
+    for code in {refusal.code, *(one.code for one in judged.also)}:
+        count(tally.codes, code)
+    count(tally.refusals, refusal.code)
+    kind = f"refused: {refusal.code}"
+    if tally.wants(kind):
+        tally.example(kind, example(call, refusal, call.arguments, file))
+    if judged.output == "failed":
+        tally.refused_failed += 1
+    elif judged.output != "absent":
+        tally.refused_worked += 1
+
+
+def _count_truth(tally: ToolTally, call: Recording, judged: Judged) -> None:
+    truth = _truth(call.truth)
+    if truth is _NO_TRUTH:
+        return
+    tally.truths += 1
+    ran = judged.arguments
+    right = ran is not None and truth is not None and canonical(ran) == canonical(truth)
+    if ran is not None:
+        tally.ran_right += right
+        tally.ran_wrong += not right
+        if judged.corrections:
+            tally.fixed += 1
+            tally.fixed_right += right
+        return
+    if judged.masked:
+        return
+    written = judged.reading.value if judged.reading.grade in ("exact", "lossless") else None
+    wrong = truth is None or written is None or canonical(written) != canonical(truth)
+    tally.refused_right += wrong
+    tally.refused_wrong += not wrong
+
+
+def _truth(given: Any) -> Any:
+    """The right arguments, None if there should have been no call, or the marker for "nobody knows"."""
+    if given is UNSET:
+        return _NO_TRUTH
+    if isinstance(given, str):
+        try:
+            given = parse(given)[0]
+        except StrictError:
+            return _NO_TRUTH
+    return given if given is None or is_object(given) else _NO_TRUTH
+
+
+def _count_output(tally: ToolTally, call: Recording, judged: Judged, file: int) -> None:
+    verdict = judged.output
+    if verdict == "absent":
+        return
+    tally.outputs += 1
+    setattr(tally, verdict, getattr(tally, verdict) + 1)
+    if verdict == "failed":
+        # Without its digits, a secret would no longer be known as one.
+        said = _DIGITS.sub("#", _redactor.text(judged.failure or "")) or "(no words)"
+        count(tally.words, said)
+        tally.unseen += judged.unseen
+        if tally.wants("failed"):
+            tally.example("failed", example(call, None, call.output, file, judged.failure or ""))
+    elif judged.fault is not None:
+        count(tally.faults, judged.fault.code)
+        count(tally.codes, judged.fault.code)
+        kind = f"invalid: {judged.fault.code}"
+        if tally.wants(kind):
+            tally.example(kind, example(call, judged.fault, call.output, file))
+    elif judged.mentions:
+        tally.mentions += 1
+        if tally.wants("mentions an error"):
+            tally.example("mentions an error", example(call, None, call.output, file, "speaks of errors"))
+
+
+def _compare(score: Score, call: Recording, before: Judged, after: Judged, file: int) -> None:
+    """Note what the second set of contracts sees differently."""
+    ways: list[tuple[str, Finding | None]] = []
+    if (before.refusal is None) != (after.refusal is None):
+        if not (before.masked or after.masked):  # nobody knows what either would say to the hidden value
+            ways.append(("now refused" if after.refusal else "now runs", after.refusal or before.refusal))
+    elif before.arguments is not None and after.arguments is not None and before.arguments != after.arguments:
+        ways.append(("runs with other arguments", None))
+    if before.output != after.output:
+        ways.append((f"answer {before.output} -> {after.output}", after.fault or before.fault))
+    for way, finding in ways:
+        count(score.changes.setdefault(way, {}), before.tool)
+        kept = score.changed.setdefault(way, [])
+        if len(kept) < 3:  # noqa: PLR2004 - as many as of every kind
+            shown = call.output if way.startswith("answer") else call.arguments
+            kept.append(example(call, finding, shown, file, before.tool))
+
+
+def example(call: Recording, finding: Finding | None, shown: Any, file: int, message: str = "") -> Example:
+    """Return a call to look at: short, and without what looks like a secret."""
+    at = finding.at if finding else ""
+    said = finding.message if finding else message
+    text = "" if shown is UNSET else shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
+    # Cut twice: a secret must not lose the beginning it is known by, and searching must stay cheap.
+    text = _redactor.text(text[: 4 * _SHOWN])
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return Example(file=file, line=call.line, at=at[:200], message=_redactor.text(said[:_SHOWN]), shown=text)
+
+
+def fields_of(schema: Any) -> Iterator[str]:
+    """The fields a schema declares, as paths: `/flights/*/date`."""
+    waiting: list[tuple[str, Any, int]] = [("", schema, 0)]
+    found = 0
+    while waiting and found < _MOST_FIELDS:
+        path, node, depth = waiting.pop()
+        if not is_object(node) or depth > _DEEPEST:
+            continue
+        properties = node.get("properties")
+        for name, inner in properties.items() if is_object(properties) else ():
+            found += 1
+            yield f"{path}/{name}"
+            waiting.append((f"{path}/{name}", inner, depth + 1))
+        if "items" in node:
+            waiting.append((f"{path}/*", node["items"], depth + 1))
+
+
+def _walked(value: Any) -> Iterator[str]:
+    """The fields that are there, as the same paths."""
+    waiting: list[tuple[str, Any, int]] = [("", value, 0)]
+    while waiting:
+        path, node, depth = waiting.pop()
+        if depth > _DEEPEST:
+            continue
+        if is_object(node):
+            for name, inner in node.items():
+                yield f"{path}/{name}"
+                waiting.append((f"{path}/{name}", inner, depth + 1))
+        elif is_array(node):
+            waiting += [(f"{path}/*", inner, depth + 1) for inner in node[:_MOST_FIELDS]]

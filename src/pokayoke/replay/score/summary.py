@@ -1,0 +1,133 @@
+"""A score in words and numbers: one plain value that the terminal, `--json` and the page are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from pokayoke.core.contract.contract import Contract
+from pokayoke.replay.score.counts import Counts, Example, Score, Tally, ToolTally, rates
+from pokayoke.replay.score.evaluate import Judge
+from pokayoke.replay.score.scorer import fields_of
+
+_MOST_WORDS: Final = 50
+_SHOWN_NUMBERS: Final = (
+    "calls",
+    "allowed",
+    "refused",
+    "corrected",
+    "repaired",
+    "masked",
+    "truths",
+    "ran_right",
+    "ran_wrong",
+    "refused_right",
+    "refused_wrong",
+    "refused_failed",
+    "refused_worked",
+    "outputs",
+    "valid",
+    "invalid",
+    "failed",
+    "unchecked",
+    "unseen",
+    "mentions",
+)
+
+
+class Set(msgspec.Struct, frozen=True):
+    """One set of contracts and what it is called in reports."""
+
+    label: str
+    judge: Judge
+
+
+def summary(score: Score, files: Sequence[str], sets: Sequence[Set]) -> dict[str, Any]:
+    """Return everything a report shows, as JSON values.
+
+    Args:
+        score: what was counted.
+        files: names of the recordings, in the order they were added.
+        sets: the sets of contracts, in the order of the tallies.
+    """
+    shown = [_one(tally, one, files) for tally, one in zip(score.tallies, sets, strict=True)]
+    return {
+        "recordings": list(files),
+        "calls": score.calls,
+        "unread": score.unread,
+        "first_unread": [{"at": _where(file, line, files), "why": why} for file, line, why in score.first_unread],
+        "contracts": shown,
+        "changes": sorted((_change(way, score, files) for way in score.changes), key=lambda one: -int(one["count"])),
+    }
+
+
+def _change(way: str, score: Score, files: Sequence[str]) -> dict[str, Any]:
+    tools = score.changes[way]
+    examples = _examples(score.changed.get(way, []), files)
+    return {"way": way, "count": sum(tools.values()), "tools": _by_count(tools), "examples": examples}
+
+
+def is_clean(shown: dict[str, Any]) -> bool:
+    """Return whether there is nothing to look at: all was read, nothing refused, no answer invalid, nothing changed."""
+    sets: list[dict[str, Any]] = shown["contracts"]
+    return not shown["unread"] and not shown["changes"] and not any(one["refused"] or one["invalid"] for one in sets)
+
+
+def _one(tally: Tally, given: Set, files: Sequence[str]) -> dict[str, Any]:
+    whole = tally.whole()
+    contracts = {one.id: one for one in given.judge.contracts}
+    tools = [_tool(name, found, contracts.get(name), files) for name, found in sorted(tally.tools.items())]
+    declared = {name: set(fields_of(one.input_schema)) for name, one in contracts.items()}
+    seen = sum(len(found.fields) for found in tally.tools.values())
+    never = sorted(name for name in contracts if name not in tally.tools)
+    return {
+        "label": given.label,
+        **_numbers(whole),
+        "rates": {rate.name: rate.as_dict() for rate in rates(whole)},
+        "refusals": _by_count(whole.refusals),
+        "faults": _by_count(whole.faults),
+        "changes": _by_count(whole.changes),
+        "coverage": {
+            "tools": {"seen": len(contracts) - len(never), "of": len(contracts), "never": never},
+            "fields": {"seen": seen, "of": sum(map(len, declared.values()))},
+            "codes": _by_count(whole.codes),
+        },
+        "tools": tools,
+    }
+
+
+def _tool(name: str, found: ToolTally, contract: Contract | None, files: Sequence[str]) -> dict[str, Any]:
+    declared = set[str]() if contract is None else set(fields_of(contract.input_schema))
+    return {
+        "tool": name,
+        "known": contract is not None,
+        "effect": None if contract is None else contract.effect,
+        **_numbers(found),
+        "rates": {rate.name: rate.as_dict() for rate in rates(found)},
+        "refusals": _by_count(found.refusals),
+        "faults": _by_count(found.faults),
+        "errors": _by_count(found.words, _MOST_WORDS),
+        "fields": {"seen": len(found.fields), "of": len(declared), "never": sorted(declared - found.fields)},
+        "examples": {kind: _examples(some, files) for kind, some in sorted(found.examples.items())},
+    }
+
+
+def _numbers(tally: ToolTally) -> dict[str, int]:
+    return {name: getattr(tally, name) for name in _SHOWN_NUMBERS}
+
+
+def _by_count(counts: Counts, most: int | None = None) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most])
+
+
+def _examples(found: Sequence[Example], files: Sequence[str]) -> list[dict[str, str]]:
+    return [
+        {"where": _where(one.file, one.line, files), "at": one.at, "message": one.message, "shown": one.shown}
+        for one in found
+    ]
+
+
+def _where(file: int, line: int, files: Sequence[str]) -> str:
+    return f"{files[file]}:{line}"

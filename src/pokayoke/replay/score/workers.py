@@ -1,0 +1,173 @@
+"""The same work on every core: blocks of lines go out, counts come back; memory does not grow with the file.
+
+At most two blocks per process are under way. A format whose records span lines is joined here and handed out as
+recordings.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from typing import Any, Final, Self
+
+from pokayoke.errors import PokayokeError
+from pokayoke.replay.readers.lines import Block
+from pokayoke.replay.readers.source import Kind, Source, read_block
+from pokayoke.replay.recording import Read
+from pokayoke.replay.score.counts import Score, Tally
+from pokayoke.replay.score.evaluate import Judge
+from pokayoke.replay.score.scorer import Scorer
+
+_BATCH: Final = 1_000
+_PER_WORKER: Final = 2
+Told = Callable[[int, int], None]
+
+# What a worker inherits when it is forked: contracts may hold functions, which cannot be sent.
+_scorer: Scorer | None = None
+
+
+def default_jobs() -> int:
+    """Return how many processes may run at the same time here."""
+    affinity: Any = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+class Replay:
+    """Scores files. Use it as a context manager: the processes live as long as it does.
+
+    Args:
+        judges: one set of contracts, or two to compare.
+        jobs: number of processes; 1 does everything here.
+    """
+
+    def __init__(self, judges: Sequence[Judge], *, jobs: int = 1) -> None:
+        global _scorer  # noqa: PLW0603 - inherited by the forked workers
+        self._scorer = Scorer(judges)
+        self._jobs = jobs
+        self._pool: ProcessPoolExecutor | None = None
+        self.score = Score(tallies=[Tally() for _ in judges])
+        self._files = 0
+        if jobs > 1:
+            _scorer = self._scorer
+            # Ctrl-C reaches every process of the terminal; the one here ends the others.
+            self._pool = ProcessPoolExecutor(
+                jobs, mp_context=multiprocessing.get_context("fork"), initializer=_leave_interrupts_alone
+            )
+            # All processes are forked with the first task, before anybody starts a thread (a progress bar).
+            self._pool.submit(_ready).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        global _scorer  # noqa: PLW0603 - as above
+        if self._pool is not None:
+            if kind is not None:  # nobody wants what is under way
+                for process in list((self._pool._processes or {}).values()):  # noqa: SLF001 - before Python 3.14 there is no other way
+                    process.terminate()
+            # Waited for also then: at its exit the interpreter would meet the pool's thread in the middle of its end.
+            self._pool.shutdown(cancel_futures=True)
+            _scorer = None
+
+    def add(self, source: Source, told: Told | None = None) -> None:
+        """Score one file.
+
+        Args:
+            source: the opened file.
+            told: is told after every block how many bytes were read and how many calls scored so far.
+
+        Raises:
+            ConfigurationError: the file cannot be read to its end.
+            PokayokeError: a process was ended from outside.
+        """
+        waiting: deque[tuple[Future[Score] | Score, int]] = deque()
+        calls = 0
+        most = self._jobs * _PER_WORKER if self._pool is not None else 0
+        for task, read in self._tasks(source):
+            waiting.append((self._started(task), read))
+            while len(waiting) > most:
+                calls += self._settled(*waiting.popleft(), calls, told)
+        while waiting:
+            calls += self._settled(*waiting.popleft(), calls, told)
+        self._files += 1
+
+    def _started(self, task: tuple[Any, ...]) -> Future[Score] | Score:
+        if self._pool is None:
+            return _work(self._scorer, *task)
+        try:
+            return self._pool.submit(_in_worker, *task)
+        except BrokenProcessPool:
+            broken: Future[Score] = Future()
+            broken.set_exception(BrokenProcessPool())
+            return broken
+
+    def _settled(self, done: Future[Score] | Score, read: int, calls: int, told: Told | None) -> int:
+        try:
+            part = done if isinstance(done, Score) else done.result()
+        except BrokenProcessPool:
+            _let_go(self._pool)
+            raise PokayokeError(
+                "a process of the replay was ended from outside, perhaps for want of memory. Score with fewer: --jobs 1"
+            ) from None
+        self.score.merge(part)
+        if told is not None:
+            told(read, calls + part.calls)
+        return part.calls
+
+    def _tasks(self, source: Source) -> Iterator[tuple[tuple[Any, ...], int]]:
+        """What there is to do, piece by piece, and how far in the file each piece ends."""
+        if not source.kind.reader().joins:
+            for block in source.blocks():
+                yield (self._files, source.kind, block), block.read
+            return
+        position = 0
+
+        def joined() -> Iterator[Read]:
+            nonlocal position
+            reader = source.kind.reader()
+            for block in source.blocks():
+                position = block.read
+                yield from read_block(block, reader)
+            yield from reader.finish()
+
+        reads = joined()
+        while batch := list(islice(reads, _BATCH)):
+            yield (self._files, None, batch), position
+
+
+def _let_go(pool: ProcessPoolExecutor | None) -> None:
+    """Let a broken pool come to its end.
+
+    Before Python 3.11.5 its own thread waits for ever until somebody reads what it is about to send to a process
+    that is dead, and the interpreter waits for that thread (python/cpython#94777).
+    """
+    reader = getattr(getattr(pool, "_call_queue", None), "_reader", None)
+    if sys.version_info < (3, 11, 5) and reader is not None:
+        reader.close()
+
+
+def _work(scorer: Scorer, file: int, kind: Kind | None, what: Any) -> Score:
+    if kind is None:
+        return scorer.score(what, file)
+    assert isinstance(what, Block), "lines come with the kind of their file"
+    return scorer.score(read_block(what, kind.reader()), file)
+
+
+def _in_worker(file: int, kind: Kind | None, what: Any) -> Score:
+    assert _scorer is not None, "forked with it"
+    return _work(_scorer, file, kind, what)
+
+
+def _leave_interrupts_alone() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _ready() -> None:
+    """The task that has the processes started."""

@@ -1,0 +1,339 @@
+"""Announces new questions to another program, off the path of the call that asked.
+
+What enters: a question. What leaves: a signed POST, sooner or later or never. A receiver that is slow,
+wrong or dead costs no call anything: the question waits in the store, where `pokayoke approvals list`
+finds it, and the trace says that it could not be announced.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Final, Protocol
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from pokayoke.core.ledger.admission import Approval
+from pokayoke.core.policy import WEBHOOK_URL, WebhookPolicy
+from pokayoke.core.redaction.redactor import Redactor
+from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.approvals.signature import secret_from_environment, signed
+from pokayoke.runtime.threads.clock import Clock, SystemClock
+from pokayoke.runtime.threads.forks import renew
+from pokayoke.runtime.threads.worker_pool import started
+
+_PAUSES: Final = (1.0, 5.0, 15.0)
+"""Seconds between the attempts."""
+_MOST_WAITING: Final = 1_000
+_REMEMBERED: Final = 10_000
+_GOOD, _TRY_AGAIN = range(200, 300), (408, 425, 429)
+_SERVER_ERRORS: Final = 500
+_LEAST_SECONDS: Final = 0.001
+"""A timeout of none would mean not to wait at all."""
+
+
+class _Trace(Protocol):
+    """What a webhook needs of a trace."""
+
+    redactor: Redactor
+
+    def record(self, event: dict[str, Any], /) -> object:
+        """Take an event."""
+        ...
+
+
+class Webhook:
+    """Tells one receiver of new questions. Safe to share between threads; starts its thread with the first one.
+
+    Args:
+        policy: where to, and how long an attempt may take from when the host's address is known.
+        trace: redacts the arguments, and is told what could not be announced.
+        clock: says when.
+        pauses: seconds before each further attempt.
+
+    Raises:
+        ConfigurationError: there is no URL, it is neither https nor of this machine, or there is no secret.
+    """
+
+    def __init__(
+        self,
+        policy: WebhookPolicy,
+        trace: _Trace,
+        *,
+        clock: Clock | None = None,
+        pauses: tuple[float, ...] = _PAUSES,
+    ) -> None:
+        if policy.url is None or not WEBHOOK_URL.fullmatch(policy.url):
+            raise ConfigurationError(
+                "approvals.webhook.url is neither https:// nor http:// to this machine, without a password"
+            )
+        self._url, self._timeout = urlsplit(policy.url), policy.timeout_seconds
+        self._secret = secret_from_environment()
+        self._trace, self._pauses = trace, pauses
+        self._clock: Clock = clock or SystemClock()
+        self._told: OrderedDict[str, float] = OrderedDict()
+        self._waiting: deque[Approval] = deque(maxlen=_MOST_WAITING)
+        self._under_way: Approval | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        renew(self, Webhook.forked)
+
+    def tell(self, approval: Approval) -> None:
+        """Announce a question, once as long as it is open. Returns at once and never raises."""
+        with self._lock:
+            until = self._told.get(approval.id)
+            if self._closed or (until is not None and self._clock.now() < until):
+                return
+            self._told[approval.id] = approval.expires_at
+            self._told.move_to_end(approval.id)
+            if len(self._told) > _REMEMBERED:
+                self._told.popitem(last=False)
+            dropped = self._waiting[0].id if len(self._waiting) == _MOST_WAITING else None
+            self._waiting.append(approval)
+            if self._thread is None:
+                self._thread = started("pokayoke-webhook", self._work)  # without one, the next question tries again
+            self._changed.notify_all()
+        if dropped is not None:
+            self._failed(dropped, "too many questions wait to be announced")
+
+    def close(self, timeout: float = 2.0) -> None:
+        """Announce what waits, `timeout` seconds at most, and end the thread. What is left is told to the trace."""
+        self.retire()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+        with self._lock:
+            asked, self._under_way = self._under_way, None
+            left = list(self._waiting)
+            self._waiting.clear()
+        if asked is not None:
+            self._failed(asked.id, "closed before it was answered")
+        for approval in left:
+            self._failed(approval.id, "closed before it was announced")
+
+    def retire(self) -> None:
+        """Take no more questions. Those that wait are announced, and the thread ends."""
+        with self._lock:
+            self._closed = True
+            self._changed.notify_all()
+
+    @property
+    def busy(self) -> bool:
+        """True as long as a question waits or is under way."""
+        with self._lock:
+            return bool(self._waiting) or self._under_way is not None
+
+    def forked(self) -> None:
+        """Start anew in a child process: what waits is the parent's to announce."""
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting.clear()
+        self._thread = self._under_way = None
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                self._under_way = approval = self._waiting.popleft()
+            try:
+                why = self._announce(approval)
+            except Exception as error:  # noqa: BLE001 - the thread has to live on for the next question
+                why = type(error).__name__
+            if self._is_news() and why:
+                self._failed(approval.id, why)
+
+    def _is_news(self) -> bool:
+        """End the question under way. False if `close` did not wait for it, and has told of it."""
+        with self._lock:
+            ended, self._under_way = self._under_way, None
+        return ended is not None
+
+    def _announce(self, approval: Approval) -> str:
+        """Announce a question, with as many attempts as it takes. Returns why it could not be, or nothing."""
+        body = announcement(approval, self._trace.redactor)
+        why = ""
+        for pause in (*self._pauses, None):
+            try:
+                status = self._posted(body)
+            except Exception as error:  # noqa: BLE001 - no connection, no HTTP, no such host: all may go away
+                why, again = type(error).__name__, True
+            else:
+                if status in _GOOD:
+                    return ""
+                why, again = f"it answered {status}", status >= _SERVER_ERRORS or status in _TRY_AGAIN
+            if not again or pause is None or self._over(approval, pause):
+                break
+        return why
+
+    def _posted(self, body: bytes) -> int:
+        """Send once and return the status. Redirects are not followed and proxies not asked.
+
+        One deadline holds for everything after the look-up of the host's name, which nobody can cut short.
+        """
+        import http.client  # noqa: PLC0415 - 20 ms of import, for those who announce
+
+        secure, host = self._url.scheme == "https", self._url.hostname or ""
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        # Without a port, what stands behind the last colon of an IPv6 address would be taken for one.
+        connection = kind(host, self._url.port or kind.default_port)
+        path = _path(self._url)
+        headers = {"Content-Type": "application/json", "User-Agent": "pokayoke"}
+        addresses = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
+        end = self._clock.monotonic() + self._timeout
+        connection.sock = _connected(addresses, lambda: end - self._clock.monotonic())
+        try:
+            if secure:
+                import ssl  # noqa: PLC0415 - as above
+
+                # A socket's timeout is that of its whole handshake.
+                connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
+            with _cut_after(end - self._clock.monotonic(), connection.sock):
+                connection.request(
+                    "POST", path, body, headers | signed(self._secret, "POST", path, body, self._clock.now())
+                )
+                return connection.getresponse().status
+        finally:
+            connection.close()
+
+    def _over(self, approval: Approval, pause: float) -> bool:
+        """Wait before the next attempt. True if there is no point in one."""
+        with self._lock:
+            self._changed.wait_for(lambda: self._closed, pause)
+            return self._closed or self._clock.now() >= approval.expires_at
+
+    def _failed(self, approval_id: str, why: str) -> None:
+        self._trace.record(
+            {"ts": self._clock.now(), "event": "webhook", "ok": False, "approval": approval_id, "reason": why}
+        )
+
+
+class Announcer:
+    """Keeps to the policy in force: the webhook of a guard, if there is one.
+
+    Args:
+        policy: where to.
+        trace: as for `Webhook`.
+        clock: says when.
+
+    Raises:
+        ConfigurationError: as for `Webhook`.
+    """
+
+    def __init__(self, policy: WebhookPolicy, trace: _Trace, clock: Clock) -> None:
+        self._trace, self._clock = trace, clock
+        self._policy, self._webhook = policy, self._made(policy)
+        self._former: list[Webhook] = []
+
+    def prepared(self, policy: WebhookPolicy) -> Callable[[], None]:
+        """Make what a changed policy names. What is returned goes on with it; what waits goes where it was to go.
+
+        Raises:
+            ConfigurationError: as for `Webhook`.
+        """
+        made = self._webhook if policy == self._policy else self._made(policy)
+
+        def use() -> None:
+            if self._webhook is not None and made is not self._webhook:
+                self._webhook.retire()
+                self._former = [one for one in (*self._former, self._webhook) if one.busy]
+            self._policy, self._webhook = policy, made
+
+        return use
+
+    def tell(self, approval: Approval) -> None:
+        """Announce a question. Returns at once and never raises."""
+        if self._webhook is not None:
+            self._webhook.tell(approval)
+
+    def close(self, timeout: float = 2.0) -> None:
+        """Announce what waits, `timeout` seconds at most. What is left is told to the trace."""
+        end = self._clock.monotonic() + timeout
+        for webhook in (*self._former, self._webhook):
+            if webhook is not None:
+                webhook.close(max(0.0, end - self._clock.monotonic()))
+
+    def _made(self, policy: WebhookPolicy) -> Webhook | None:
+        return None if policy.url is None else Webhook(policy, self._trace, clock=self._clock)
+
+
+def announcement(approval: Approval, redactor: Redactor) -> bytes:
+    """Return a question as JSON for somebody else's eyes: its arguments are redacted.
+
+    Args:
+        approval: the question.
+        redactor: that of the trace.
+    """
+    return msgspec.json.encode(
+        {
+            "id": approval.id,
+            "kind": approval.kind,
+            "status": approval.status,
+            "tool": approval.tool,
+            "contract": approval.contract,
+            "arguments": redactor.value(approval.arguments, marks=approval.marks),
+            "run": approval.run_id,
+            "asked": approval.asked_at,
+            "expires": approval.expires_at,
+        }
+    )
+
+
+def _connected(addresses: list[Any], left: Callable[[], float]) -> socket.socket:
+    """Connect to the first address that answers; each gets its share of the seconds that are left.
+
+    Raises:
+        OSError: none does.
+    """
+    why: OSError = TimeoutError()
+    for number, (*kind, _, address) in enumerate(addresses):
+        with ExitStack() as tried:
+            try:
+                connected = tried.enter_context(socket.socket(*kind))
+                connected.settimeout(max(_LEAST_SECONDS, left() / (len(addresses) - number)))
+                connected.connect(address)
+            except OSError as error:
+                why = error
+            else:
+                connected.settimeout(max(_LEAST_SECONDS, left()))
+                tried.pop_all()
+                return connected
+    raise why
+
+
+@contextmanager
+def _cut_after(seconds: float, connected: socket.socket) -> Generator[None]:
+    """Cut a connection in time: its own timeout begins anew with every byte."""
+    over = threading.Event()
+
+    def cut() -> None:
+        over.set()
+        with suppress(OSError):
+            connected.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(max(0.0, seconds), cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        if over.is_set():
+            raise TimeoutError from error
+        raise
+    else:
+        if over.is_set():  # half of an answer reads like a whole one
+            raise TimeoutError
+    finally:
+        timer.cancel()
+
+
+def _path(url: SplitResult) -> str:
+    return (url.path or "/") + (f"?{url.query}" if url.query else "")

@@ -1,0 +1,1 @@
+"""Reads the policy and the contract files."""

@@ -1,0 +1,372 @@
+"""Configuration: a file, a mapping or nothing becomes a `Policy`, as a whole or not at all.
+
+`core/policy.py` declares the keys; `config.schema.json` (for editors) is generated from there by `make reference`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, cast, get_args, get_origin
+
+import msgspec
+
+from pokayoke.core.contract.limits import limit_problems
+from pokayoke.core.policy import WEBHOOK_URL, Policy, TracePolicy
+from pokayoke.core.text.rare import rare
+from pokayoke.errors import PolicyError
+from pokayoke.runtime.config.yaml_reader import Document, DocumentError, read_document
+from pokayoke.runtime.files.atomic_file import followed
+from pokayoke.runtime.threads.forks import renew
+
+SCHEMA_FILE: Final = Path(__file__).parents[2] / "config.schema.json"
+
+Keys = tuple[str | int, ...]
+Source = str | os.PathLike[str] | Mapping[str, Any] | Policy | None
+
+# A file that changed less than this many seconds ago may still be being written.
+_QUIET: Final = 0.2
+_ENDS: Final = (
+    (re.compile(rb"\n[ \t]*\Z"), "the line feed at the end"),
+    (re.compile(rb"^\.\.\.\s*\Z", re.MULTILINE), "the end marker `...`"),
+)
+_LONGEST_VALUE: Final = 60
+_TRACE_FILES: Final = ("path", "sample_path", "sample_key_path")
+
+
+def load_policy(source: Source = None) -> Policy:
+    """Return the policy that a source describes.
+
+    Args:
+        source: None for the safe default; the path of a YAML or JSON file; a mapping with the same
+            keys; or a policy, which is checked like them. A relative path below `trace` counts from the
+            folder of the file, or from the working directory for a mapping.
+
+    Raises:
+        PolicyError: the file cannot be read or parsed, a key is unknown or stands twice, a value has
+            the wrong type or range, or two values contradict each other. The message names the file,
+            the line, the key, what stands there and what was expected.
+    """
+    if source is None:
+        return Policy()
+    if isinstance(source, Policy):
+        return _policy(Document(_written(source), {}, "configuration"))
+    if isinstance(source, Mapping):
+        return _policy(Document(dict(source), {}, "configuration"))
+    if not isinstance(cast("object", source), (str, os.PathLike)):
+        raise PolicyError(f"config is the path of a file, a mapping, a Policy or None; not {source!r}")
+    return _from_bytes(Path(source), _read(Path(source)))
+
+
+def _written(policy: Policy) -> Any:
+    """What a policy says, as it would stand in a file: what was put into one in code was checked by nobody."""
+    try:
+        return msgspec.to_builtins(policy)
+    except (TypeError, ValueError) as error:
+        raise PolicyError(f"configuration: the policy holds what no file could say: {error}.") from None
+
+
+def _read(path: Path, how: Callable[[Path], bytes] = Path.read_bytes) -> bytes:
+    try:
+        return how(path)
+    except (OSError, ValueError) as error:  # a ValueError is a path that no file has
+        raise PolicyError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def _from_bytes(path: Path, data: bytes) -> Policy:
+    try:
+        document = read_document(data, name=str(path))
+    except DocumentError as error:
+        raise PolicyError(str(error)) from None
+    policy = _policy(document)
+    placed = {
+        name: str(path.absolute().parent / Path(given).expanduser())
+        for name in _TRACE_FILES
+        if (given := getattr(policy.trace, name)) is not None
+    }
+    return msgspec.structs.replace(policy, trace=msgspec.structs.replace(policy.trace, **placed)) if placed else policy
+
+
+def _policy(document: Document) -> Policy:
+    value: Any = document.value
+    if not isinstance(value, dict):
+        raise PolicyError(f"{document.at(())}: got {_shown(value)}, expected keys such as `validation:`.")
+    if unknown := list(_unknown_keys(document.value, Policy, (), document)):
+        raise PolicyError("\n".join(unknown))
+    try:
+        policy = msgspec.convert(document.value, Policy)
+    except msgspec.ValidationError as error:
+        raise PolicyError(_type_problem(str(error), document)) from None
+    _refuse_contradictions(policy, document)
+    return policy
+
+
+# -- unknown keys ----------------------------------------------------------------------------------
+
+
+def _unknown_keys(value: Any, kind: Any, path: Keys, document: Document) -> Iterator[str]:
+    """All keys that no option has, each with the nearest that exists."""
+    struct = _struct_in(kind)
+    if struct is None:
+        return
+    if isinstance(value, (list, tuple)):
+        for index, item in enumerate(cast("list[Any]", value)):
+            yield from _unknown_keys(item, struct, (*path, index), document)
+        return
+    if not isinstance(value, dict):
+        return
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
+    for key, item in cast("Mapping[Any, Any]", value).items():
+        here = (*path, key)
+        if key in fields:
+            yield from _unknown_keys(item, fields[key], here, document)
+        else:
+            yield f"{document.at(here)}: unknown key `{dotted(here)}`. {_nearest(str(key), fields, path)}"
+
+
+def _nearest(key: str, fields: dict[str, Any], path: Keys) -> str:
+    import difflib  # noqa: PLC0415 - only for a key that is wrong
+
+    near = difflib.get_close_matches(key.lower(), fields, n=1, cutoff=0.6)
+    if near:
+        return f"Did you mean `{dotted((*path, near[0]))}`?"
+    elsewhere = [option for option in _options(Policy, ()) if option[-1] == key]
+    if elsewhere:
+        return f"Did you mean {' or '.join(f'`{dotted(option)}`' for option in elsewhere)}?"
+    return f"Keys here: {', '.join(fields)}."
+
+
+def _options(struct: type[msgspec.Struct], path: Keys) -> Iterator[Keys]:
+    for field in msgspec.structs.fields(struct):
+        yield (*path, field.encode_name)
+        inner = _struct_in(field.type)
+        if inner is not None:
+            yield from _options(inner, (*path, field.encode_name))
+
+
+def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
+    """The option structure a field holds, alone or as the items of a list."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    if get_origin(kind) is tuple:
+        return _struct_in(get_args(kind)[0])
+    return None
+
+
+# -- wrong values ----------------------------------------------------------------------------------
+
+_STEP: Final = r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]"  # the last is some key of a mapping
+
+
+def _type_problem(message: str, document: Document) -> str:
+    """Say what msgspec found, in words of the file: place, got, expected."""
+    message, of_key, place = message.removesuffix("`").partition(" - at `key` in `$")
+    if not of_key:
+        message, _, place = message.partition(" - at `$")
+    steps = [int(index) if index else name for name, index in rare(_STEP).findall(place)]
+    path, kind, got = _at(Policy, document.value, steps)
+    if of_key:
+        return f"{document.at(path)}: `{dotted(path)}` has a key that is no text."
+    choices = [repr(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
+    expected = f"one of {', '.join(choices)}" if choices else _expected(message)
+    return f"{document.at(path)}: `{dotted(path)}` is {_shown(got)}; expected {expected}."
+
+
+def _expected(message: str) -> str:
+    words = re.sub(r", got `[^`]*`$", "", message).removeprefix("Expected ").replace("`", "")
+    return words.replace("array", "list").replace("object", "mapping").replace("str", "text")
+
+
+def _at(kind: Any, value: Any, steps: Iterable[str | int]) -> tuple[Keys, Any, Any]:
+    """The path that steps lead to, the declared type there and the value; an empty step is the key that is wrong."""
+    path: Keys = ()
+    for step in steps:
+        struct, inner = _struct_in(kind), get_args(kind)
+        key = step if step != "" else next(key for key, item in value.items() if not _fits(item, inner[1]))
+        if isinstance(step, int):
+            kind = inner[0]
+        elif struct is not None:
+            kind = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}.get(step)
+        else:
+            kind = inner[1]
+        path, value = (*path, key), value[key]
+    return path, kind, value
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else f"a {type(value).__name__}"
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def dotted(path: Keys) -> str:
+    """Return how messages call a place: `limits[0].tool`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".") or "the whole"
+
+
+# -- contradictions --------------------------------------------------------------------------------
+
+
+def _refuse_contradictions(policy: Policy, document: Document) -> None:
+    from pokayoke.core.redaction.redactor import Redactor  # noqa: PLC0415 - with its patterns, 8 ms of import
+
+    found = [f"{document.at(path)}: `{dotted(path)}` {text}" for path, text in _contradictions(policy)]
+    try:
+        Redactor(policy.trace.redact_fields, policy.trace.redact_patterns)
+    except PolicyError as error:
+        found.append(f"{document.at(('trace', 'redact_patterns'))}: {error}")
+    if found:
+        raise PolicyError("\n".join(found))
+
+
+def _contradictions(policy: Policy) -> Iterator[tuple[Keys, str]]:
+    for index, limit in enumerate(policy.limits):
+        yield from ((("limits", index), problem) for problem in limit_problems(limit))
+    both = sorted(set(policy.access.allow) & set(policy.access.deny))
+    if both:
+        yield ("access", "deny"), f"also names what `access.allow` names: {', '.join(both)}. Keep one."
+    if policy.retry.initial > policy.retry.cap:
+        yield ("retry", "initial"), f"({policy.retry.initial}) is above `retry.cap` ({policy.retry.cap})."
+    if policy.context.preview_chars > policy.context.offload_chars:
+        yield ("context", "preview_chars"), "is above `context.offload_chars`: the preview would be the whole."
+    media = policy.validation.tool_output.require_content_type
+    if not re.fullmatch(r"[\w.+-]+/[\w.+*-]+", media):
+        yield ("validation", "tool_output", "require_content_type"), "is no media type such as application/json."
+    webhook = policy.approvals.webhook.url
+    if webhook is not None and not WEBHOOK_URL.fullmatch(webhook):
+        yield ("approvals", "webhook", "url"), "is neither https:// nor http:// to this machine, without a password."
+    yield from _trace_contradictions(policy.trace)
+
+
+def _trace_contradictions(trace: TracePolicy) -> Iterator[tuple[Keys, str]]:
+    for name in _TRACE_FILES:
+        given = getattr(trace, name)
+        if given == "":
+            yield ("trace", name), "is empty. Leave it out if no file shall be written."
+        elif given is not None and _is_no_path(given):
+            yield ("trace", name), "is no path: it holds what none can, or the home of a user whom nobody knows here."
+    if trace.sample_path is not None and trace.sample_path == trace.path:
+        yield ("trace", "sample_path"), "is also `trace.path`. The sample is a file of its own."
+    if trace.sample_key_path is not None and trace.sample_path is None:
+        yield ("trace", "sample_key_path"), "is of no use without `trace.sample_path`."
+    if trace.sample_share != TracePolicy().sample_share and trace.sample_path is None:
+        yield ("trace", "sample_share"), "is of no use without `trace.sample_path`."
+
+
+def _is_no_path(text: str) -> bool:
+    try:
+        return b"\0" in os.fsencode(Path(text).expanduser())
+    except (RuntimeError, UnicodeEncodeError):
+        return True
+
+
+# -- reload ----------------------------------------------------------------------------------------
+
+
+class PolicyFile:
+    """A configuration file that is followed while the program runs.
+
+    A changed file is taken over as a whole or not at all: one that cannot be read, parsed or kept
+    leaves the old policy in force, and `problem` says why. A change younger than 0.2 s waits, because
+    it may be half-written. What was torn off is not always visible, so a file must keep the end it had:
+    a last line feed, and the end marker `...` of YAML. With that marker, or written beside and renamed
+    over, no half of it can ever be taken for the whole.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        PolicyError: the file is wrong now; see `load_policy`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        renew(self, PolicyFile.forked)
+        self._problem: str | None = None
+        self._waiting: tuple[Any, float] = (None, 0.0)
+        self._known = self._signature()
+        self._data = _read(self.path)
+        self._policy = _from_bytes(self.path, self._data)
+
+    def current(self) -> Policy:
+        """Return the policy in force, after a look at the file (one system call if nothing changed).
+
+        It is the same object until the content changes.
+        """
+        found = self._signature()
+        if found != self._known and self._lock.acquire(blocking=False):
+            try:
+                self._take_over(found)
+            finally:
+                self._lock.release()
+        return self._policy
+
+    def problem(self) -> str | None:
+        """Return why the latest change was not taken over, once; None if there is nothing to say."""
+        problem, self._problem = self._problem, None
+        return problem
+
+    def reload(self) -> Policy:
+        """Take over the file as it is now, without waiting for it to settle.
+
+        Raises:
+            PolicyError: it is wrong; the old policy stays in force.
+        """
+        with self._lock:
+            self._known = self._signature()
+            self._use(_read(self.path, followed))
+            return self._policy
+
+    def forked(self) -> None:
+        """Begin anew in a child process, whose parent may have held the lock."""
+        self._lock = threading.Lock()
+
+    def _signature(self) -> tuple[int, ...] | None:
+        try:
+            found = self.path.stat()
+        except (OSError, ValueError):
+            return None
+        return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+    def _take_over(self, found: tuple[int, ...] | None) -> None:
+        if not self._settled(found):
+            return
+        try:
+            data = _read(self.path, followed)
+            if self._signature() != found:
+                return  # it changed while it was read: look again next time
+            self._known = found
+            self._use(data)
+        except PolicyError as error:
+            self._known = found
+            self._problem = str(error)
+
+    def _settled(self, found: tuple[int, ...] | None) -> bool:
+        """True if nothing has touched the file for a while, by its own times or by ours."""
+        if found is not None and time.time() - max(found[2:]) / 1e9 >= _QUIET:
+            return True
+        now = time.monotonic()
+        if self._waiting[0] != found:
+            self._waiting = (found, now)
+        return now - self._waiting[1] >= _QUIET
+
+    def _use(self, data: bytes) -> None:
+        if data != self._data:
+            for end, name in _ENDS:
+                if end.search(self._data) and not end.search(data):
+                    raise PolicyError(f"{self.path}: {name} is gone, as if the file were half-written.")
+            self._policy = _from_bytes(self.path, data)
+            self._data = data

@@ -1,0 +1,126 @@
+"""Files of contracts and tool definitions: ours, and those of OpenAI, Anthropic and MCP.
+
+What enters is a file that people or programs wrote; what leaves are the fields it declares, definition
+by definition, each with where it stands. A definition of a shape nobody documented is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pokayoke.core.contract import importers as sources
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.json.strict import StrictError, parse
+from pokayoke.core.json.values import is_array, is_object
+from pokayoke.errors import ConfigurationError, ContractError
+from pokayoke.runtime.config.yaml_reader import read_document
+from pokayoke.runtime.files.atomic_file import followed
+
+_AROUND: Final = ("result", "tools", "contracts")
+_OF_ONE: Final = ("name", "function")
+DEFINING: Final = frozenset((*_AROUND, *_OF_ONE))
+"""Keys of which a file of definitions has one."""
+
+
+class Definition(msgspec.Struct, frozen=True):
+    """One contract as a file declares it.
+
+    Args:
+        fields: what is declared, and nothing else.
+        contract: the contract these fields make by themselves.
+    """
+
+    fields: dict[str, Any]
+    contract: Contract
+
+
+def read_contracts(path: Path, *, name: str | None = None) -> list[Definition]:
+    """Return every contract of a file.
+
+    Args:
+        path: of the file; YAML by its suffix, JSON otherwise.
+        name: what messages call it; the path if None.
+
+    Raises:
+        ConfigurationError: it cannot be read, or holds no definitions.
+        ContractError: a definition cannot be kept.
+    """
+    found: list[Definition] = []
+    for place, definition in read_definitions(path, name=name, how=followed):
+        try:
+            fields = fields_of(definition)
+            found.append(Definition(fields, Contract(**fields)))
+        except ContractError as error:
+            raise ContractError(f"{place}: {error}") from None
+    return found
+
+
+def read_definitions(
+    path: Path, *, name: str | None = None, how: Callable[[Path], bytes] = Path.read_bytes
+) -> Iterator[tuple[str, Any]]:
+    """Yield the definitions of a file as they stand there, each with its place; `how` returns a file's content.
+
+    Raises:
+        ConfigurationError: it cannot be read, or holds none.
+    """
+    name = name or str(path)
+    try:
+        data = how(path)
+    except OSError as error:
+        raise ConfigurationError(f"{name}: cannot be read: {error.strerror}") from None
+    if path.suffix in (".yaml", ".yml"):
+        value = read_document(data, name=name).value
+    else:
+        try:
+            value = parse(data)[0]
+        except StrictError as error:
+            raise ConfigurationError(f"{name}: not JSON: {error}{_instead(path)}") from None
+    listed = _unwrapped(value)
+    if not listed:
+        raise ConfigurationError(f"{name} holds no tool definitions in the shape of OpenAI, Anthropic or MCP")
+    for index, definition in enumerate(listed):
+        inner = definition.get("function", definition) if is_object(definition) else None
+        label = inner.get("name", index) if is_object(inner) else index
+        yield f"{name}: {label}", definition
+
+
+def _instead(path: Path) -> str:
+    """What to name instead of a Python file."""
+    return f". Of a Python file, name what holds the tools: {path.stem}:guard" if path.suffix == ".py" else ""
+
+
+def fields_of(definition: Any, *, trust_hints: bool = False) -> dict[str, Any]:
+    """Return the fields of a contract that one definition declares.
+
+    Args:
+        definition: of any known shape.
+        trust_hints: whether the annotations of an MCP listing are believed.
+
+    Raises:
+        ContractError: it is of no known shape.
+    """
+    if not is_object(definition):
+        raise ContractError(f"a tool definition is an object, got {type(definition).__name__}")
+    if "inputSchema" in definition:
+        return sources.mcp(definition, trusted_hints=trust_hints)
+    if "function" in definition or "parameters" in definition or definition.get("type") == "function":
+        return sources.openai(definition)
+    if definition.keys() <= {"name", "description", "input_schema", "type", "cache_control"}:
+        return sources.anthropic(definition)
+    return sources.mapping(definition)
+
+
+def _unwrapped(value: Any) -> list[Any]:
+    """The list of definitions, out of a list, an MCP answer, a file of contracts, or one definition."""
+    if is_array(value):
+        return value
+    if not is_object(value):
+        return []
+    for key in _AROUND:
+        if key in value:
+            return _unwrapped(value[key])
+    return [value] if any(key in value for key in _OF_ONE) else []

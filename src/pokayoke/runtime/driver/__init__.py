@@ -1,0 +1,1 @@
+"""Performs the steps of a call, for synchronous and asynchronous callers."""

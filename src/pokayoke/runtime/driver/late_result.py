@@ -1,0 +1,75 @@
+"""What a tool leaves open when its caller stops waiting.
+
+What enters: a reaction that nobody waits for any more. What leaves: a doubt that is settled, or stays. What must never
+happen here: a result that is delivered, or a doubt that is settled because something was merely handed out.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow.steps import NotStarted, Reaction, Returned
+from pokayoke.core.json.values import kind_of
+from pokayoke.core.ledger.transitions import Claim, Settlement, Settling
+from pokayoke.core.output.validate import declared_failure
+from pokayoke.runtime.driver.effect import SETTLED
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run.run import Run
+
+
+def came_late(run: Run, contract: Contract, claim: Claim | None, reaction: Reaction) -> None:
+    """Record what became of a tool that nobody waited for; the result is never delivered.
+
+    A write that came back has happened: its doubt is settled, unless somebody has settled it before, or the tool
+    says that it failed. One that never began is given back.
+    """
+    if isinstance(reaction, NotStarted):
+        if claim is not None:
+            _settled(run, claim, "failed_retriable", reaction.reason)
+        return
+    settled = None
+    if claim is not None and _happened(run, contract, reaction):
+        settled = _settled(run, claim, "completed")
+    key, reason = claim.key if claim else None, type(reaction).__name__.lower()
+    run.note("late_effect", tool=contract.name, ok=False, reason=reason, key=key, settled=settled)
+
+
+def is_unfinished(reaction: Reaction) -> TypeGuard[Returned]:
+    """Whether something has to be awaited before a tool has done anything: plain functions may hand out coroutines."""
+    if type(reaction) is not Returned:
+        return False
+    kind = kind_of(reaction.value)
+    return kind not in SETTLED and hasattr(kind, "__await__")
+
+
+def forget(pending: Any) -> None:
+    """Close what nobody will await any more, so that Python warns of the tool's own coroutine, if of any."""
+    if inspect.iscoroutine(pending):
+        pending.close()
+
+
+def _settled(run: Run, claim: Claim, state: Settling, failure: str = "") -> bool | None:
+    """Report to the ledger. Returns whether it took the report; None if it could not be reached."""
+    report = Settlement(claim.key, claim.claim_id, state, run.guard.clock.now(), failure=failure)
+    try:
+        settled = run.guard.store.settle(report)
+    except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect then stays in doubt
+        run.note("store", ok=False, reason=type(error).__name__)
+        return None
+    if settled.accepted and settled.record is not None:
+        run.progress.matters.settled(settled.record)
+    return settled.accepted
+
+
+def _happened(run: Run, contract: Contract, reaction: Reaction) -> bool:
+    """Whether a tool that came back has come to its end, and does not say that it failed."""
+    if is_unfinished(reaction):
+        forget(reaction.value)
+        return False
+    if not isinstance(reaction, Returned):
+        return False
+    policy = run.guard.policy.validation.tool_output
+    return declared_failure(reaction.value, contract, policy=policy) is None

@@ -1,0 +1,57 @@
+"""What a tool receives: arguments of its own, its paths resolved, its key filled in.
+
+A tool may change what it is given. What was checked, approved, claimed and traced, and what a second
+attempt gets, must not change with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import orjson
+
+from pokayoke.core.contract.contract import Contract
+
+
+def handed_over(
+    contract: Contract,
+    arguments: dict[str, Any],
+    located: Mapping[str, Any] | None,
+    key: str | None,
+    *,
+    own: bool = False,
+) -> dict[str, Any]:
+    """Return the arguments as a tool gets them, sharing no list or object with the ones given.
+
+    Args:
+        contract: the tool's contract.
+        arguments: the effective arguments, JSON values.
+        located: path arguments resolved inside their roots, or None.
+        key: the ledger key, for the contract's `key_argument`.
+        own: True if nobody else needs the arguments any more: then they themselves are returned.
+    """
+    given = arguments if own else _copied(arguments)
+    if located:
+        for name, place in located.items():
+            given[name] = [*place] if type(place) is list else place
+    if contract.key_argument is not None:
+        given[contract.key_argument] = key
+    return given
+
+
+def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
+    copy: dict[str, Any]
+    try:  # through its text, which is quicker than a walk, unless that would lose digits
+        copy = orjson.loads(orjson.dumps(arguments))
+    except TypeError:  # integers beyond 64 bits
+        copy = _walked(arguments)
+    return copy
+
+
+def _walked(value: Any) -> Any:
+    if value.__class__ is dict:
+        return {name: _walked(item) for name, item in cast("dict[str, Any]", value).items()}
+    if value.__class__ is list:
+        return [_walked(item) for item in value]
+    return value

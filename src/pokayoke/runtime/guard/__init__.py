@@ -1,0 +1,1 @@
+"""The guard: contracts, policy, store and trace in one object."""

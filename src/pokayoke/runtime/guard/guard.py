@@ -1,0 +1,386 @@
+"""The guard: contracts, policy, store and trace, built once, used by any number of runs and threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from pokayoke.core.contract.contract import Contract, require_output_contract
+from pokayoke.core.flow.plan import Snapshot
+from pokayoke.core.flow.questions import consented
+from pokayoke.core.gate.rules import Principal, principal_of
+from pokayoke.core.ident import text_id
+from pokayoke.core.ledger.admission import Approval
+from pokayoke.core.output.last_known_good import LastGood
+from pokayoke.core.policy import Policy
+from pokayoke.core.state.invalid_output_spike import Alert
+from pokayoke.core.state.kill_switch import Switch
+from pokayoke.core.state.loop_guard import Kind
+from pokayoke.core.state.run_state import RunState
+from pokayoke.errors import ConfigurationError, UsageError
+from pokayoke.runtime.approvals.approvals import Approvals
+from pokayoke.runtime.config.config import PolicyFile, load_policy
+from pokayoke.runtime.guard.alerts import Alerts
+from pokayoke.runtime.guard.onlookers import announced_by, looked_on
+from pokayoke.runtime.guard.options import check_hooks, clock_of, hold, kinds_of, listed, store_of
+from pokayoke.runtime.guard.output_counter import Switchboard
+from pokayoke.runtime.memory.run_memory import Progress
+from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.scene import was_closed
+from pokayoke.runtime.threads.clock import Clock
+from pokayoke.runtime.threads.forks import renew
+from pokayoke.runtime.threads.worker_pool import Workers
+from pokayoke.runtime.tools.view import View, pager, rooted, strange_names
+from pokayoke.stores.base import Store
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.approvals.webhook import Announcer
+    from pokayoke.runtime.run.agent_loop import AsyncModel, Ended, LoopFormat, Model, Told
+    from pokayoke.runtime.trace.background import Beside
+    from pokayoke.runtime.versions.rollout import Rollout
+
+Question = Callable[[Approval], bool | Awaitable[bool | None] | None]
+
+
+class Guard:
+    """Stands between a model and its tools.
+
+    Args:
+        tools: contracts, or functions wrapped with `pokayoke.tool`; with `contracts`, also plain functions.
+        contracts: path of a `contracts.lock`, which says what version of each tool a run uses. It is followed
+            while the program runs. None: the tools are what they say of themselves.
+        config: None for the safe default, a path to a YAML file, a mapping, or a `Policy`.
+        store: None for memory, a URL for `open_store`, or a store, which is closed with the last guard that uses it.
+        on_ask: asked at once when a call needs approval; returns True, False, or None for "later".
+        on_step: told how far a call has come (`after_claim`, `before_invoke`, `after_invoke`,
+            `after_settle`); for tests that stop a process between two steps.
+        on_alert: told of a spike of invalid outputs, with an `Alert`; a plain function that only hands over.
+        redactor: takes arguments or a result as JSON values; returns what may be written of them. See the trace.
+        loop_kinds: kinds of failure the loop guard counts beside its own.
+        clock: where the time comes from.
+
+    Attributes:
+        trace: where events are written.
+        approvals: the questions to people, and their answers.
+
+    Raises:
+        ContractError: two tools cannot be told apart, one lacks what strict mode demands, or one is not what is
+            locked under its version.
+        PolicyError: the configuration is wrong.
+        StoreError: the store cannot be opened.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Contract | Callable[..., Any]],
+        *,
+        contracts: str | os.PathLike[str] | None = None,
+        config: str | os.PathLike[str] | Mapping[str, Any] | Policy | None = None,
+        store: str | Store | None = None,
+        on_ask: Question | None = None,
+        on_step: Callable[[str], None] | None = None,
+        on_alert: Callable[[Alert], object] | None = None,
+        redactor: Callable[[Any], Any] | None = None,
+        loop_kinds: Iterable[Kind] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        """Build everything, so that nothing can be wrong later."""
+        check_hooks(on_ask=on_ask, on_step=on_step, on_alert=on_alert, redactor=redactor)
+        self.clock = clock_of(clock)
+        self.on_ask, self.on_step = on_ask, on_step
+        self._file = PolicyFile(config) if isinstance(config, (str, os.PathLike)) else None
+        policy = self._file.current() if self._file else load_policy(config)
+        self.store = store_of(store)
+        self.closed = False
+        self.approvals = Approvals(self.store, self.clock, self._reviewed)
+        self.workers = Workers(policy.execution.max_lost_workers)
+        self.alerts = Alerts(lambda event: self.trace.record(event), policy.alerts, on_alert)  # noqa: PLW0108 - made below
+        uncounted = partial(self._renewed, "store", ok=False)
+        self.switchboard = Switchboard(
+            self.store, self.clock, self.workers, self.alerts, told=self._flipped, problem=uncounted
+        )
+        self._opened: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
+        self._begin()
+        renew(self, Guard._begin)
+        self.pager, kinds = pager(), kinds_of(loop_kinds)
+        self.view = View(self.pager, kinds)
+        self.rollout: Rollout | None = None
+        self.beside: Beside | None = None
+        self._refused: Policy | None = None
+        self._told = ""
+        if contracts is not None:
+            from pokayoke.runtime.versions.rollout import Rollout  # noqa: PLC0415 - for guards with a lock
+
+            self.rollout = Rollout(contracts, self.pager, kinds)
+        self._install(tools, policy)
+        from pokayoke.runtime.trace.trace import Trace  # noqa: PLC0415 - with its patterns, 8 ms of import
+
+        self.trace = Trace(policy.trace, redactor=redactor, clock=self.clock.now)
+        self.announcer: Announcer | None = None
+        announced_by(self, policy)()
+        looked_on(self, policy)()
+        self._let_go = hold(self.store, self)  # last: a guard that could not be built keeps no store open
+
+    def run(
+        self,
+        run_id: str | None = None,
+        *,
+        session: str | None = None,
+        tenant: str | None = None,
+        principal: str | dict[str, Any] | Principal | None = None,
+        prompt: str | None = None,
+    ) -> Run:
+        """Open a run, or reopen one by its id: mode, latch and totals are as it left them.
+
+        Args:
+            run_id: the host's id. Without one, a restart cannot know the run again.
+            session: id of the session that holds several runs.
+            tenant: whose data it is.
+            principal: on whose behalf: an id, `{"id": ..., "roles": [...]}`, or a `Principal`.
+            prompt: the user's first text; the same as `run.user(prompt)`.
+
+        Raises:
+            UsageError: the run is another tenant's, the guard was closed, or an id is empty, no text, longer than
+                500 characters, or holds what no database keeps.
+            StoreError: a run of that id cannot be looked up, because the store cannot be reached.
+        """
+        self.refresh()
+        for what, given in (("run_id", run_id), ("session", session), ("tenant", tenant)):
+            if given is not None:
+                text_id(given, what, empty=what == "run_id")  # an empty one names no run
+        who = principal_of(principal)
+        ident = run_id or f"run_{uuid.uuid4().hex[:12]}"
+        progress = self._progress(ident, tenant, known=bool(run_id))
+        view = self.view if self.rollout is None else self.rollout.view(progress, named=bool(run_id))
+        opened = Run(
+            self, ident, view=view, named=bool(run_id), session=session, tenant=tenant, principal=who, progress=progress
+        )
+        if prompt is not None:
+            opened.user(prompt)
+        return opened
+
+    def loop(
+        self,
+        model: Model,
+        prompt: str | None = None,
+        *,
+        messages: Iterable[Any] = (),
+        run_id: str | None = None,
+        format: LoopFormat | None = None,  # noqa: A002 - the name the other entry points use
+        window: int | None = None,
+        rounds: int = 50,
+        select: int | None = None,
+        on_event: Told | None = None,
+        **who: Any,
+    ) -> Ended:
+        """Let a model and the tools work until there is a last word.
+
+        Args:
+            model: called with the messages and the tool definitions; returns a reply in its provider's
+                shape. See `pokayoke.adapters.openai.ChatModel` and `...anthropic.MessagesModel`.
+            prompt: the user's text; begins a turn.
+            messages: the history so far, in the model's format.
+            run_id: the host's id of the run. Without one, a restart cannot go on.
+            format: `openai`, `anthropic`, or `json` and `jsonl` for a model without tool calls of its own;
+                None takes what the model says of itself, else `openai`.
+            window: size of the model's window in tokens; the history is kept below it. None never shortens it.
+            rounds: requests after which the tools are taken away.
+            select: of a large catalogue, how many candidates to offer, beside a tool that finds others;
+                None offers every tool.
+            on_event: called with `message`, `outcome` or `instruction`, and the thing itself.
+            who: session, tenant and principal, as for `run`.
+
+        Raises:
+            UsageError: the format is unknown, a number is negative, or the model returned what is no reply.
+                What the model raises goes through; nothing of the reply it was working on has run.
+        """
+        run = self.run(run_id, prompt=prompt, **who)
+        from pokayoke.runtime.run.agent_loop import conversation, run_loop  # noqa: PLC0415 - for hosts without a loop of their own
+
+        history = conversation(run, model, messages, prompt, format, window, on_event, select)
+        with run:
+            return run_loop(run, model, history, rounds)
+
+    async def aloop(
+        self,
+        model: Model | AsyncModel,
+        prompt: str | None = None,
+        *,
+        messages: Iterable[Any] = (),
+        run_id: str | None = None,
+        format: LoopFormat | None = None,  # noqa: A002 - as above
+        window: int | None = None,
+        rounds: int = 50,
+        select: int | None = None,
+        on_event: Told | None = None,
+        **who: Any,
+    ) -> Ended:
+        """`loop` for asynchronous code; the model may be awaited."""
+        run = self.run(run_id, prompt=prompt, **who)
+        from pokayoke.runtime.run.agent_loop import arun_loop, conversation  # noqa: PLC0415 - as above
+
+        history = conversation(run, model, messages, prompt, format, window, on_event, select)
+        async with run:
+            return await arun_loop(run, model, history, rounds)
+
+    def replace(self, tools: Iterable[Contract | Callable[..., Any]]) -> None:
+        """Exchange all tools at once; calls that have begun end with the old ones.
+
+        Raises:
+            ConfigurationError: as in `Guard`; then nothing has changed.
+        """
+        given = listed(tools)
+        with self._renewing:
+            self._install(given, self.snapshot.policy)
+            looked_on(self, self.snapshot.policy)()
+
+    def _begin(self) -> None:
+        """Begin, or begin anew in a child process, whose parent may have held any lock."""
+        self._opening, self._renewing = threading.Lock(), threading.Lock()
+        self.last_good = LastGood(lock=threading.Lock())
+        for progress in self._opened.values():
+            progress.forked()
+
+    @property
+    def tools(self) -> tuple[Contract, ...]:
+        """The contracts in force; of several versions of a tool, the stable one."""
+        return self.view.tools
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self.snapshot.policy
+
+    def refresh(self) -> None:
+        """Take over a changed configuration file or lock of contracts, each as a whole or not at all.
+
+        Raises:
+            UsageError: the guard was closed.
+        """
+        if self.closed:
+            raise was_closed()
+        if self._file is not None:
+            news = self._is_news(self._file.current())
+            if problem := self._file.problem():
+                self._renewed("config", problem, ok=False)
+            if news:
+                self._renew("config", partial(self._follow, self._file))
+        if self.rollout is not None and self.rollout.changed():
+            self._renew("contracts", partial(self._follow_lock, self.rollout))
+        told, self._told = self._told, self._strange
+        if self._strange not in ("", told):
+            self._renewed("config", self._strange, ok=False)
+
+    def _renew(self, what: str, follow: Callable[[], str]) -> None:
+        """Follow a file, one thread at a time: whoever comes meanwhile goes on with what is in force."""
+        if self._renewing.acquire(blocking=False):
+            try:
+                reason, ok = follow(), True
+            except ConfigurationError as error:
+                reason, ok = str(error), False
+            finally:
+                self._renewing.release()
+            if reason:
+                self._renewed(what, reason, ok=ok)
+
+    def _is_news(self, policy: Policy) -> bool:
+        return policy is not self.snapshot.policy and policy is not self._refused
+
+    def _follow(self, file: PolicyFile) -> str:
+        policy = file.current()
+        if not self._is_news(policy):
+            return ""  # another thread has just been here
+        self._refused = policy  # until it is in force
+        swaps = (self.trace.prepared(policy.trace), announced_by(self, policy), looked_on(self, policy))
+        self._install(self._given, policy)
+        for swap in swaps:
+            swap()
+        self.alerts.use(policy.alerts)
+        return "reloaded"
+
+    def _follow_lock(self, rollout: Rollout) -> str:
+        if not rollout.changed():
+            return ""  # as above
+        self._install(self._given, self.snapshot.policy)
+        looked_on(self, self.snapshot.policy)()
+        return f"revision {rollout.edition.lock.revision}"
+
+    def _renewed(self, what: str, reason: str, *, ok: bool) -> None:
+        self.trace.record({"ts": self.clock.now(), "event": what, "ok": ok, "reason": reason})
+
+    def announce(self, approval: Approval) -> None:
+        """Tell the webhook of a question that waits; what it was told before is no news."""
+        if self.announcer is not None:
+            self.announcer.tell(approval)
+
+    def __enter__(self) -> Self:
+        """Use the guard in a with block."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close the guard."""
+        self.close()
+
+    def close(self) -> None:
+        """Write everything out, end idle worker threads, and let go of the store, which its last guard closes.
+
+        A closed guard takes no call more: `run`, and every call of its runs, raises `UsageError`.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        with ExitStack() as ending:  # from the last to the first, whatever one of them raises
+            ending.callback(self._let_go)
+            for part in (self.trace, self.announcer, self.workers, self.beside):
+                if part is not None:
+                    ending.callback(part.close)
+            ending.callback(self.switchboard.flush)
+
+    def _install(self, given: Iterable[Contract | Callable[..., Any]], policy: Policy) -> None:
+        # Roots are resolved once: under the next policy, one must not be what lies at its path by then.
+        tools: tuple[Contract | Callable[..., Any], ...]
+        if (rollout := self.rollout) is None:
+            tools = contracts = tuple(map(rooted, listed(given)))
+            use = self.view.prepared(contracts, policy)
+        else:
+            tools = tuple(rooted(one) if isinstance(one, Contract) else one for one in listed(given))
+            contracts, use = rollout.prepared(tools, policy, self.view)
+        require_output_contract(contracts, policy.validation.tool_output)
+        use()
+        self._strange = strange_names(contracts, policy)
+        self.switchboard.enabled = policy.safe_mode.kill_switch and policy.mode == "enforce"
+        self.snapshot: Snapshot = self.view.snapshot
+        self._given, self._refused = tools, None
+
+    def _progress(self, ident: str, tenant: str | None, *, known: bool) -> Progress:
+        """What a run remembers: shared by all who have it open, so that none overwrites what another found out."""
+        with self._opening:
+            found = self._opened.get(ident)
+            if found is None:
+                state = self.store.load_run(ident) if known else None
+                state = state or RunState(ident, started=self.clock.now(), tenant=tenant)
+                whose = tenant if state.tenant is None else state.tenant
+                found = Progress(state, self.store, self.clock, whose, named=known)
+                self._opened[ident] = found
+        if found.tenant != tenant:
+            raise UsageError(f"run {ident!r} is one of tenant {found.tenant!r}; give the run of {tenant!r} its own id")
+        return found
+
+    def _reviewed(self, approval: Approval) -> None:
+        """A person lets writes go on after an invalid output."""
+        progress = self._opened.get(approval.run_id)
+        change = partial(self.store.change_run, approval.run_id) if progress is None else progress.change
+        change(lambda state: consented(state, approval))
+
+    def _flipped(self, switch: Switch) -> None:
+        """A kill switch has tripped, or probes have closed it."""
+        self.trace.record({
+            "ts": self.clock.now(), "event": "switch", "tool": switch.scope, "ok": switch.mode == "closed",
+            "reason": switch.reason, "mode": switch.mode, "epoch": switch.epoch,
+        })  # fmt: skip

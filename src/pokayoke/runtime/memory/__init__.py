@@ -1,0 +1,1 @@
+"""What a run remembers while it is open."""

@@ -1,0 +1,268 @@
+"""What became of a run's calls: what is done, what is not, what is open, and what would be refused again.
+
+What enters: outcomes, and what the ledger knows of the run from before. What leaves: what may be said of the run at its
+end, and what a shortened history must not lose. What must never happen here: a doubt that is dropped before something
+has settled it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Collection
+from typing import Any, Final, NamedTuple
+
+from pokayoke.core.call import SUCCESSFUL, Outcome, StopReason, ToolCall
+from pokayoke.core.flow.resolve import UNDOINGS, taken_back
+from pokayoke.core.ledger.key import compensation_key
+from pokayoke.core.ledger.transitions import OPEN, Claim, Record
+from pokayoke.core.state.final_answer import Answer, final_answer, remember
+from pokayoke.stores.base import Store
+from pokayoke.stores.values import Query
+
+_KEPT_REFUSALS: Final = 20
+_KEPT_EFFECTS: Final = 10_000
+_ALL: Final = 2**31 - 1
+_ANOTHER: Final = frozenset({"conflict", "compensated"})  # of an effect with this key: another call, or it was undone
+# Findings that an equal call would meet again.
+_LASTING: Final = frozenset({"permission_denied", "approval_denied", "failed_before"})
+
+
+class Matter(NamedTuple):
+    """A call that is not over, or would be refused again.
+
+    Args:
+        tool: its tool.
+        reason: what keeps it open, or the code of the finding.
+        arguments: as the model sent them; None if nobody knows any more.
+    """
+
+    tool: str
+    reason: str
+    arguments: Any = None
+
+
+class Matters:
+    """What is known of the calls of one run.
+
+    Args:
+        store: where the run's writes are recorded.
+        run_id: the run.
+        named: True if the host chose its id: only then it may have been open before.
+
+    Attributes:
+        not_done: what did not end well, with reasons, in order; see `remember`.
+        unmet: writes that were tried and not done, as the tool's name and the reason.
+        open: calls in doubt or under way, and those that wait for a person, by key (a read: by tool).
+        refused: calls that would be refused again.
+    """
+
+    def __init__(self, store: Store, run_id: str, *, named: bool) -> None:
+        self.not_done: dict[str, None] = {}
+        self.unmet: dict[str, tuple[str, str]] = {}
+        self.open: dict[str, Matter] = {}
+        self.refused: OrderedDict[tuple[str, str], Matter] = OrderedDict()
+        self._done: OrderedDict[str, str] = OrderedDict()
+        self._long_done: Counter[str] = Counter()  # effects whose keys are forgotten, by tool
+        self._harmless = True  # False after a write that failed by no more than its tool's word
+        self._here: set[str] = set()  # keys that were claimed in this process, until the ledger has been read
+        self._store, self._run_id = store, run_id
+        self._recalled, self._new_turn, self._recalling = not named, False, 0
+        # Re-entrant: a text of users' arguments is made under it, and a finalizer may call a tool meanwhile.
+        self._lock = threading.RLock()
+
+    def forked(self) -> None:
+        """Begin anew in a child process, whose parent may have held the lock."""
+        self._lock, self._recalling = threading.RLock(), 0
+
+    @property
+    def done(self) -> list[str]:
+        """Names of the tools whose effect happened, one for each effect, in order; of the oldest of many, by tool."""
+        with self._lock:
+            return [*self._long_done.elements(), *self._done.values()]
+
+    @property
+    def doubts(self) -> dict[str, None]:
+        """Names of the tools of which a write is in doubt, each once."""
+        return self._doubts()
+
+    def _doubts(self, under_way: Collection[str] = ()) -> dict[str, None]:
+        found = [one for key, one in tuple(self.open.items()) if key not in under_way]
+        return {matter.tool: None for matter in found if matter.reason == "in_doubt"}
+
+    @property
+    def unsettled(self) -> StopReason | None:
+        """What keeps the run from being a success: a write in doubt, or one that waits for a person."""
+        return "in_doubt" if self.doubts else "awaiting_approval" if self.open else None
+
+    def begin_turn(self) -> None:
+        """Begin the user's next turn: what was not done in the last one is no longer its business."""
+        self.unmet.clear()
+        self._new_turn = True
+
+    def begun(self, claim: Claim) -> Matter:
+        """Count a write as in doubt from its claim on: whoever waits for it may be cancelled or interrupted."""
+        if not self._recalled:
+            self._here.add(claim.key)
+        self.unmet[claim.key] = (claim.tool, "in_doubt")
+        matter = self.open[claim.key] = Matter(claim.tool, "in_doubt")
+        return matter
+
+    def settled(self, record: Record) -> None:
+        """Take note of what the ledger has made of a report, whether or not anybody still waits for the call."""
+        if record.state in OPEN:
+            return
+        if record.state == "completed":
+            self._happened(record.key, record.tool)
+        self.forget(record.key)
+        with self._lock:
+            if not self._recalling:  # what is being read may still say that it is open
+                self._here.discard(record.key)
+
+    def forget(self, key: str) -> None:
+        """Nothing is open under this key any more, or nothing has happened."""
+        self.unmet.pop(key, None)
+        self.open.pop(key, None)
+
+    def ended(self, outcome: Outcome, call: ToolCall, *, writes: bool = False) -> None:
+        """Remember what became of a call. `writes` tells whether its tool is one that does."""
+        key, tool = outcome.key or "", outcome.tool
+        if outcome.status == "in_doubt" or (outcome.status not in SUCCESSFUL and outcome.effect != "done"):
+            if not self._repeats(outcome, key):
+                self._left(outcome, call, key, writes=writes)
+            return
+        if self.open or self.unmet:
+            self.forget(key)
+            self.forget(tool)
+        if self.refused:
+            self.refused.pop((tool, str(call.arguments)), None)
+        if outcome.effect == "done":
+            self._happened(key, tool, again=outcome.status == "replayed")
+
+    def recall(self) -> bool:
+        """Learn from the ledger what this run did, here or elsewhere. Returns False if it cannot be read."""
+        if self._recalled:
+            return True
+        with self._lock:
+            self._recalling += 1
+        try:
+            found = self._store.records(Query(run_id=self._run_id, limit=_ALL))
+            undone = self._undone([record for record in found if record.state == "completed"])
+            self._learn(sorted(found, key=lambda record: record.claimed_at), undone)
+        except Exception:  # noqa: BLE001 - a store may raise anything; then it is said that nobody knows
+            return False
+        finally:
+            with self._lock:
+                self._recalling -= 1
+        return True
+
+    def _learn(self, known: list[Record], undone: set[str]) -> None:
+        with self._lock:
+            if self._recalled:  # another thread was faster
+                return
+            stands = {one.key: one.tool for one in known if one.state == "completed" and one.key not in undone}
+            here, self._done = self._done, OrderedDict()
+            self._long_done.clear()  # those are in the ledger
+            for key, tool in {**stands, **here}.items():
+                self._happened(key, tool)
+            if any(record.state == "failed_final" for record in known):
+                self._harmless = False
+            for record in known:
+                if self._new_turn or record.key in self._here:  # how that ended is known here, or will be
+                    continue
+                if record.state in OPEN:
+                    self.unmet.setdefault(record.key, (record.tool, "in_doubt"))
+                    self.open.setdefault(record.key, Matter(record.tool, "in_doubt"))
+            self._recalled = True
+            self._here.clear()
+
+    def ending(self, *, well: bool) -> StopReason | None:
+        """Why a run that nothing stopped is over; `well` if no exception ended it. None if nobody can say."""
+        certain = self.recall()
+        return self.unsettled or ("success" if certain and well else None)
+
+    def answer(
+        self, text: str | None, reason: StopReason | None, fallback: str | None, under_way: Collection[str] = ()
+    ) -> Answer:
+        """Check the model's last answer against what is known.
+
+        Args:
+            text: what the model wrote.
+            reason: why the run ended, if it has.
+            fallback: stands in for an answer that says nothing.
+            under_way: keys of the writes inside of which a model answers, as that of an agent that a tool asks.
+        """
+        certain = self.recall()
+        unmet = tuple(one for key, one in tuple(self.unmet.items()) if key not in under_way)
+        doubts = self._doubts(under_way) | {tool: None for tool, why in unmet if why == "in_doubt"}
+        return final_answer(
+            text,
+            self.done,
+            self.not_done,
+            reason,
+            unmet=unmet,
+            fallback=fallback,
+            certain=certain,
+            doubts=doubts,
+            harmless=self._harmless,
+        )
+
+    def _repeats(self, outcome: Outcome, key: str) -> bool:
+        """Whether a call was refused whose effect stands: nothing of it is left undone."""
+        code = outcome.findings[0].code if outcome.findings else ""
+        stands = code == "repeated_write" or (key in self._done and code not in _ANOTHER)
+        return outcome.status == "refused" and stands
+
+    def _left(self, outcome: Outcome, call: ToolCall, key: str, *, writes: bool) -> None:
+        tool, reason = outcome.tool, outcome.stop_reason or outcome.status
+        # A question about a write that may have happened already does not end that doubt, whatever its answer.
+        asked = outcome.approval is not None and outcome.effect == "unknown"
+        in_doubt = outcome.status == "in_doubt" or asked
+        waits = in_doubt or outcome.status == "pending"
+        if reason != "in_doubt":
+            remember(self.not_done, outcome)
+        if outcome.effect == "unknown" and not waits:
+            self._harmless = False
+        if writes:
+            # A mistake is put right by another call of the tool; a doubt, or a person's no, only by that very one.
+            mark = key if waits or reason in ("approval_denied", "in_doubt") else ""
+            if outcome.status != "refused":  # it began, and this is how it ended
+                self.unmet.pop(key, None)
+            self.unmet[mark or tool] = (tool, "in_doubt" if in_doubt else reason)
+        if waits:
+            self.open[key or tool] = Matter(tool, "in_doubt" if in_doubt else "awaiting_approval", call.arguments)
+        elif outcome.status != "refused" or reason == "approval_denied":
+            self.open.pop(key or tool, None)  # whatever it waited for is decided
+        if in_doubt and key in self._done:  # it came to its end just now, and has been settled as done
+            self.forget(key)
+        if outcome.findings and (code := outcome.findings[0].code) in _LASTING:
+            self._refuse(Matter(tool, code, call.arguments))
+
+    def _refuse(self, matter: Matter) -> None:
+        with self._lock:
+            self.refused[matter.tool, str(matter.arguments)] = matter
+            if len(self.refused) > _KEPT_REFUSALS:
+                self.refused.popitem(last=False)
+
+    def _happened(self, key: str, tool: str, *, again: bool = False) -> None:
+        """Count an effect once. A replay is the same effect, also where there were too many to know its key."""
+        with self._lock:
+            if key in self._done or (again and self._long_done):
+                return
+            self._done[key] = tool
+            if len(self._done) > _KEPT_EFFECTS:
+                self._long_done[self._done.popitem(last=False)[1]] += 1
+
+    def _undone(self, done: list[Record]) -> set[str]:
+        """Keys of the effects that were undone, or may have been; one question, however many there are."""
+        since = min((record.claimed_at for record in done), default=None)
+        if since is None:
+            return set()
+        found = self._store.records(Query(run_id=UNDOINGS, since=since, limit=_ALL))
+        undoings = {undoing.key: undoing for undoing in found}
+        undone: set[str] = set()
+        for record in done:
+            undoing = undoings.get(compensation_key(record.key))
+            if undoing is not None and taken_back(record, undoing) is not None:
+                undone.add(record.key)
+        return undone

@@ -1,0 +1,272 @@
+"""What a run remembers while it is open: its state, and what it has used up."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+
+import msgspec
+
+from pokayoke.core.call import Finding, StopReason
+from pokayoke.core.context.tokens import TokenCounter
+from pokayoke.core.flow.plan import Snapshot
+from pokayoke.core.ledger.admission import Approval, Request
+from pokayoke.core.ledger.transitions import EXECUTE, Admission
+from pokayoke.core.policy import BudgetPolicy
+from pokayoke.core.state.loop_guard import Rounds, counted, exhausted, instruction, is_untroubled
+from pokayoke.core.state.run_state import LoopCount, RunState, begin_turn, blocked, over_budget, worsen
+from pokayoke.core.versions.rollout import pinned
+from pokayoke.runtime.memory.call_log import Matters
+from pokayoke.runtime.memory.offloaded_texts import KeptTexts
+from pokayoke.runtime.threads.clock import Clock
+from pokayoke.stores.base import Store
+from pokayoke.stores.operations import proposing
+
+Change = Callable[[RunState], RunState]
+
+
+def without_budget(state: RunState) -> RunState:
+    """A change: a budget is used up, so only an answer is left."""
+    return worsen(state, "final_answer", "budget_exhausted")
+
+
+class Progress:
+    """The moving parts of a run, behind one lock.
+
+    Attributes:
+        state: what a restart would find.
+        rounds: what this turn has seen.
+        tenant: whose run it is, if there are several tenants.
+        tokens: the token counter.
+        matters: what became of the calls.
+        texts: long texts that were put aside.
+        unsaved: what kind of failure kept the store from knowing all this, or None if it knows.
+    """
+
+    def __init__(
+        self, state: RunState, store: Store, clock: Clock, tenant: str | None = None, *, named: bool = False
+    ) -> None:
+        """Go on from `state`. Only a run the host has named may have been open before."""
+        self.state, self.tenant = state, tenant
+        self.rounds = Rounds()
+        self.tokens = TokenCounter()
+        if state.tokens:
+            self.tokens.report(state.tokens)
+        self.matters = Matters(store, state.run_id, named=named)
+        self.texts = KeptTexts()
+        self._store, self._clock = store, clock
+        self._lock = threading.RLock()
+        self._loop = state.loop
+        self._step = state.step
+        self._other_calls = state.calls - state.step  # that were counted without a step of this run's
+        self._rounds = self._kept_rounds = state.rounds
+        self._in_batch = 0
+        # What is counted is the time since the first opening; a wall clock that was set back adds nothing.
+        self._begun = clock.monotonic() - (max(0.0, clock.now() - state.started) if state.started else 0.0)
+        self.unsaved: str | None = None
+        self._pending: dict[int, Change] = {}
+        self._numbers = itertools.count()
+
+    def forked(self) -> None:
+        """Begin anew in a child process, whose parent may have held the lock."""
+        self._lock = threading.RLock()
+        self.matters.forked()
+        self.texts.forked()
+
+    @property
+    def step(self) -> int:
+        """The number of the latest call."""
+        return self._step
+
+    def next_step(self) -> int:
+        """Count a call and return its number."""
+        with self._lock:
+            self._step = step = self._step + 1
+            if not self._in_batch:
+                self._rounds += 1
+            return step
+
+    @contextmanager
+    def one_round(self) -> Generator[None]:
+        """Count everything inside as one round."""
+        with self._lock:
+            self._rounds += 1
+            self._in_batch += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._in_batch -= 1
+
+    def change(self, how: Change, review: Approval | None = None) -> tuple[RunState, RunState]:
+        """Change the state where every process finds it. Returns the states before and after."""
+        with self._lock:
+            waiting = self._waiting_with(how)
+            try:
+                before, after = self._store.change_run(self.state.run_id, self._composed(waiting))
+            except BaseException as error:  # noqa: BLE001 - a store may raise anything; until it is reached, writes are refused
+                return self._unchanged(how, error)
+            self._changed(after, waiting)
+            if review is not None:
+                self._keep_question(review)
+        return before, after
+
+    async def achange(self, how: Change, review: Approval | None = None) -> tuple[RunState, RunState]:
+        """`change` without blocking the event loop."""
+        with self._lock:
+            waiting = self._waiting_with(how)
+        try:
+            before, after = await self._store.achange_run(self.state.run_id, self._composed(waiting))
+        except BaseException as error:  # noqa: BLE001 - as in `change`
+            with self._lock:
+                return self._unchanged(how, error)
+        with self._lock:
+            self._changed(after, waiting)
+        if review is not None:
+            await self._akeep_question(review)
+        return before, after
+
+    def pin(self, versions: Mapping[str, str]) -> str | None:
+        """Keep to these versions of tools, where nothing is pinned yet. Returns why it could not be kept, or None."""
+        self.change(lambda state: pinned(state, versions))
+        return self.unsaved
+
+    def save(self) -> str | None:
+        """Keep the totals, and what could not be kept so far. Returns why that was impossible, or None."""
+        self.change(self.with_totals)
+        return self.unsaved
+
+    async def asave(self) -> str | None:
+        """`save` without blocking the event loop."""
+        await self.achange(self.with_totals)
+        return self.unsaved
+
+    def with_totals(self, state: RunState) -> RunState:
+        """A change: the state with what this run has used up by now."""
+        totals = {
+            "step": max(state.step, self._step),
+            "calls": max(state.calls, self._step + self._other_calls),
+            "rounds": max(state.rounds, self._rounds),
+            "tokens": max(state.tokens, self.tokens.total),
+            "started": state.started or self.state.started,
+            "loop": self._loop,
+            "tenant": self.tenant if state.tenant is None else state.tenant,
+        }
+        if all(getattr(state, name) == value for name, value in totals.items()):
+            return state
+        return msgspec.structs.replace(state, **totals)
+
+    def begin_turn(self) -> None:
+        """Begin the user's next turn."""
+        self.rounds.clear()
+        self.matters.begin_turn()
+        self._loop = LoopCount()
+        self.change(begin_turn)
+
+    def end_round(self, snapshot: Snapshot) -> tuple[Change | None, StopReason | None]:
+        """Count the round that has ended, unless a wider one is open.
+
+        Returns:
+            What has to be kept, if anything, and why that takes the tools away, if it does. The count is written down
+            only when it grows: after a restart a streak may be longer than it was.
+        """
+        if self._in_batch:
+            return None, None
+        with self._lock:
+            more = snapshot.budgeted and self._rounds != self._kept_rounds
+            if more:
+                self._kept_rounds = self._rounds  # a process that is killed must not give a budget back
+            worse, reason = self._counted(snapshot)
+        if reason is not None:
+            return (lambda state: self.with_totals(worsen(state, "final_answer", reason))), reason
+        return self.with_totals if more or worse else None, None
+
+    def overspent(self, budgets: BudgetPolicy, call: int) -> Finding | None:
+        """Say which budget is used up for this call (by its number), if one is: then only an answer is allowed."""
+        used: tuple[tuple[str, float, float | None], ...] = (
+            ("calls", call, budgets.calls),
+            ("rounds", self._rounds, budgets.rounds),
+            ("tokens", self.tokens.total, budgets.tokens),
+            ("seconds", self._clock.monotonic() - self._begun, budgets.seconds),
+        )
+        for kind, amount, allowed in used:
+            if allowed is not None and amount > allowed:
+                return over_budget(kind, amount, allowed)
+        return None
+
+    def admit(self, request: Request) -> Admission:
+        """Admit a call that nothing but this run's own state can stop."""
+        finding = blocked(self.state, request.effect, request.sources)
+        return EXECUTE if finding is None else Admission("refuse", finding)
+
+    def _counted(self, snapshot: Snapshot) -> tuple[bool, StopReason | None]:
+        """Let the loop guard look at the round. Returns whether a streak grew, and whether that is too much."""
+        marks = self.rounds.close()
+        if not marks or is_untroubled(self._loop, marks):
+            return False, None
+        policy, kinds, before = snapshot.policy.loop, {kind.name: kind for kind in snapshot.kinds}, self._loop
+        self._loop = after = counted(before, marks, kinds)
+        if after.bad == before.bad:
+            return False, None
+        reason = exhausted(after, policy, kinds)
+        if reason is None or snapshot.policy.mode != "enforce":
+            return True, None
+        if not after.why:
+            tools = (plan.contract.name for plan in snapshot.plans.values())
+            self._loop = msgspec.structs.replace(after, why=instruction(after, policy, kinds, tools))
+        return True, reason
+
+    def _waiting_with(self, how: Change) -> dict[int, Change]:
+        """One more change, and everything that waits to be kept."""
+        if how == self.with_totals:  # the latest ones are enough, however often they could not be kept
+            self._pending = {number: waits for number, waits in self._pending.items() if waits != how}
+        self._pending[next(self._numbers)] = how
+        return dict(self._pending)
+
+    def _composed(self, waiting: dict[int, Change]) -> Change:
+        """All of these as one change of whatever the store holds by now."""
+
+        def composed(state: RunState) -> RunState:
+            after = state if state.version >= self.state.version else self.state  # the store has forgotten the run
+            for how in waiting.values():
+                after = how(after)
+            return after if after is state else self.with_totals(after)
+
+        return composed
+
+    def _changed(self, after: RunState, kept: Iterable[int]) -> None:
+        """The store took these changes. Those of other tasks, under way or not taken, hold here all the same."""
+        for number in kept:
+            self._pending.pop(number, None)
+        if not self._pending:
+            self.unsaved = None
+        if after.version >= self.state.version:
+            for how in self._pending.values():
+                after = how(after)
+            self.state = after
+
+    def _unchanged(self, how: Change, error: BaseException) -> tuple[RunState, RunState]:
+        """The store did not take a change: it holds here, and is kept with the next one.
+
+        So it does if the caller was cancelled or interrupted, who then gets to know that: what happened has happened.
+        """
+        before = self.state
+        self.state = how(before)
+        self.unsaved = type(error).__name__
+        if not isinstance(error, Exception):
+            raise error
+        return before, self.state
+
+    def _keep_question(self, review: Approval) -> None:
+        try:
+            self._store.propose(review)
+        except Exception as error:  # noqa: BLE001 - as above; without the question the latch simply stays closed
+            self.unsaved = type(error).__name__
+
+    async def _akeep_question(self, review: Approval) -> None:
+        try:
+            await self._store.arun(proposing(review))
+        except Exception as error:  # noqa: BLE001 - as above
+            self.unsaved = type(error).__name__

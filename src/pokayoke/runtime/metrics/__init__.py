@@ -1,0 +1,23 @@
+"""Metrics: counters, rates and spans of a guard's calls, for Prometheus and OpenTelemetry.
+
+    metrics = PrometheusMetrics()
+    metrics.watch(guard)
+
+Without an exporter nothing is counted. Importing this imports neither library.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from pokayoke.runtime.metrics.counting import INSTRUMENTS, Instrument
+from pokayoke.runtime.metrics.opentelemetry import OpenTelemetryMetrics
+from pokayoke.runtime.metrics.prometheus import PrometheusMetrics
+
+__all__ = ["INSTRUMENTS", "Instrument", "OpenTelemetryMetrics", "PrometheusMetrics", "alert_rules"]
+
+
+def alert_rules() -> Path:
+    """Return where the Prometheus rule file lies that ships with the package, to be copied or linked."""
+    return Path(str(files("pokayoke"))) / "data" / "alerts.yml"

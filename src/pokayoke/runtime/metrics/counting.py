@@ -1,0 +1,245 @@
+"""What events count for: instruments with names and labels, the same for every exporter.
+
+What enters: events as an observer of the trace sees them. What leaves: samples to add. What must never
+happen here: a label whose values somebody else invents without end, or a text as a label.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from pokayoke.core.state.invalid_output_spike import Window, output_of
+from pokayoke.runtime.trace.observers import Observer
+
+UNKNOWN: Final = "(unknown)"
+"""The label of tools that are not in the catalogue, whatever a model called them."""
+OTHER: Final = "(other)"
+"""The label of names beyond the number that is told apart."""
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of the histogram, in seconds; the last is twice the usual deadline."""
+
+_NAME: Final = re.compile(r"[\w.:/@*-]{1,128}", re.ASCII)
+# Where a call ends without its tool: the code of the first finding says more than the decision.
+_ENDINGS: Final = {"in_doubt": "in_doubt", "failed_before": "failed"}
+
+
+class Instrument(NamedTuple):
+    """One thing that is counted or measured."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    help: str
+
+
+class Sample(NamedTuple):
+    """One addition to an instrument: the value is added (counter), observed (histogram) or set (gauge)."""
+
+    name: str
+    labels: tuple[str, ...]
+    value: float
+
+
+INSTRUMENTS: Final = (
+    Instrument("pokayoke_tool_calls_total", "counter", ("tool", "status"), "Tool calls by how they ended."),
+    Instrument("pokayoke_tool_output_total", "counter", ("tool",), "Outputs that were checked."),
+    Instrument("pokayoke_tool_output_invalid_total", "counter", ("tool",), "Outputs that broke their contract."),
+    Instrument(
+        "pokayoke_tool_output_invalid_rate",
+        "gauge",
+        ("tool",),
+        "Share of invalid outputs among the last 50 of the last 15 minutes, 0 to 1; NaN without any.",
+    ),
+    Instrument("pokayoke_tool_seconds", "histogram", ("tool",), "How long tools ran, retries included."),
+    Instrument("pokayoke_refusals_total", "counter", ("tool", "reason"), "Refused calls by finding code."),
+    Instrument("pokayoke_in_doubt_total", "counter", ("tool",), "Calls that ended without knowing the effect."),
+    Instrument("pokayoke_replays_total", "counter", ("tool",), "Writes answered from the ledger."),
+    Instrument("pokayoke_corrections_total", "counter", ("tool", "rule"), "Changed argument values by rule."),
+    Instrument("pokayoke_kill_switch_open", "gauge", ("scope",), "1 while writes are refused, else 0."),
+    Instrument(
+        "pokayoke_version_calls_total", "counter", ("version", "status"), "Tool calls of tools in several versions."
+    ),
+    Instrument(
+        "pokayoke_shadow_total", "counter", ("version", "differs"), "Calls judged by a shadow, by what differs first."
+    ),
+    Instrument("pokayoke_late_effects_total", "counter", ("tool",), "Tools that answered after their deadline."),
+)
+"""Every instrument, by its Prometheus name. OpenTelemetry spells them with dots and without `_total`."""
+
+PER_TOOL: Final = tuple(one.name for one in INSTRUMENTS if one.kind == "counter" and one.labels == ("tool",))
+"""Counters that stand at 0 from the moment a tool is known: a rule on their increase then sees the first one."""
+
+
+class Counting:
+    """Turns events into samples. Safe to share between threads.
+
+    Args:
+        most: how many names of one kind are told apart; more are counted together under `(other)`.
+    """
+
+    def __init__(self, most: int = 1_000) -> None:
+        """Begin with nothing known."""
+        self._most = most
+        self._lock = threading.Lock()
+        self._names: dict[str, set[str]] = {
+            "tool": set(),
+            "reason": set(),
+            "rule": set(),
+            "scope": set(),
+            "version": set(),
+        }
+        self._windows: dict[str, Window] = {}
+        self._versions: dict[str, str] = {}
+        self._several: set[str] = set()
+
+    def name(self, kind: str, given: object) -> str:
+        """Return what stands for a name in a label: itself, or `(other)`."""
+        known = self._names[kind]
+        if given in known:
+            return str(given)
+        if not isinstance(given, str) or len(known) >= self._most or not _NAME.fullmatch(given):
+            return OTHER
+        known.add(given)
+        return given
+
+    def tool(self, event: dict[str, Any]) -> str:
+        """Return the tool's label: its name if it is in the catalogue, else `(unknown)`."""
+        if event.get("contract") is None and event["event"] != "late_effect":
+            return UNKNOWN
+        return self.name("tool", event.get("tool"))
+
+    def samples(self, event: dict[str, Any]) -> list[Sample]:
+        """Return what an event adds; nothing if it is of another kind."""
+        kind = event["event"]
+        if kind == "tool_result":
+            return self._ended(event, self.tool(event))
+        if kind == "tool_call":
+            return self._decided(event, self.tool(event))
+        if kind == "shadow":
+            version = self.name("version", event.get("candidate"))
+            return [Sample("pokayoke_shadow_total", (version, (event.get("differs") or ("nothing",))[0]), 1)]
+        if kind == "late_effect":
+            return [Sample("pokayoke_late_effects_total", (self.tool(event),), 1)]
+        if kind == "switch":
+            scope = self.name("scope", event.get("tool"))
+            return [Sample("pokayoke_kill_switch_open", (scope,), 0 if event.get("mode") == "closed" else 1)]
+        return []
+
+    def rate(self, tool: str, now: float) -> float:
+        """Return the share of invalid outputs of a tool, 0 to 1; NaN if there were none lately."""
+        with self._lock:
+            window = self._windows.get(tool)
+            rate = window.rate(now) if window is not None else None
+        return float("nan") if rate is None else rate
+
+    @property
+    def rated(self) -> tuple[str, ...]:
+        """The tools that have had an output."""
+        with self._lock:
+            return tuple(self._windows)
+
+    def forked(self) -> None:
+        """Start anew in a child process, whose parent may have held the lock."""
+        self._lock = threading.Lock()
+
+    def _decided(self, event: dict[str, Any], tool: str) -> list[Sample]:
+        samples = self._corrected(event, tool)
+        decision = event["decision"]
+        if decision == "replay":
+            samples.append(Sample("pokayoke_replays_total", (tool,), 1))
+        elif decision != "allow":
+            code = (event.get("findings") or ("",))[0]
+            status = "pending" if decision == "ask" else _ENDINGS.get(code, "refused")
+            samples.append(Sample("pokayoke_tool_calls_total", (tool, status), 1))
+            samples += self._version(event, status)
+            if status == "in_doubt":
+                samples.append(Sample("pokayoke_in_doubt_total", (tool,), 1))
+            if decision != "ask":
+                samples.append(Sample("pokayoke_refusals_total", (tool, self.name("reason", code)), 1))
+        return samples
+
+    def _ended(self, event: dict[str, Any], tool: str) -> list[Sample]:
+        status = event["status"]
+        samples = [Sample("pokayoke_tool_calls_total", (tool, status), 1), *self._version(event, status)]
+        if event["attempts"]:
+            samples.append(Sample("pokayoke_tool_seconds", (tool,), event["us"] / 1e6))
+        valid = output_of(event)
+        if valid is not None:
+            samples.append(Sample("pokayoke_tool_output_total", (tool,), 1))
+            if not valid:
+                samples.append(Sample("pokayoke_tool_output_invalid_total", (tool,), 1))
+            with self._lock:
+                window = self._windows.get(tool)
+                if window is None:
+                    window = self._windows[tool] = Window()
+                window.add(event["ts"], valid=valid)
+        if status == "in_doubt":
+            samples.append(Sample("pokayoke_in_doubt_total", (tool,), 1))
+        return samples + self._corrected(event, tool) if "corrections" in event else samples
+
+    def _version(self, event: dict[str, Any], status: str) -> list[Sample]:
+        """A second count by `tool@version`, once a tool has been seen in two versions."""
+        tool, contract = event.get("tool"), event.get("contract")
+        if tool not in self._names["tool"] or contract is None:
+            return []
+        seen = self._versions.setdefault(str(tool), contract)
+        if seen == contract and tool not in self._several:
+            return []
+        self._several.add(str(tool))
+        return [Sample("pokayoke_version_calls_total", (self.name("version", contract), status), 1)]
+
+    def _corrected(self, event: dict[str, Any], tool: str) -> list[Sample]:
+        rules = event.get("corrections", ())
+        return [Sample("pokayoke_corrections_total", (tool, self.name("rule", rule)), 1) for rule in rules]
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class _Traced(Protocol):
+    def observe(self, observer: Observer) -> Callable[[], None]: ...
+
+
+class Watched(Protocol):
+    """What an exporter needs of a guard: its tools and its trace."""
+
+    @property
+    def tools(self) -> Iterable[_Named]:
+        """The contracts in force."""
+        ...
+
+    @property
+    def trace(self) -> _Traced:
+        """What can be observed."""
+        ...
+
+
+class Exporter(ABC):
+    """What is told of the events of any number of guards."""
+
+    @abstractmethod
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Take an event in."""
+
+    @abstractmethod
+    def known(self, tool: str) -> None:
+        """Say that a tool is in the catalogue."""
+
+    def watch(self, guard: Watched) -> Callable[[], None]:
+        """Measure a guard's calls from now on.
+
+        Args:
+            guard: a `Guard`.
+
+        Returns:
+            A function that ends it.
+        """
+        for contract in guard.tools:
+            self.known(contract.name)
+        return guard.trace.observe(self)

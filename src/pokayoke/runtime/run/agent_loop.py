@@ -1,0 +1,296 @@
+"""The reference loop: ask the model, take its calls, answer them, until there is a last word.
+
+One generator is the loop; two short drivers serve synchronous and asynchronous models. Every end is an
+answer with a stop reason: a model that repeats itself, says nothing, goes on calling tools that were taken
+away, or claims what it did not do ends like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from pokayoke.core.call import Outcome, StopReason, ToolCall
+from pokayoke.core.host_input import history_of, whole_number
+from pokayoke.core.intake import is_cut
+from pokayoke.core.messages.messages import calls_in, field, items, role_of, text_of
+from pokayoke.core.messages.replies import Spoken, answers, spoken
+from pokayoke.core.messages.spelled import unanswered
+from pokayoke.core.state.final_answer import Answer
+from pokayoke.errors import UsageError
+from pokayoke.runtime.guard.options import check_hooks
+from pokayoke.runtime.run.compaction import RunHistory
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run.run import Run
+
+LoopFormat = Literal["openai", "anthropic", "json", "jsonl"]
+Model = Callable[[list[Any], list[dict[str, Any]]], Any]
+AsyncModel = Callable[[list[Any], list[dict[str, Any]]], Awaitable[Any]]
+Told = Callable[[str, Any], object]
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a loop ended.
+
+    Attributes:
+        text: what the user gets to read.
+        verified: True if it is the model's own text and nothing speaks against it: no cut, no refusal, no write
+            that was tried and is not known to have happened.
+        stop_reason: why it ended.
+        run_id: the run.
+        rounds: requests to the model.
+        messages: the whole history, in the model's format, the last answer included.
+    """
+
+    text: str
+    verified: bool
+    stop_reason: StopReason | None
+    run_id: str
+    rounds: int
+    messages: list[Any]
+    refused: bool = False
+    """True if the model refused to answer."""
+    done: tuple[str, ...] = ()
+    """Tools whose writes took effect in this run, in order: what a text claims can be held against it."""
+
+
+class Ask(msgspec.Struct, frozen=True, gc=False):
+    """Ask the model. Answered with its reply."""
+
+    messages: list[Any]
+    tools: list[dict[str, Any]]
+
+
+class Take(msgspec.Struct, frozen=True, gc=False):
+    """Take the calls of one reply. Answered with their outcomes."""
+
+    calls: tuple[ToolCall, ...]
+    stop_reason: str | None
+
+
+class Conversation:
+    """The history of one loop, and what is told of it.
+
+    Args:
+        run: the run.
+        messages: what there is already.
+        format: the model's format; `json` and `jsonl` are for models without tool calls of their own.
+        window: size of the model's window in tokens; None never shortens the history.
+        told: called with what happens: `message` (appended), `outcome`, `instruction`.
+        select: candidates to offer of a large catalogue; None offers every tool.
+
+    Raises:
+        UsageError: the format is unknown, or `select` is negative.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        messages: Iterable[Any],
+        format: LoopFormat,  # noqa: A002 - the published name
+        *,
+        window: int | None = None,
+        told: Told | None = None,
+        select: int | None = None,
+    ) -> None:
+        """Begin with what there is."""
+        if format not in ("openai", "anthropic", "json", "jsonl"):
+            raise UsageError(f"unknown format {format!r}: use openai, anthropic, json or jsonl")
+        self.run, self.format, self._told = run, format, told
+        self.messages: list[Any] = list(messages)
+        shape: Literal["anthropic"] | None = "anthropic" if format == "anthropic" else None
+        self._history = None if window is None else RunHistory(run, window, messages=self.messages, format=shape)
+        asked = [call for message in self.messages for call in calls_in(message)]
+        self._ids = {call.id or "" for call in asked}
+        if select is not None:
+            wanted = next((text_of(one) for one in reversed(self.messages) if role_of(one) == "user"), "")
+            run.select(wanted, select, used=[call.name for call in asked])
+
+    @property
+    def in_text(self) -> bool:
+        """True if calls are written into the text."""
+        return self.format in ("json", "jsonl")
+
+    @property
+    def overflows(self) -> bool:
+        """True if what has to stay of the history is larger than the window."""
+        return self._history is not None and self._history.finding is not None
+
+    def append(self, messages: Iterable[Any]) -> None:
+        """Add messages to the history."""
+        for message in messages:
+            self.messages.append(message)
+            if self._history is not None:
+                self._history.add(message)
+            self._ids.update(call.id or "" for call in calls_in(message))
+            self.tell("message", message)
+
+    def tell(self, what: str, value: Any) -> None:
+        """Tell the host."""
+        if self._told is not None:
+            self._told(what, value)
+
+    def left_over(self) -> Spoken | None:
+        """The calls a process before this one left unanswered at the end of the history, if it did."""
+        return unanswered(self.messages, tools=self._schemas())
+
+    def request(self) -> Ask:
+        """What to ask the model now: the history as it fits, the instruction if tools are off, the tools."""
+        run = self.run
+        # What is put aside now can be read on at once: the tools are asked for behind it.
+        said = list(self.messages) if self._history is None else self._history.messages()
+        tools = run.tools("anthropic" if self.format == "anthropic" else "openai")
+        if (instruction := run.instruction) is not None:
+            self.tell("instruction", instruction)
+            # Only in this request: in the next turn it is no longer true.
+            _add_text(said, instruction)
+        elif self.in_text and tools:
+            told = run.instructions(self.format)  # type: ignore[arg-type]  # in text, it is json or jsonl
+            said.insert(0, {"role": "system", "content": told})
+        return Ask(said, [] if self.in_text else tools)
+
+    def read(self, reply: Any) -> Spoken:
+        """Read a reply, and report what the provider counted."""
+        said = spoken(reply, tools=self._schemas(), taken=self._ids)
+        if said.tokens is not None:
+            self.run.usage(said.tokens)
+        if said.input_tokens is not None and self._history is not None:
+            self._history.report(said.input_tokens)
+        return said
+
+    def _schemas(self) -> dict[str, Any] | None:
+        if not self.in_text:
+            return None
+        return {plan.contract.name: plan.contract.model_schema for plan in self.run.snapshot.plans.values()}
+
+
+def _add_text(messages: list[Any], text: str) -> None:
+    """Let the user say one more thing; where sides take turns, in the message that is there already."""
+    last = messages[-1] if messages else None
+    content = field(last, "content") if field(last, "role") == "user" else None
+    if isinstance(content, str):
+        messages[-1] = {"role": "user", "content": f"{content}\n\n{text}"}
+    elif any(field(block, "type") == "tool_result" for block in items(content)):
+        messages[-1] = {"role": "user", "content": [*items(content), {"type": "text", "text": text}]}
+    else:
+        messages.append({"role": "user", "content": text})
+
+
+def turns(conversation: Conversation, rounds: int) -> Generator[Ask | Take, Any, Ended]:
+    """The loop. Yields what needs the world; returns how it ended."""
+    run = conversation.run
+    whole_number(rounds, "rounds, the requests that may call tools,")
+    if (left := conversation.left_over()) is not None:
+        yield from _taken(conversation, left)
+    for number in range(1, rounds + 2):
+        if number == rounds + 1:
+            run.tools_off("budget_exhausted")
+        if run.mode == "stopped":
+            return _ended(conversation, run.answer(None), number - 1)
+        if conversation.overflows:
+            run.tools_off("context_overflow")
+            return _ended(conversation, run.answer(None), number - 1)
+        request = conversation.request()
+        final = run.mode == "final_answer" or number > rounds
+        said = conversation.read((yield request))
+        if said.calls and not final:
+            yield from _taken(conversation, said)
+            continue
+        if not final and not said.refused and not said.text.strip():
+            # Nothing is no answer. The next request says so, and takes no calls.
+            run.tools_off("loop_detected")
+            continue
+        # A call in spite of the instruction runs nothing, and its message would want an answer: only its text counts.
+        answer = run.answer(None if said.calls else said.text)
+        if said.refused or is_cut(said.stop_reason):
+            answer = msgspec.structs.replace(answer, verified=False)
+        return _ended(conversation, answer, number, refused=said.refused)
+    raise UsageError(f"cannot ask a model {rounds} times: give the number of requests that may call tools, or 0")
+
+
+def _taken(conversation: Conversation, said: Spoken) -> Generator[Take, Any, None]:
+    """Take the calls of a reply and answer each of them.
+
+    A reply is kept before its calls run, so that a process that ends in between leaves behind what it was about
+    to do. One that must not run, or whose message does not hold what it said, is kept together with the answers:
+    read again from the history, nobody could tell.
+    """
+    whole = said.faithful and not is_cut(said.stop_reason)
+    if whole:
+        conversation.append(said.messages)
+    outcomes: Sequence[Outcome] = yield Take(said.calls, said.stop_reason)
+    for outcome in outcomes:
+        conversation.tell("outcome", outcome)
+    replies = answers(outcomes, said.shape, custom=said.custom)
+    conversation.append(replies if whole else [*said.messages, *replies])
+
+
+def _ended(conversation: Conversation, answer: Answer, rounds: int, *, refused: bool = False) -> Ended:
+    conversation.append([{"role": "assistant", "content": answer.text}])
+    run = conversation.run
+    reason = answer.stop_reason or run.progress.matters.unsettled or "success"
+    done = tuple(run.progress.matters.done)
+    return Ended(answer.text, answer.verified, reason, run.id, rounds, conversation.messages, refused, done)
+
+
+def conversation(  # noqa: PLR0917 - the guard's two loops hand on what they were given
+    run: Run,
+    model: object,
+    messages: Iterable[Any],
+    prompt: str | None,
+    format: LoopFormat | None,  # noqa: A002 - the name the other entry points use
+    window: int | None,
+    on_event: Told | None,
+    select: int | None,
+) -> Conversation:
+    """Begin the history of a loop: the messages so far, and the user's text."""
+    if not callable(model):
+        raise UsageError(f"the model is called with messages and tools, and {model!r} cannot be")
+    check_hooks(2, on_event=on_event)
+    kind: LoopFormat = format if format is not None else getattr(model, "format", "openai")
+    asked = [*history_of(messages), *([] if prompt is None else [{"role": "user", "content": prompt}])]
+    return Conversation(run, asked, kind, window=window, told=on_event, select=select)
+
+
+def run_loop(run: Run, model: Model, conversation: Conversation, rounds: int) -> Ended:
+    """Drive the loop with a synchronous model.
+
+    Raises:
+        UsageError: the model has to be awaited.
+    """
+    steps = turns(conversation, rounds)
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Ask):
+                reply = model(step.messages, step.tools)
+                if hasattr(reply, "__await__"):
+                    getattr(reply, "close", bool)()  # else Python warns that nobody awaited it
+                    raise UsageError("the model is asynchronous: await guard.aloop(...) instead of guard.loop(...)")
+                step = steps.send(reply)
+            else:
+                step = steps.send(run.call_batch(step.calls, stop_reason=step.stop_reason))
+    except StopIteration as end:
+        ended: Ended = end.value
+        return ended
+
+
+async def arun_loop(run: Run, model: Model | AsyncModel, conversation: Conversation, rounds: int) -> Ended:
+    """Drive the loop with a model that is awaited, or not."""
+    steps = turns(conversation, rounds)
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Ask):
+                reply = model(step.messages, step.tools)
+                if hasattr(reply, "__await__"):
+                    reply = await reply
+                step = steps.send(reply)
+            else:
+                step = steps.send(await run.acall_batch(step.calls, stop_reason=step.stop_reason))
+    except StopIteration as end:
+        ended: Ended = end.value
+        return ended

@@ -1,0 +1,135 @@
+"""All calls of one message: reads side by side, writes alone and in order, one outcome for each.
+
+A write waits for everything before it, so that it can never be built on a read that turns out
+invalid. Call ids repeat in real recordings; the place in the message is what an outcome answers.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.host_input import calls_of, function_of
+from pokayoke.core.intake import is_cut
+from pokayoke.runtime.threads.worker_pool import started
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.run.run import Run
+
+BatchInvoke = Callable[[ToolCall, dict[str, Any]], Any]
+Group = list[tuple[int, ToolCall]]
+
+
+def batch(run: Run, calls: Sequence[ToolCall], stop_reason: str | None, invoke: BatchInvoke | None) -> list[Outcome]:
+    """Run the calls of one message and return their outcomes in order."""
+    outcomes: dict[int, Outcome] = {}
+    calls = _cut(calls, stop_reason)
+    _require_handlers(run, calls, invoke)
+    for group in _groups(run, calls):
+        if len(group) == 1:
+            place, call = group[0]
+            outcomes[place] = run.call(call, invoke=_bound(invoke, call))
+            continue
+        outcomes.update(_side_by_side(run, group, invoke))
+    return [outcomes[place] for place in range(len(calls))]
+
+
+def _side_by_side(run: Run, group: Group, invoke: BatchInvoke | None) -> dict[int, Outcome]:
+    """Run neighbouring reads in threads, each in a copy of the caller's context.
+
+    The caller takes its share: where the system gives no thread, it takes them all.
+    """
+    waiting = deque((place, call, contextvars.copy_context()) for place, call in group)
+    outcomes: dict[int, Outcome] = {}
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        with suppress(IndexError):
+            while True:
+                place, call, context = waiting.popleft()
+                try:
+                    outcomes[place] = context.run(run.call, call, invoke=_bound(invoke, call))
+                except BaseException as error:  # noqa: BLE001 - raised below, when no read is running any more
+                    errors.append(error)
+                    waiting.clear()
+
+    helpers = min(run.snapshot.policy.execution.concurrency, len(group)) - 1
+    threads = [started("pokayoke-batch", work) for _ in range(helpers)]
+    work()
+    for thread in threads:
+        if thread is not None:
+            thread.join()
+    if errors:
+        raise errors[0]
+    return outcomes
+
+
+async def abatch(
+    run: Run, calls: Sequence[ToolCall], stop_reason: str | None, invoke: BatchInvoke | None
+) -> list[Outcome]:
+    """`batch` for asynchronous code."""
+    import asyncio  # noqa: PLC0415 - 20 ms of import, for those who await
+
+    outcomes: dict[int, Outcome] = {}
+    calls = _cut(calls, stop_reason)
+    _require_handlers(run, calls, invoke)
+    slots = asyncio.Semaphore(run.snapshot.policy.execution.concurrency)
+
+    async def one(place: int, call: ToolCall) -> None:
+        async with slots:
+            outcomes[place] = await run.acall(call, invoke=_bound(invoke, call))
+
+    for group in _groups(run, calls):
+        ended = await asyncio.gather(*(one(place, call) for place, call in group), return_exceptions=True)
+        if (error := next((each for each in ended if each is not None), None)) is not None:
+            raise error
+    return [outcomes[place] for place in range(len(calls))]
+
+
+def _require_handlers(run: Run, calls: Sequence[ToolCall], invoke: BatchInvoke | None) -> None:
+    """A tool that nobody can run is the host's mistake: say so before the first call has an outcome to lose.
+
+    Raises:
+        UsageError: a tool has no handler, and there is no `invoke`; or that is no function.
+    """
+    if invoke is not None:
+        function_of(invoke, "invoke")
+    for call in calls if invoke is None else ():
+        plan = run.snapshot.find(call.name)
+        if not isinstance(plan, Finding) and not is_cut(call.stop_reason):
+            run.handler(plan.contract)
+
+
+def _cut(calls: Sequence[ToolCall], stop_reason: str | None) -> Sequence[ToolCall]:
+    """A cut anywhere in a message is a cut of the message: every call of it carries the proof."""
+    calls = calls_of(calls)
+    proof = next((reason for reason in (stop_reason, *(c.stop_reason for c in calls)) if is_cut(reason)), None)
+    if proof is None:
+        return calls
+    return [msgspec.structs.replace(call, stop_reason=proof) for call in calls]
+
+
+def _groups(run: Run, calls: Sequence[ToolCall]) -> Iterator[Group]:
+    """Split into groups that may run side by side: neighbouring reads, or one call of another kind."""
+    reads: Group = []
+    for place, call in enumerate(calls):
+        plan = run.snapshot.find(call.name)
+        if not isinstance(plan, Finding) and plan.contract.effect == "read":
+            reads.append((place, call))
+            continue
+        if reads:
+            yield reads
+            reads = []
+        yield [(place, call)]
+    if reads:
+        yield reads
+
+
+def _bound(invoke: BatchInvoke | None, call: ToolCall) -> Callable[[dict[str, Any]], Any] | None:
+    return None if invoke is None else lambda arguments: invoke(call, arguments)

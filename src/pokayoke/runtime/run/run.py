@@ -1,0 +1,393 @@
+"""One agent run: it takes tool calls, remembers what it must, and says how it ended."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+from pokayoke.core.call import SUCCESSFUL, Mode, Outcome, StopReason, ToolCall, Verdict
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow.admit import enter, walk
+from pokayoke.core.flow.finish import Entered, Ran, leave
+from pokayoke.core.flow.plan import Snapshot
+from pokayoke.core.flow.prepare import Scene, judging, verdict_under
+from pokayoke.core.flow.steps import Reaction, Step
+from pokayoke.core.gate.rules import Principal
+from pokayoke.core.host_input import prompt_of
+from pokayoke.core.ident import stop_reason, token_count
+from pokayoke.core.messages.tool_definitions import definitions, instructions
+from pokayoke.core.state.final_answer import Answer
+from pokayoke.core.state.loop_guard import Rounds
+from pokayoke.core.state.run_state import RunState, unlatch
+from pokayoke.errors import UsageError
+from pokayoke.runtime.driver.effect import under_way
+from pokayoke.runtime.driver.sync import Continuation, World, drive
+from pokayoke.runtime.memory.run_memory import Progress
+from pokayoke.runtime.run.batch import BatchInvoke, abatch, batch
+from pokayoke.runtime.run.ending import aend_round, end_round, over, step_down
+from pokayoke.runtime.run.scene import scene_of, scope_of
+from pokayoke.runtime.run.ticket import Ticket, closed, reaction
+from pokayoke.runtime.threads.forks import process_token
+from pokayoke.runtime.trace.ring import Ring
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.guard.guard import Guard
+    from pokayoke.runtime.tools.selection import Selection
+    from pokayoke.runtime.tools.view import View
+
+T = TypeVar("T")
+_numbers = itertools.count()
+
+
+@functools.cache
+def _adriver() -> ModuleType:
+    """The asynchronous driver. asyncio is 20 ms of import, and looking for it anew would cost every call."""
+    from pokayoke.runtime.driver import asynchronous as adriver  # noqa: PLC0415 - as above
+
+    return adriver
+
+
+class Run:
+    """Made by `Guard.run`. A context manager, synchronous and asynchronous; thread-safe.
+
+    Attributes:
+        id: the run's id; `named` says whether the host chose it.
+        guard: the guard it belongs to.
+        view: the contracts it sees.
+        session: id of the session, if any.
+        tenant: whose data it is, if there are several.
+        principal: on whose behalf it acts, if known.
+        trace: the latest events, oldest first.
+        progress: what it remembers while it is open.
+        selection: the tools it offers, if it selects from a large catalogue.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        run_id: str,
+        *,
+        named: bool,
+        session: str | None,
+        tenant: str | None,
+        principal: Principal | None,
+        progress: Progress,
+        view: View,
+    ) -> None:
+        """Open or reopen a run. `named` tells whether the host chose the id; `progress` may be shared."""
+        self.id, self.guard, self.view = run_id, guard, view
+        self.session, self.tenant, self.principal = session, tenant, principal
+        self.trace = Ring(guard.snapshot.policy.trace.ring)
+        self.progress, self.named = progress, named
+        self.selection: Selection | None = None
+        self._number, self._closed, self._well = next(_numbers), False, True
+
+    @property
+    def mode(self) -> Mode:
+        """normal, safe_mode (reads only), final_answer (no tools) or stopped."""
+        return self.state.effective_mode
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why it stopped. Closed without a stop: what is open, else `success`; None after an exception, or unknown."""
+        if self.state.stop_reason is not None:
+            return self.state.stop_reason
+        if self.state.taints:
+            return "invalid_tool_output"
+        return self.progress.matters.ending(well=self._well) if self._closed else None
+
+    @property
+    def state(self) -> RunState:
+        """What a restart would find."""
+        return self.progress.state
+
+    @property
+    def rounds(self) -> Rounds:
+        """What this turn has seen."""
+        return self.progress.rounds
+
+    @property
+    def instruction(self) -> str | None:
+        """What to tell the model with the next request, now that its tools are off; None while they are on.
+
+        Add it to that request only, not to the history: in the next turn it is no longer true.
+        """
+        end_round(self)
+        if self.mode != "final_answer":
+            return None
+        return self.state.loop.why or "Tools are off for this turn. Answer the user directly and say what was not done."
+
+    @property
+    def tokens(self) -> int:
+        """Tokens so far: reported ones, and estimates since the last report."""
+        return self.progress.tokens.total
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The contracts and the policy in force."""
+        if self.selection is not None:
+            return self.selection.snapshot
+        return self.view.paged if self.progress.texts.any else self.view.snapshot
+
+    # -- what the host says ------------------------------------------------------------------------
+
+    def user(self, text: str) -> None:
+        """Begin a turn with the user's text: streaks and `final_answer` end, totals and the latch stay."""
+        self.guard.refresh()
+        self.progress.tokens.add(prompt_of(text))
+        self.progress.begin_turn()
+
+    def usage(self, tokens: int) -> None:
+        """Report the tokens the provider counted for the conversation so far; estimates start from there."""
+        self.progress.tokens.report(token_count(tokens))
+
+    def stop(self, reason: StopReason = "kill_switch") -> None:
+        """Stop the run: no tool runs any more."""
+        step_down(self, "stopped", stop_reason(reason))
+
+    def clear_latch(self, tool: str, *, by: str, reason: str) -> None:
+        """Let writes go on although a tool's last output was invalid: a person takes responsibility."""
+        self.progress.change(lambda state: unlatch(state, tool))
+        self.note("latch", tool=tool, ok=True, by=by, reason=reason)
+
+    # -- tool calls --------------------------------------------------------------------------------
+
+    def check(self, call: ToolCall) -> Verdict:
+        """Say what would be decided, but for the store's part (limits, switches, equal writes). Nothing is recorded."""
+        judged = drive(judging(call, scene_of(self, self.progress.step + 1)), World(self, None))
+        return verdict_under(judged, self.state)
+
+    def call(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
+        """Take one tool call from the model's text to an outcome.
+
+        Args:
+            call: what the model asks for.
+            invoke: runs the tool instead of the contract's handler; called with the effective arguments.
+
+        Raises:
+            UsageError: there is nothing that runs the tool, or the guard was closed.
+        """
+        scene = self._next()
+        steps = walk(call, scene)
+        if self.guard.beside is not None:
+            steps = self._seen(steps, call, scene)
+        return self._ended(drive(steps, World(self, invoke)), scene, call)
+
+    async def acall(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
+        """`call` for asynchronous code; `invoke` may return an awaitable."""
+        scene = self._next()
+        steps = walk(call, scene)
+        if self.guard.beside is not None:
+            steps = self._seen(steps, call, scene)
+        return self._ended(await self._adrive(steps, invoke), scene, call)
+
+    def call_batch(
+        self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchInvoke | None = None
+    ) -> list[Outcome]:
+        """Take all calls of one message: reads side by side, writes in order, one outcome for each.
+
+        Args:
+            calls: the calls in the order of the message.
+            stop_reason: why the provider says the message ended; a cut message stops every call.
+            invoke: runs a tool instead of its handler; called with the call and the effective arguments.
+        """
+        with self.round():
+            return batch(self, calls, stop_reason, invoke)
+
+    async def acall_batch(
+        self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchInvoke | None = None
+    ) -> list[Outcome]:
+        """`call_batch` for asynchronous code."""
+        with self.progress.one_round():
+            outcomes = await abatch(self, calls, stop_reason, invoke)
+        await aend_round(self)
+        return outcomes
+
+    @contextmanager
+    def round(self) -> Generator[None]:
+        """Count all calls inside as one round, for hosts that take the calls of one message one by one."""
+        with self.progress.one_round():
+            yield
+        end_round(self)
+
+    def begin(self, call: ToolCall) -> Ticket:
+        """Walk a call up to the tool's door, for frameworks with a hook before and a hook after a tool.
+
+        A ticket that is never finished leaves its claim open: the write becomes in doubt.
+        """
+        scene = self._next()
+        return self._ticket(scene, call, drive(self._seen(enter(call, scene), call, scene), World(self, None)))
+
+    async def abegin(self, call: ToolCall) -> Ticket:
+        """`begin` for asynchronous code."""
+        scene = self._next()
+        return self._ticket(scene, call, await self._adrive(self._seen(enter(call, scene), call, scene)))
+
+    def finish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
+        """Judge what the framework's tool answered and settle the claim.
+
+        Args:
+            ticket: from `begin`.
+            result: what the tool returned.
+            error: what it raised, or its error text; then `result` is not looked at.
+
+        Raises:
+            UsageError: the ticket was finished before, or is of another run.
+        """
+        if (ended := closed(ticket, self.id)) is not None:
+            return ended
+        return self._ended(drive(self._left(ticket, result, error), World(self, None)), ticket.scene, ticket.call)
+
+    async def afinish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
+        """`finish` for asynchronous code."""
+        if (ended := closed(ticket, self.id)) is not None:
+            return ended
+        return self._ended(await self._adrive(self._left(ticket, result, error)), ticket.scene, ticket.call)
+
+    # -- what the model gets -----------------------------------------------------------------------
+
+    def tools(
+        self,
+        format: Literal["openai", "anthropic", "mcp"] = "openai",  # noqa: A002 - the published name
+        *,
+        names: Collection[str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the definitions to offer with the next request; none once only an answer is allowed.
+
+        Asking for them ends a round: the calls since the last time were those of one message.
+        With `names` (one of no tool is a UsageError) only these are offered; else those `select` chose, or all.
+        """
+        end_round(self)
+        if self.mode in ("final_answer", "stopped"):
+            return []
+        from pokayoke.runtime.tools.selection import shown  # noqa: PLC0415 - with its words, for who has many tools
+
+        return definitions(shown(self, names), format=format)
+
+    def select(self, text: str, most: int = 30, *, used: Iterable[str] = ()) -> Selection:
+        """Offer only the tools a text is about, and one by which the model finds others. See `Selection`."""
+        from pokayoke.runtime.tools.selection import Selection  # noqa: PLC0415 - as above
+
+        self.selection = Selection(self, text, most, used)
+        return self.selection
+
+    def tools_off(self, reason: StopReason = "budget_exhausted") -> None:
+        """Take the tools away for the rest of the turn: only an answer is left."""
+        step_down(self, "final_answer", stop_reason(reason))
+
+    def instructions(self, format: Literal["json", "jsonl"] = "json") -> str:  # noqa: A002 - the published name
+        """Return what to tell a model that has no tool calls of its own: the tools, and how to write a call down.
+
+        Read its replies with `spoken(reply, tools=...)` of `pokayoke.core.messages.replies`, or let `guard.loop` do so.
+        """
+        return instructions(self.tools("mcp"), format)
+
+    def answer(self, text: str | None) -> Answer:
+        """Check the model's last answer: its own text if it says something, else an honest fallback."""
+        end_round(self)
+        fallback = self.snapshot.policy.loop.fallback
+        return self.progress.matters.answer(text, self.stop_reason, fallback, under_way())
+
+    # -- opening and closing -----------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        """Use the run in a with block."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close the run; one that is left by an exception is no success."""
+        self._well = not any(exc)
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Use the run in an async with block."""
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Close the run, as above, without blocking the event loop for its store."""
+        self._well, self._closed = not any(exc), True
+        over(self, await _adriver().saved(self))
+
+    def close(self) -> None:
+        """Say that the run is over: keep its totals, write the trace out. Its id, or a further call, reopens it."""
+        self._closed = True
+        over(self, self.progress.save())
+
+    # -- what the driver needs ---------------------------------------------------------------------
+
+    def notice(self, step: str) -> None:
+        """Tell the host's hook how far a call has come."""
+        if self.guard.on_step is not None:
+            self.guard.on_step(step)
+
+    def emit(self, happened: dict[str, Any]) -> None:
+        """Write a trace event."""
+        self.trace.append(self.guard.trace.record(happened))
+
+    def note(self, what: str, **fields: Any) -> None:
+        """Write a trace event about the run itself."""
+        now = self.guard.clock.now()
+        self.emit({"ts": now, "run_id": self.id, "step": self.progress.step, "event": what, **fields})
+
+    def scope(self, contract: Contract) -> tuple[str, str] | None:
+        """Within what an equal write of this tool happens once; None if the host named nothing a restart would know."""
+        return scope_of(self, contract)
+
+    def claim_id(self, step: int) -> str:
+        """Name a call's claim; a forked child names its own."""
+        return f"{process_token()}-{self._number}-{step}"
+
+    def handler(self, contract: Contract) -> Callable[..., Any]:
+        """Return the function that runs a contract's tool.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if contract.handler is not None:
+            return contract.handler
+        if contract is self.guard.pager:
+            return partial(self.progress.texts.page, most=self.snapshot.policy.context.offload_chars)
+        if self.selection is not None and contract is self.selection.finder:
+            return self.selection.find
+        raise UsageError(f"{contract.name} has no handler: give the contract one, or pass invoke= to call()")
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _adrive(self, steps: Generator[Step, Any, T], invoke: Continuation | None = None) -> Coroutine[Any, Any, T]:
+        driver = _adriver()
+        driven: Coroutine[Any, Any, T] = driver.adrive(steps, driver.AsyncWorld(self, invoke))
+        return driven
+
+    def _next(self) -> Scene:
+        if self.view.watched:
+            self.guard.refresh()
+        return scene_of(self, self.progress.next_step())
+
+    def _ended(self, outcome: Outcome, scene: Scene, call: ToolCall) -> Outcome:
+        writes = outcome.status not in SUCCESSFUL and scene.snapshot.writes(outcome.contract)
+        if self.selection is not None:
+            self.selection.add(outcome.tool)
+        self.progress.tokens.note(outcome.text)
+        self.progress.matters.ended(outcome, call, writes=writes)
+        return outcome
+
+    def _ticket(self, scene: Scene, call: ToolCall, entered: Entered | Outcome) -> Ticket:
+        if isinstance(entered, Outcome):
+            return Ticket(scene, None, self._ended(entered, scene, call), 0.0)
+        return Ticket(scene, entered, None, self.guard.clock.monotonic())
+
+    def _left(self, ticket: Ticket, result: Any, error: BaseException | str | None) -> Generator[Step, Any, Outcome]:
+        entered, scene, reacted = ticket.entered, ticket.scene, reaction(result, error)
+        ran = Ran(1, self.guard.clock.monotonic() - ticket.begun, exhausted=False)
+        return self._seen(leave(entered, scene, reacted, ran), entered.judged.call, scene, reacted)
+
+    def _seen(
+        self, steps: Generator[Step, Any, T], call: ToolCall, scene: Scene, reacted: Reaction | None = None
+    ) -> Generator[Step, Any, T]:
+        """The steps as they are, with somebody beside them who looks on if there is."""
+        return steps if self.guard.beside is None else self.guard.beside.seen(steps, call, scene, reacted)

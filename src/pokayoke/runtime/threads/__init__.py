@@ -1,0 +1,1 @@
+"""Clock, workers, queues, forks."""

@@ -1,0 +1,141 @@
+"""A bounded queue and one worker thread: what is slow happens off the path of a call.
+
+What enters: items of any kind. What leaves: calls of one function, in order, in another thread. What
+must never happen here: a call that waits, or a memory that fills while the worker cannot keep up.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from pokayoke.runtime.threads.clock import LONGEST
+from pokayoke.runtime.threads.forks import renew
+from pokayoke.runtime.threads.worker_pool import started
+
+T = TypeVar("T")
+_PAUSE: Final = 0.05  # between two looks at a busy queue: waking a thread per item would cost the caller more
+_AT_EXIT: Final = 2.0
+
+
+class Handoff(Generic[T]):
+    """Hands items over to a worker thread, which starts with the first one.
+
+    Args:
+        consume: called with each item, in the worker. What it raises costs that item.
+        most: items that may wait; more are dropped.
+        name: of the thread.
+    """
+
+    def __init__(self, consume: Callable[[T], object], most: int, name: str) -> None:
+        """Start nothing yet."""
+        self._consume, self._most, self._name = consume, most, name
+        self._dropped = 0
+        self.problem: str | None = None
+        self._thread: threading.Thread | None = None
+        self._begin()
+        _open.add(self)
+        renew(self, type(self).forked)
+
+    @property
+    def dropped(self) -> int:
+        """Items that were not consumed: the queue was full, or consuming failed."""
+        return self._dropped
+
+    def offer(self, item: T) -> None:
+        """Hand an item over, or drop it if too many wait. Never waits."""
+        if self._closed or len(self._items) >= self._most:
+            with self._lock:
+                self._dropped += 1
+            return
+        self._items.append(item)
+        if not self._awake.is_set():
+            if self._thread is None:
+                self._start()
+            if self._thread is not None:  # else the next item tries again
+                self._awake.set()
+
+    def flush(self, timeout: float = 5.0) -> bool:
+        """Wait until everything offered so far is consumed.
+
+        Args:
+            timeout: the longest wait, in seconds.
+
+        Returns:
+            False if there was not enough time.
+        """
+        if self._thread is None or threading.current_thread() is self._thread:
+            return not self._items
+        end = time.monotonic() + min(timeout, LONGEST)
+        self._hurry.set()
+        self._awake.set()
+        with self._done:
+            # The worker tells when it found nothing more; `_busy` covers the item it holds in its hands.
+            return self._done.wait_for(lambda: not self._items and not self._busy, max(0.0, end - time.monotonic()))
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Consume what waits and end the worker; later items are dropped. Returns as `flush` does."""
+        self._closed = True
+        flushed = self.flush(timeout)
+        thread, self._thread = self._thread, None
+        if thread is not None and thread is not threading.current_thread():
+            self._awake.set()
+            self._hurry.set()
+            thread.join(max(0.1, min(timeout, LONGEST)))
+        return flushed
+
+    def forked(self) -> None:
+        """Start anew in a child process: what waits is the parent's, and its worker is not here."""
+        closed = self._closed
+        self._begin()
+        self._closed = closed
+
+    def _begin(self) -> None:
+        self._items: deque[T] = deque()
+        self._lock = threading.Lock()
+        self._done = threading.Condition()
+        self._awake, self._hurry = threading.Event(), threading.Event()
+        self._thread = None
+        self._busy = self._closed = False
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = started(self._name, self._work)
+
+    def _work(self) -> None:
+        while True:
+            self._awake.wait()
+            self._busy = True
+            self._awake.clear()
+            while self._items:
+                self._take(self._items.popleft())
+            self._busy = False
+            with self._done:
+                self._done.notify_all()
+            if self._closed and not self._items:
+                return
+            self._hurry.wait(_PAUSE)
+            self._hurry.clear()
+
+    def _take(self, item: T) -> None:
+        try:
+            self._consume(item)
+        except BaseException as error:  # noqa: BLE001 - somebody's exporter: no item and no thread is its to take along
+            self.problem = type(error).__name__
+            with self._lock:
+                self._dropped += 1
+
+
+_open: weakref.WeakSet[Handoff[Any]] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    for handoff in list(_open):
+        handoff.close(_AT_EXIT)

@@ -1,0 +1,232 @@
+"""Threads for functions that must be cut at a deadline: reused, one handoff per call.
+
+Python cannot stop a thread. A function that outlives its deadline is not listened to any more; its
+thread counts as lost until it comes back, and lost threads are bounded. A function that has not begun
+by then never does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import threading
+import weakref
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from pokayoke.core.flow.steps import NotStarted, Raised, Reaction, Returned, TimedOut
+from pokayoke.runtime.threads.clock import LONGEST
+from pokayoke.runtime.threads.forks import renew
+
+Late = Callable[[Reaction], None]
+
+
+def unheard(_: Reaction) -> None:
+    """What answers after its deadline is not listened to."""
+
+
+def react(function: Callable[[], Any]) -> Reaction:
+    """Call a user's function; whatever it raises is a reaction. Only Ctrl-C goes through."""
+    try:
+        return Returned(function())
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - SystemExit in a tool must not end the host
+        return Raised(error)
+
+
+def started(name: str, target: Callable[..., object], *args: Any) -> threading.Thread | None:
+    """Start a daemon thread; None if the system gives no more."""
+    thread = threading.Thread(target=target, args=args, name=name, daemon=True)
+    try:
+        thread.start()
+    except (RuntimeError, MemoryError):
+        return None
+    return thread
+
+
+def _contained(function: Callable[[], Any]) -> Reaction:
+    """`react` in a worker, where no Ctrl-C arrives: a KeyboardInterrupt is the function's own, and ends no thread."""
+    try:
+        return react(function)
+    except KeyboardInterrupt as error:
+        return Raised(error)
+
+
+class Job:
+    """One function on its way through a worker. Exactly one side decides that it begins, and one takes the result."""
+
+    __slots__ = ("_begun", "_context", "_function", "_late", "_lock", "_ready", "_taken", "reaction")
+
+    def __init__(self, function: Callable[[], Any], ready: Callable[[], None]) -> None:
+        """Call `ready` in the worker's thread once the reaction is there and still wanted."""
+        self._function = function
+        self._context = contextvars.copy_context()
+        self._ready = ready
+        self._lock = threading.Lock()
+        self._begun = self._taken = False
+        self._late: Late | None = None
+        self.reaction: Reaction | None = None
+
+    def run(self, free: Callable[[], None]) -> bool:
+        """Run in the worker, unless nobody waits any more.
+
+        Args:
+            free: called before the waiting side wakes up, so that its next call finds this thread.
+
+        Returns:
+            False if it was given up while it ran: the thread was lost, and `free` was not called.
+        """
+        with self._lock:
+            if self._taken:
+                free()
+                return True
+            self._begun = True
+        reaction = _contained(lambda: self._context.run(self._function))
+        with self._lock:
+            self.reaction = reaction
+            if not self._taken:
+                self._taken = True
+                free()
+                self._ready()
+                return True
+        if (late := self._late) is not None:
+            _contained(lambda: late(reaction))
+        return False
+
+    def abandon(self, late: Late | None) -> bool:
+        """Stop waiting. Returns False if there is a reaction: it came just now, or nothing has begun and never will."""
+        with self._lock:
+            if self._taken:
+                return False
+            self._taken, self._late = True, late
+            if not self._begun:
+                self.reaction = NotStarted("it was given up before a thread took it up")
+            return self._begun
+
+
+class Workers:
+    """A pool of daemon threads that grows as needed and forgets the ones that hang.
+
+    Args:
+        max_lost: hanging threads allowed; beyond that nothing is started.
+    """
+
+    def __init__(self, max_lost: int = 32) -> None:
+        """Begin without threads."""
+        self._max_lost = max_lost
+        self._idle: list[SimpleQueue[Job | None]] = []
+        self._lost = 0
+        self._lock = threading.Lock()
+        renew(self, Workers.forked)
+
+    @property
+    def lost(self) -> int:
+        """Threads that hang past their deadline at this moment."""
+        return self._lost
+
+    def run(self, function: Callable[[], Any], timeout: float, late: Late | None = None) -> Reaction:
+        """Run `function`, wait `timeout` seconds for it at most.
+
+        Args:
+            function: what to run; it keeps running if it does not come back in time.
+            timeout: seconds.
+            late: called (in the worker) with the reaction if that comes after the deadline.
+
+        Returns:
+            What became of it; `NotStarted` if no thread was free, or none took it up in time.
+        """
+        done = threading.Lock()
+        done.acquire()
+        job = self.start(function, done.release)
+        if job is None:
+            return self.refusal()
+        try:
+            came = done.acquire(timeout=min(timeout, LONGEST))
+        except BaseException:  # Ctrl-C, which stops no worker
+            self.desert(job, late)
+            raise
+        if not came and self.give_up(job, late):
+            return TimedOut(timeout)
+        assert job.reaction is not None, "a finished job has a reaction"
+        return job.reaction
+
+    def start(self, function: Callable[[], Any], ready: Callable[[], None]) -> Job | None:
+        """Hand a function to a thread; None if there is none: too many hang, or the system gives no more."""
+        if self._lost >= self._max_lost:
+            return None
+        job = Job(function, ready)
+        try:
+            inbox = self._idle.pop()
+        except IndexError:
+            inbox = SimpleQueue[Job | None]()
+            if started("pokayoke-worker", _work, weakref.ref(self), inbox) is None:
+                return None
+        inbox.put(job)
+        return job
+
+    def give_up(self, job: Job, late: Late | None) -> bool:
+        """Count the job's thread as lost. Returns False if the job has its reaction after all, or has not begun."""
+        with self._lock:
+            if not job.abandon(late):
+                return False
+            self._lost += 1
+        return True
+
+    def desert(self, job: Job, late: Late | None) -> None:
+        """Leave a job whose caller was interrupted or cancelled: what comes of it is late, also if it is there now."""
+        if not self.give_up(job, late) and late is not None:
+            reaction = job.reaction
+            assert reaction is not None, "a finished job has a reaction"
+            self.tell(late, reaction)
+
+    def tell(self, late: Late, reaction: Reaction) -> None:
+        """Tell what came late in a thread; without one, in the caller's: that is better than not at all."""
+        if self.start(lambda: late(reaction), lambda: None) is None:
+            _contained(lambda: late(reaction))
+
+    def refusal(self) -> NotStarted:
+        """The reaction for a function that found no thread."""
+        return NotStarted(f"no thread is free for it; {self._lost} earlier calls hang past their deadline")
+
+    def close(self) -> None:
+        """End the threads that have nothing to do; one that is still at work ends with the process."""
+        while self._idle:
+            with contextlib.suppress(IndexError):
+                self._idle.pop().put(None)
+
+    def __del__(self) -> None:
+        """A pool that was never closed leaves no thread behind, either."""
+        self.close()
+
+    def forked(self) -> None:
+        """Begin anew in a child process: the parent's threads do not exist there."""
+        self._idle, self._lost, self._lock = [], 0, threading.Lock()
+
+    def take_back(self, inbox: SimpleQueue[Job | None]) -> None:
+        """Keep a thread that has nothing to do."""
+        self._idle.append(inbox)
+
+    def found(self) -> None:
+        """Count a thread that hung as one that came back."""
+        with self._lock:
+            self._lost -= 1
+
+
+def _work(pool: weakref.ref[Workers], inbox: SimpleQueue[Job | None]) -> None:
+    """What a thread does. It does not hold its pool: one that nobody has any more ends its threads."""
+
+    def free() -> None:
+        if (workers := pool()) is None:
+            inbox.put(None)
+        else:
+            workers.take_back(inbox)
+
+    while (job := inbox.get()) is not None:
+        if not job.run(free):
+            if (workers := pool()) is not None:
+                workers.found()
+            del workers
+            free()
+        del job  # a thread that waits must not keep what it did last

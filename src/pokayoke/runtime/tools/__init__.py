@@ -1,0 +1,1 @@
+"""Tools as Python functions, and the tools that a run offers."""

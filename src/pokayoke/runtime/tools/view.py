@@ -1,0 +1,165 @@
+"""What runs see of a guard's tools: the contracts in force, worked out under the policy in force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pokayoke.core.catalogue.unknown_names import misnamed, unsourced
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow.plan import Snapshot, snapshot
+from pokayoke.core.policy import Policy
+from pokayoke.core.state.loop_guard import Kind
+from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.config.config import dotted
+from pokayoke.runtime.files.roots import Roots, prepare_roots
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.tools.selection import Searching
+
+FINDERS: Final = ("find_tools", "search_tools", "pokayoke_find_tools")
+"""Names that the tool to find others by may have, the first that is free."""
+_PAGER: Final = "read_more"
+OWN_TOOLS: Final = (_PAGER, *FINDERS)
+"""Names of the tools that a guard may add to those it was given."""
+_PAGER_TEXT: Final = "Read on in an output that was too long to show at once."
+_PAGER_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "handle": {"type": "string", "description": "The handle named in the preview."},
+        "offset": {"type": "integer", "minimum": 0, "description": "First character to read. Default 0."},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 20_000, "description": "Characters. Default 4000."},
+    },
+    "required": ["handle"],
+    "additionalProperties": False,
+}
+
+
+def strange_names(contracts: Sequence[Contract], policy: Policy) -> str:
+    """Say which names in a policy and in contracts mean no tool, a line each.
+
+    Args:
+        contracts: every version of every tool; without any, nothing is known.
+        policy: what names them.
+    """
+    if not contracts:
+        return ""
+    lines = [f"`{dotted(place)}` {text}" for place, text in misnamed(policy, contracts, OWN_TOOLS)]
+    return "\n".join([*lines, *(f"{ident}: {text}" for ident, text in unsourced(contracts, OWN_TOOLS))])
+
+
+class View:
+    """The tools that some runs see. It is renewed in place: open runs follow the policy.
+
+    Args:
+        pager: the tool that reads on in long outputs.
+        kinds: the host's own kinds of failure, for the loop guard.
+        watched: True if a file may change what the runs see, so that it is looked at before each call.
+
+    Attributes:
+        tools: the contracts that may be called.
+        snapshot: they and the policy, worked out.
+        paged: the same with the pager.
+    """
+
+    def __init__(self, pager: Contract, kinds: tuple[Kind, ...], *, watched: bool = False) -> None:
+        """Begin empty; what `prepared` returns fills it."""
+        self.pager, self.watched = pager, watched
+        self.tools: tuple[Contract, ...] = ()
+        self.snapshot: Snapshot
+        self.paged: Snapshot
+        self._kinds = kinds
+        self._searching: Searching | None = None
+        self._all: tuple[Contract, ...] = ()
+        self._withdrawn: Collection[str] = ()
+        self._shadows: tuple[Contract, ...] = ()
+
+    def prepared(
+        self,
+        contracts: Iterable[Contract],
+        policy: Policy,
+        *,
+        withdrawn: Collection[str] = (),
+        shadows: Iterable[Contract] = (),
+    ) -> Callable[[], None]:
+        """Work these tools out under this policy. What is returned goes on with them, and cannot fail.
+
+        Args:
+            contracts: one version per tool.
+            policy: what is allowed.
+            withdrawn: ids of those whose calls are all refused.
+            shadows: versions that judge beside these.
+
+        Raises:
+            ContractError: two tools cannot be told apart.
+            PolicyError: the policy names a kind of failure that there is not.
+        """
+        kept, beside = tuple(contracts), tuple(shadows)
+        own_pager = any(contract.name == self.pager.name for contract in kept)
+        plain = snapshot(kept, policy, self._kinds, withdrawn=withdrawn, shadows=beside)
+        paged = plain
+        if not own_pager:
+            paged = snapshot(kept, policy, self._kinds, own=(self.pager,), withdrawn=withdrawn, shadows=beside)
+
+        def use() -> None:
+            self._all, self._withdrawn, self._shadows = kept, withdrawn, beside
+            self.snapshot, self.paged = plain, paged
+            self.tools = tuple(one for one in kept if one.id not in withdrawn)
+
+        return use
+
+    def extended(self, *own: Contract) -> Snapshot:
+        """Return what is in force, and some more of the guard's own tools."""
+        policy, out, beside = self.snapshot.policy, self._withdrawn, self._shadows
+        return snapshot(self._all, policy, self._kinds, own=own, withdrawn=out, shadows=beside)
+
+    @property
+    def searching(self) -> Searching:
+        """The catalogue as runs see it that select from it."""
+        from pokayoke.runtime.tools.selection import searching  # noqa: PLC0415 - for large catalogues only
+
+        found = self._searching
+        if found is None or found.plain is not self.snapshot:
+            found = self._searching = searching(self)
+        return found
+
+
+def pager() -> Contract:
+    """Return the tool with which a model reads on in a long output."""
+    return Contract.from_schema(
+        _PAGER,
+        _PAGER_SCHEMA,
+        effect="read",
+        output_schema="text",
+        description=_PAGER_TEXT,
+        # What it shows was traced with its own tool's marks, and its text may be a secret tool's.
+        secret=True,
+    )
+
+
+def rooted(tool: Contract | Callable[..., Any], before: Contract | None = None) -> Contract:
+    """Return the contract with its roots resolved; those that are already stay what they were resolved to.
+
+    Args:
+        tool: the contract.
+        before: the same version as it was read earlier: roots that were written in the same way are what they were.
+
+    Raises:
+        ConfigurationError: it is no contract, or a root is missing.
+    """
+    if not isinstance(tool, Contract):
+        raise ConfigurationError(
+            f"{tool!r} is not a contract: decorate the function with @pokayoke.tool(effect=...), or build one from a "
+            "definition with Contract.from_openai, from_anthropic or from_mcp"
+        )
+    if all(isinstance(roots, Roots) for roots in tool.paths.values()):
+        return tool
+    known: Mapping[str, tuple[str, ...]] = {} if before is None else before.paths
+    return replace(tool, paths={name: _resolved(roots, known.get(name)) for name, roots in tool.paths.items()})
+
+
+def _resolved(roots: tuple[str, ...], before: tuple[str, ...] | None) -> Roots:
+    if isinstance(roots, Roots):
+        return roots
+    return before if isinstance(before, Roots) and before.declared == roots else prepare_roots(roots)

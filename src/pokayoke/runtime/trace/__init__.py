@@ -1,0 +1,1 @@
+"""Trace events: where they go and who observes them."""

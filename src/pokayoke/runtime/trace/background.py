@@ -1,0 +1,208 @@
+"""What looks at calls beside their path: shadows, and the sample for replay. No call ever waits for it.
+
+What enters: calls that have ended, with what their tools returned. What leaves: trace events and lines
+of a sample. What must never happen here: a call that is delayed, changed or failed by who looks on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from pokayoke.core.call import Finding, Outcome, Raw, ToolCall
+from pokayoke.core.flow.prepare import Scene
+from pokayoke.core.flow.shadow import shadow_event
+from pokayoke.core.flow.steps import Invoke, Reaction, Returned, Step
+from pokayoke.core.json.serialise import serialise
+from pokayoke.core.output.transport import as_wire
+from pokayoke.core.policy import Policy
+from pokayoke.runtime.threads.background_queue import Handoff
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.guard.guard import Guard
+    from pokayoke.runtime.trace.sample import Sampler
+
+T = TypeVar("T")
+_MOST_WAITING: Final = 1_000
+_AS_THEY_ARE: Final = frozenset((str, bytes, int, float, bool, type(None), Raw))
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A call that has ended.
+
+    Args:
+        call: as the model wrote it.
+        scene: in which it played.
+        tool: the resolved name.
+        raw: what the tool returned, safe from later changes; UNSET if it did not run, raised, or
+            returned what cannot be kept.
+        raised: True if it raised.
+        refused: True if it was not started.
+    """
+
+    call: ToolCall
+    scene: Scene
+    tool: str
+    raw: Any | UnsetType
+    raised: bool
+    refused: bool
+
+
+class Beside:
+    """Looks on for one guard, in a thread of its own.
+
+    Args:
+        guard: its trace takes the events.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        """Start nothing yet."""
+        self._guard = guard
+        self._policy: Policy | None = None
+        self._sampler: Sampler | None = None
+        self._waiting: Handoff[Seen] = Handoff(self._look, _MOST_WAITING, "pokayoke-beside")
+
+    @property
+    def dropped(self) -> int:
+        """Calls that were not looked at: too many waited, or looking failed."""
+        return self._waiting.dropped
+
+    def prepared(self, policy: Policy) -> Callable[[], None]:
+        """Open the sample a policy names. What is returned writes it, of the tools that are then in force.
+
+        Raises:
+            ConfigurationError: the sample or its key cannot be used.
+        """
+        old, before = self._sampler, self._policy
+        sampler = old
+        if before is None or before.trace != policy.trace:
+            sampler = None
+            if policy.trace.sample_path is not None:
+                from pokayoke.runtime.trace.sample import Sampler  # noqa: PLC0415 - for those who want a sample
+
+                sampler = Sampler(policy.trace)
+
+        def use() -> None:
+            if old is not None and old is not sampler:
+                self.flush()
+                old.close()
+            self._sampler, self._policy = sampler, policy
+            if sampler is not None:
+                sampler.use(self._guard.tools, policy)
+
+        return use
+
+    def seen(
+        self, steps: Generator[Step, Any, T], call: ToolCall, scene: Scene, reaction: Reaction | None
+    ) -> Generator[Step, Any, T]:
+        """Return the steps of a call as they are, unless somebody wants to look at it.
+
+        Args:
+            steps: of the call.
+            call: the call.
+            scene: its scene.
+            reaction: of the tool, if a framework has run it already.
+        """
+        if scene.snapshot.shadows or (self._sampler is not None and self._sampler.wants(scene.run_id)):
+            return self._watched(steps, call, scene, reaction)
+        return steps
+
+    def flush(self, timeout: float = 5.0) -> bool:
+        """Wait until everything so far was looked at; False if there was not enough time (seconds)."""
+        return self._waiting.flush(timeout)
+
+    def close(self) -> None:
+        """Look at what waits, and end."""
+        self._waiting.close()
+        if self._sampler is not None:
+            self._sampler.close()
+
+    def _watched(
+        self, steps: Generator[Step, Any, T], call: ToolCall, scene: Scene, reaction: Reaction | None
+    ) -> Generator[Step, Any, T]:
+        """Pass every step through, and remember how the tool reacted before anybody can change what it returned."""
+        limit = 4 * scene.snapshot.policy.validation.tool_output.max_chars
+        raw = UNSET if reaction is None else frozen(reaction, limit)
+        call = _frozen_call(call, limit)
+        try:
+            step = next(steps)
+            while True:
+                answer = yield step
+                if type(step) is Invoke:
+                    reaction = answer[0]
+                    raw = frozen(answer[0], limit)
+                step = steps.send(answer)
+        except StopIteration as end:
+            outcome: T = end.value
+        if isinstance(outcome, Outcome):
+            raised = reaction is not None and not isinstance(reaction, Returned)
+            self._waiting.offer(Seen(call, scene, outcome.tool, raw, raised, reaction is None))
+        return outcome
+
+    def _look(self, seen: Seen) -> None:
+        """Look at one call, in the thread."""
+        try:
+            self._compare(seen)
+        finally:
+            sampler = self._sampler
+            if sampler is not None and sampler.wants(seen.scene.run_id):
+                self._sample(sampler, seen)
+
+    def _sample(self, sampler: Sampler, seen: Seen) -> None:
+        """Write one call; one that cannot be written leaves a word, or the sample would read like all there was."""
+        if not sampler.take(seen):
+            self._guard.trace.record({
+                "ts": seen.scene.now, "run_id": seen.scene.run_id, "step": seen.scene.step, "event": "sample",
+                "tool": seen.tool, "ok": False, "call_id": seen.call.id,
+                "reason": "withheld from the sample: with pseudonyms it would be judged otherwise",
+            })  # fmt: skip
+
+    def _compare(self, seen: Seen) -> None:
+        scene = seen.scene
+        beside = scene.snapshot.shadows.get(seen.tool)
+        stable = scene.snapshot.find(seen.tool)
+        if beside is None or isinstance(stable, Finding):
+            return
+        call = msgspec.structs.replace(seen.call, name=seen.tool)
+        try:
+            event = shadow_event(call, scene, stable, beside, seen.raw)
+        except BaseException as error:  # noqa: BLE001 - the candidate's own code must end neither call nor thread
+            event = {
+                "ts": scene.now, "run_id": scene.run_id, "step": scene.step, "event": "shadow", "tool": seen.tool,
+                "ok": False, "call_id": call.id, "contract": stable.contract.id,
+                "candidate": next(iter(beside.plans)), "differs": ("broken",),
+                "reason": f"the shadow raised {type(error).__name__}",
+            }  # fmt: skip
+        self._guard.trace.record(event)
+
+
+def frozen(reaction: Reaction, limit: int) -> Any | UnsetType:
+    """Return what a tool returned so that no later change reaches it; UNSET where there is nothing to keep.
+
+    Args:
+        reaction: of the tool.
+        limit: most bytes of JSON that are copied.
+    """
+    if not isinstance(reaction, Returned):
+        return UNSET
+    value = reaction.value
+    if type(value) in _AS_THEY_ARE:
+        return value
+    try:
+        wire = None if isinstance(value, dict) else as_wire(value)
+        if wire is not None and wire.body is not None:
+            return Raw(wire.body, wire.content_type, wire.status)
+        done = serialise(value, max_bytes=limit)
+    except Exception:  # noqa: BLE001 - a tool's own object, which the call itself reports
+        return UNSET
+    return UNSET if isinstance(done, Finding) or done.decimals else done.value
+
+
+def _frozen_call(call: ToolCall, limit: int) -> ToolCall:
+    if not isinstance(call.arguments, dict):
+        return call
+    kept = frozen(Returned(call.arguments), limit)
+    return msgspec.structs.replace(call, arguments={} if kept is UNSET else kept)

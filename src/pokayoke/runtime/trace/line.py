@@ -1,0 +1,159 @@
+"""One event as one line of JSON: whatever it holds, and whatever its characters would do to a terminal.
+
+What enters: an event with values of any kind. What leaves: bytes without a line end. Nothing is redacted here.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+import orjson
+
+from pokayoke.core.flow.finish import UNCHECKED
+from pokayoke.core.json.dump import dumps
+from pokayoke.core.redaction.redactor import FAILED
+from pokayoke.core.text.regex import matcher
+
+# Fields that hold names, numbers and hashes of ours. A call that ended well has no others but its payloads,
+# and only those are searched for secrets. (`tool` is a resolved name unless there are findings.)
+OURS: Final = frozenset(
+    {"ts", "run_id", "step", "event", "tool", "ok", "call_id", "room", "decision", "args_hash", "confidence"}
+    | {"contract", "status", "us", "attempts", "effect", "key", "mode", "repairs", "safe_mode", "occurrence", "wire"}
+)
+COMMON: Final = OURS | {"arguments", "result"}
+"""What an event of a call that ended well holds: names, numbers and the two payloads."""
+_FINDINGS: Final = frozenset({"findings"})
+_SHORT_TEXT: Final = 1_000
+_MOST_FINDINGS: Final = 20
+
+# What ends a line or moves a terminal's cursor although JSON allows it in a string: C1 controls, U+2028,
+# U+2029, and the marks that reorder text. Written as \uXXXX it is the same JSON.
+_UNQUIET: Final = r"[\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+_unquiet = re.compile(_UNQUIET)
+# In UTF-8 each of them begins with one of these three bytes, which most texts do without.
+_LEAD_E2, _LEAD_C2, _LEAD_D8 = b"\xe2\xc2\xd8"
+
+
+@functools.cache
+def _unquiet_search() -> Callable[[str], bool]:
+    """Compile once, and not while importing."""
+    return matcher(_UNQUIET)
+
+
+def is_quiet(data: bytes) -> bool:
+    """True if none of those characters can stand in this text."""
+    return data.isascii() or not (_LEAD_E2 in data or _LEAD_C2 in data or _LEAD_D8 in data)
+
+
+def quiet(line: bytes) -> bytes:
+    """Return the same JSON with every character escaped that could end a line or steer a terminal."""
+    if is_quiet(line):
+        return line
+    text = line.decode()
+    if not _unquiet_search()(text):
+        return line
+    return _unquiet.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+
+
+def only_unchecked(event: dict[str, Any]) -> bool:
+    """Whether an event holds no more than `COMMON` and that nothing is promised about the output."""
+    findings = event.get("findings")
+    if findings is None or len(findings) != 1 or findings[0] is not UNCHECKED:
+        return False
+    return COMMON.issuperset(event.keys() - _FINDINGS)
+
+
+def digest_of(data: bytes) -> dict[str, Any]:
+    """Return what the mode `hash` writes in place of a payload: its hash, to compare it by, and its length."""
+    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+
+
+def utf8(text: str) -> bytes:
+    """Return a text as bytes; half a character (a lone surrogate) becomes its escape."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def dump_event(event: dict[str, Any]) -> bytes:
+    """Return an event as JSON, whatever its values are."""
+    try:
+        findings = event.get("findings")
+        whole = {**event, "findings": orjson.Fragment(msgspec.json.encode(findings))} if findings else event
+        return dumps(whole, default=plain)
+    except (TypeError, UnicodeEncodeError):  # a lone surrogate, an integer beyond 64 bits
+        return msgspec.json.encode(_sturdy(event))
+
+
+def plain(value: Any) -> Any:
+    """What orjson does not know: payloads that are JSON already, findings and corrections."""
+    if isinstance(value, bytes):
+        return orjson.Fragment(value)
+    if isinstance(value, msgspec.Struct):
+        return orjson.Fragment(msgspec.json.encode(value))
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(str, cast("set[Any]", value)))
+    return f"<{type(value).__name__}>"
+
+
+def _sturdy(value: Any) -> Any:
+    """The same event out of what any JSON writer takes."""
+    if isinstance(value, str):
+        return utf8(value).decode()
+    if isinstance(value, dict):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {_sturdy(str(key)): _sturdy(item) for key, item in items}
+    if isinstance(value, (list, tuple)):
+        return [_sturdy(item) for item in cast("Sequence[Any]", value)]
+    if isinstance(value, msgspec.Struct):
+        return _sturdy(msgspec.to_builtins(value))
+    if isinstance(value, bytes):
+        return msgspec.Raw(value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return f"<{type(value).__name__}>"
+
+
+def shortened(event: dict[str, Any]) -> dict[str, Any]:
+    """An event that outgrew every limit: its scalars, and the codes of its first findings."""
+    short: dict[str, Any] = {}
+    for key, value in event.items():
+        if isinstance(value, str):
+            short[key] = utf8(value[:_SHORT_TEXT]).decode()
+        elif value is None or isinstance(value, (bool, int, float)):
+            short[key] = value
+    findings = event.get("findings") or ()
+    short["findings"] = [{"code": f.code, "at": utf8(f.at[:_SHORT_TEXT]).decode()} for f in findings[:_MOST_FINDINGS]]
+    short["shortened"] = True
+    return short
+
+
+def withhold_payloads(event: dict[str, Any], mode: str) -> None:
+    """Leave out of an event what repeats its payloads; in the mode `hash`, the raw text leaves its hash."""
+    raw = event.pop("raw", None)
+    if raw is not None and mode == "hash":
+        event["raw"] = digest_of(raw if isinstance(raw, bytes) else utf8(str(raw)))
+    findings = event.get("findings")
+    if findings:
+        # Messages, hints and reasons repeat values; the code and the place do not.
+        event["findings"] = [{"code": f.code, "at": f.at, "blame": f.blame} for f in findings]
+        event["reason"] = findings[0].code
+    elif "reason" in event and "tool" in event:
+        event["reason"] = event.get("status", "withheld")
+    if event.get("corrections"):
+        event["corrections"] = [{"at": c.at, "rule": c.rule, "class": c.kind} for c in event["corrections"]]
+
+
+def stub(event: dict[str, Any]) -> bytes:
+    """What is left of an event that could not be made safe: which one it was."""
+    kept = {key: event.get(key) for key in ("ts", "run_id", "step", "event", "tool", "ok")}
+    safe = {key: value if isinstance(value, (bool, int, float)) else _name(value) for key, value in kept.items()}
+    return msgspec.json.encode({**safe, "payload": FAILED})
+
+
+def _name(value: Any) -> str | None:
+    """An identifier as it is; anything longer or stranger is not repeated."""
+    return value if isinstance(value, str) and re.fullmatch(r"[\w.:@-]{1,64}", value) else None

@@ -1,0 +1,161 @@
+"""The sample that a program writes while it runs: whole runs, with pseudonyms, for replay.
+
+What enters are calls that have ended; what leaves are lines that name nobody. `replay/sample/recorder.py`
+makes them; this file has the key, the file and the current contracts.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections import OrderedDict
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import UNSET
+
+from pokayoke.core.call import Finding, Raw
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.policy import Policy, TracePolicy
+from pokayoke.errors import ConfigurationError
+from pokayoke.replay.recording import Recording
+from pokayoke.replay.sample.recorder import Recorder
+from pokayoke.runtime.trace.file import TraceFile
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.trace.background import Seen
+
+_KEY_BYTES: Final = 32
+_REMEMBERED: Final = 1_024
+
+
+class Sampler:
+    """Writes the sample of one guard.
+
+    Args:
+        policy: where to, and how much.
+
+    Raises:
+        ConfigurationError: the file cannot be written, or the key is none or lies open.
+    """
+
+    def __init__(self, policy: TracePolicy) -> None:
+        """Open the file and get the key."""
+        assert policy.sample_path is not None, "made for those who name a file"
+        key = policy.sample_key_path
+        self._key = secrets.token_bytes(_KEY_BYTES) if key is None else _key_from(Path(key))
+        self._share = policy.sample_share
+        self._file = TraceFile(
+            policy.sample_path, max_bytes=policy.max_bytes, backups=policy.backups, option="trace.sample_path"
+        )
+        self._wanted: OrderedDict[str, bool] = OrderedDict()
+        self._recorder = self._recording(())
+        self._withheld = 0
+
+    @property
+    def withheld(self) -> int:
+        """Sampled calls that were not written, because no pseudonyms would be judged alike, or the tool is secret."""
+        return self._withheld + self._recorder.withheld
+
+    @property
+    def dropped(self) -> int:
+        """Lines that could not be written."""
+        return self._file.dropped
+
+    def use(self, contracts: Iterable[Contract], policy: Policy) -> None:
+        """Go on with these contracts: they say which values are words of a schema and nobody's data."""
+        self._withheld = self.withheld
+        self._recorder = self._recording(contracts, policy)
+
+    def wants(self, run_id: str) -> bool:
+        """Return whether a run is in the sample; drawn once per run."""
+        found = self._wanted.get(run_id)
+        if found is None:
+            found = self._wanted[run_id] = self._recorder.wants(run_id)
+            if len(self._wanted) > _REMEMBERED:
+                self._wanted.popitem(last=False)
+        return found
+
+    def take(self, seen: Seen) -> bool:
+        """Write one call of a sampled run. Returns False if it is missing there, and its tool is not secret."""
+        call, scene = seen.call, seen.scene
+        found = scene.snapshot.find(call.name)
+        contract = None if isinstance(found, Finding) else found.contract
+        arguments, raw = call.arguments, seen.raw
+        written = self._recorder.record(
+            Recording(
+                tool=call.name,
+                arguments=arguments.decode("utf-8", "replace") if isinstance(arguments, bytes) else arguments,
+                output=_text(raw.body) if isinstance(raw, Raw) else _text(raw) if isinstance(raw, bytes) else raw,
+                is_error=True if seen.raised else None,
+                run=scene.run_id,
+                line=scene.step,
+                stop_reason=call.stop_reason,
+                # A contract with an envelope would have the replay look for an output already taken out of it.
+                contract=contract.id if contract is not None and contract.envelope is None else None,
+                ran=not seen.refused and (seen.raised or raw is not UNSET),
+            )
+        )
+        return written or (contract is not None and contract.secret)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _recording(self, contracts: Iterable[Contract], policy: Policy | None = None) -> Recorder:
+        return Recorder(self._write, key=self._key, share=self._share, contracts=contracts, policy=policy)
+
+    def _write(self, line: bytes) -> None:
+        self._file.append([line.removesuffix(b"\n")])
+
+
+def _text(body: str | bytes) -> str:
+    return body if isinstance(body, str) else body.decode("utf-8", "replace")
+
+
+def _key_from(path: Path) -> bytes:
+    """The key in a file that only its owner may read; a new one if there is none."""
+    if not path.exists():
+        try:
+            _make_key(path)
+        except OSError as error:
+            raise ConfigurationError(f"trace.sample_key_path {str(path)!r} cannot be made: {error.strerror}.") from None
+    return _read_key(path)
+
+
+def _make_key(path: Path) -> None:
+    """Make a key that nobody can find half-written; whoever starts at the same moment takes the first one."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(secrets.token_hex(_KEY_BYTES).encode() + b"\n")
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink()
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        open_to = stat.S_IMODE(path.stat().st_mode) & 0o077
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"trace.sample_key_path {str(path)!r} cannot be read: {error.strerror}.") from None
+    if open_to:
+        raise ConfigurationError(
+            f"trace.sample_key_path {str(path)!r} can be read by others, who could then test guesses: chmod 600 it."
+        )
+    try:
+        key = bytes.fromhex(text.decode("ascii").strip())
+    except ValueError:
+        key = b""
+    if len(key) < _KEY_BYTES:
+        raise ConfigurationError(
+            f"trace.sample_key_path {str(path)!r} holds no key: expected {2 * _KEY_BYTES} hexadecimal digits, as "
+            f"`openssl rand -hex {_KEY_BYTES}` prints. Remove the file, and one is made."
+        )
+    return key

@@ -1,0 +1,360 @@
+"""The trace: every event as one JSON line without secrets, in a ring and, if wanted, in a file.
+
+What enters: event dictionaries. What leaves: JSON lines. What must never happen here: an
+exception during a call, a second line in one event, an unredacted byte in a file or in what a ring shows.
+
+A call only hands its events over. They are searched for secrets and written as lines when somebody
+reads them or when they go to the file: after a failure at once, else after a second or 64 KB. Many
+short texts searched together cost a third of what each alone would.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, cast
+
+import orjson
+
+from pokayoke.core.policy import TracePolicy
+from pokayoke.core.redaction.known_secrets import Seen
+from pokayoke.core.redaction.redactor import FAILED, Redactor
+from pokayoke.runtime.threads.forks import renew
+from pokayoke.runtime.trace.file import TraceFile
+from pokayoke.runtime.trace.line import (
+    COMMON,
+    digest_of,
+    dump_event,
+    is_quiet,
+    only_unchecked,
+    plain,
+    quiet,
+    shortened,
+    stub,
+    utf8,
+    withhold_payloads,
+)
+from pokayoke.runtime.trace.observers import Observer, shown, tell
+from pokayoke.runtime.trace.ring import Recorded
+
+_BUFFER_BYTES: Final = 65_536
+_BUFFER_SECONDS: Final = 1.0
+_DONE: Final[dict[str, Any]] = {}
+_USUAL_BYTES: Final = 400  # what a common event takes without its payload
+_JSON_PAYLOADS: Final = ("arguments", "result")
+_REMEMBERED_RUNS: Final = 256
+
+
+class Trace:
+    """Redacts events and writes them down. Safe to share between threads.
+
+    Args:
+        policy: where to, and what of the payloads.
+        redactor: the user's own, which sees every payload first.
+        clock: seconds since the epoch, for events that carry no `ts`.
+
+    Raises:
+        ConfigurationError: the file cannot be written.
+        PolicyError: a redaction pattern cannot be used.
+    """
+
+    def __init__(
+        self,
+        policy: TracePolicy,
+        *,
+        redactor: Callable[[Any], Any] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock, self._own = clock, redactor
+        # Re-entrant: a user's redactor, or a finalizer, may have something to record in the middle of a line.
+        self._lock = threading.RLock()
+        self._waiting: deque[Recorded] = deque()
+        self._ready: list[bytes] = []
+        self._bytes = 0
+        self._since = 0.0
+        self._seen: OrderedDict[Any, Seen] = OrderedDict()
+        self._observers: tuple[Observer, ...] = ()
+        self._broken: list[Observer] = []
+        self._lost = 0
+        self._problem: str | None = None
+        self._file: TraceFile | None = None
+        self._policy: TracePolicy | None = None
+        self.use(policy)
+        _open_traces.add(self)
+        renew(self, Trace.forked)
+
+    def use(self, policy: TracePolicy) -> None:
+        """Go on under a changed policy, if it can be `prepared`. What was met as a secret stays one."""
+        self.prepared(policy)()
+
+    def prepared(self, policy: TracePolicy) -> Callable[[], None]:
+        """Open what a changed policy names. What is returned goes on under it, and cannot fail.
+
+        Raises:
+            ConfigurationError: the new file cannot be written.
+            PolicyError: a redaction pattern cannot be used.
+        """
+        built = Redactor(policy.redact_fields, policy.redact_patterns, self._own)
+        before, opened = self._policy, self._file
+        place = (policy.path, policy.max_bytes, policy.backups)
+        if before is None or place != (before.path, before.max_bytes, before.backups):
+            opened = None
+            if policy.path is not None:
+                opened = TraceFile(policy.path, max_bytes=policy.max_bytes, backups=policy.backups)
+        return partial(self._go_on, policy, built, opened)
+
+    def _go_on(self, policy: TracePolicy, redactor: Redactor, opened: TraceFile | None) -> None:
+        with self._lock:  # of who appends: a descriptor closed under it may be another file's at once
+            self.flush()
+            old, self._file = self._file, opened
+            if old is not None and old is not opened:
+                old.close()
+                self._lost += old.dropped
+            self._policy, self.redactor = policy, redactor
+            self._payloads, self._limit = policy.payloads, policy.max_payload_chars
+            self._as_they_are = policy.payloads == "redacted"
+            self._longest_line = 4 * self._limit + 32_768
+
+    @property
+    def dropped(self) -> int:
+        """Events that could not be written so far."""
+        return self._lost + (self._file.dropped if self._file else 0)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the latest event was dropped, or None if it was not."""
+        return (self._file.problem if self._file else None) or self._problem
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Who is told of every event."""
+        return self._observers
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Tell somebody of every event from now on, in the thread of the call, once it is recorded.
+
+        Args:
+            observer: called with what `runtime/trace/observers.py` shows of an event: no payloads, no texts. The
+                first exception it raises is recorded as an `observer` event; no call ever sees one.
+
+        Returns:
+            A function that ends it.
+        """
+        with self._lock:
+            self._observers = (*self._observers, observer)
+        return lambda: self._leave(observer)
+
+    def record(self, event: dict[str, Any]) -> Recorded:
+        """Take an event over.
+
+        Args:
+            event: becomes the trace's own. `arguments` and `result` are canonical JSON bytes, `raw` is
+                a text or bytes as they came; `marks` (names that the contract marks as secret) is used
+                and not written; findings and corrections may be the values themselves.
+
+        Returns:
+            What a `Ring` keeps. It reaches the file within a second of the next one, at once if `ok` is false.
+        """
+        now = event.get("ts")
+        if now is None:
+            now = event["ts"] = self._clock()
+        common = COMMON.issuperset(event) or (self._as_they_are and only_unchecked(event))
+        recorded = Recorded(self, event, common)
+        # Copied now: once it waits, another thread may make its line, and that changes it.
+        seen = shown(event, common=common) if self._observers else None
+        size = _USUAL_BYTES
+        if "arguments" in event or "result" in event:
+            size += self._placed(recorded)
+        # No lock: appending to a deque is one step, and the count of bytes only decides when to write.
+        self._waiting.append(recorded)
+        failed = event.get("ok") is False
+        if not (recorded.common or failed):
+            # It holds values of others (findings, corrections) that may change: only bytes and text can wait.
+            size = len(self.line_of(recorded))
+        self._bytes += size
+        # A clock that ran backwards counts as old, too.
+        if failed or self._bytes >= _BUFFER_BYTES or not 0.0 <= now - self._since < _BUFFER_SECONDS:
+            self._since = now
+            self.flush()
+        if seen is not None:
+            tell(self._observers, seen, self._broken, self.record)
+        return recorded
+
+    def line_of(self, recorded: Recorded) -> bytes:
+        """Return the line of a recorded event; everything recorded before it is made first."""
+        with self._lock:
+            self._make_ready()
+            if recorded.made is None:  # a forked child finds it in a ring, but no longer in the queue
+                self._make([recorded])
+            return cast("bytes", recorded.made)
+
+    def seen(self, run_id: str | None) -> Seen:
+        """The secrets met in a run, for texts of that run that are shown elsewhere.
+
+        Of many runs, those without a secret are forgotten first, then those whose secrets were looked for least
+        lately. The end of a run forgets nothing: a tool that comes back later still has something to say.
+        """
+        seen = self._seen.get(run_id)
+        if seen is None:
+            if len(self._seen) >= _REMEMBERED_RUNS:
+                del self._seen[next((one for one, met in self._seen.items() if not met), next(iter(self._seen)))]
+            seen = self._seen[run_id] = Seen()
+        elif seen:
+            self._seen.move_to_end(run_id)
+        return seen
+
+    def flush(self) -> None:
+        """Hand everything to the operating system."""
+        with self._lock:
+            self._make_ready()
+            lines, self._ready, self._bytes = self._ready, [], 0
+            if self._file is not None and lines:
+                self._file.append(lines)
+
+    def close(self) -> None:
+        """Flush and close the file. Later events only reach rings."""
+        with self._lock:  # as in `_go_on`
+            self.flush()
+            if self._file is not None:
+                self._file.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_policy", None) is not None:
+            self.close()
+
+    def forked(self) -> None:
+        """Start anew in a child process: what waits is the parent's to write."""
+        self._lock = threading.RLock()
+        self._waiting.clear()
+        self._ready, self._bytes = [], 0
+        if self._file is not None:
+            self._file.forked()
+
+    def _leave(self, observer: Observer) -> None:
+        with self._lock:
+            self._observers = tuple([one for one in self._observers if one is not observer])
+
+    def _placed(self, recorded: Recorded) -> int:
+        """Let payloads that are not written as they are give way now. Returns the bytes of those that are."""
+        event, limit = recorded.event, self._limit
+        arguments, result = event.get("arguments", b""), event.get("result", b"")
+        if not self._as_they_are or type(arguments) is not bytes or type(result) is not bytes:
+            return self._withheld(recorded)
+        if len(arguments) > limit:
+            event["arguments"], arguments = self._too_long(recorded, arguments), b""
+        if len(result) > limit:
+            event["result"], result = self._too_long(recorded, result), b""
+        recorded.payloads = (arguments, result)
+        return len(arguments) + len(result)
+
+    def _withheld(self, recorded: Recorded) -> int:
+        """`_placed` under another policy, or where a payload is no text."""
+        event = recorded.event
+        for key in [one for one in _JSON_PAYLOADS if one in event]:
+            data = event[key]
+            if self._as_they_are and isinstance(data, bytes):
+                if len(data) <= self._limit:
+                    recorded.payloads += (data,)
+                else:
+                    event[key] = self._too_long(recorded, data)
+            elif self._payloads == "hash":
+                event[key] = digest_of(data if isinstance(data, bytes) else utf8(str(data)))
+            elif self._payloads == "off":
+                del event[key]
+            else:
+                recorded.common = False
+        return sum(map(len, recorded.payloads))
+
+    def _too_long(self, recorded: Recorded, data: bytes) -> dict[str, int]:
+        """What is written in place of a payload. The texts of its event may repeat a secret that stood in it."""
+        if not recorded.common:
+            event = recorded.event
+            with self._lock:
+                self.redactor.payload(data, marks=tuple(event.get("marks", ())), seen=self.seen(event.get("run_id")))
+        return {"bytes": len(data)}
+
+    def _make_ready(self) -> None:
+        """Make the lines of all that waits."""
+        if waiting := self._waiting:
+            self._ready += self._make([waiting.popleft() for _ in range(len(waiting))])
+
+    def _make(self, events: list[Recorded]) -> list[bytes]:
+        """Make the lines of events, the payloads of all common ones searched together."""
+        harmless = self._harmless(events)
+        secrets = self._seen
+        lines: list[bytes] = []
+        for recorded in events:
+            event = recorded.event
+            # What stood under a secret name before must be looked for in every later payload of the run.
+            if recorded.common and (
+                not recorded.payloads or (harmless and not (secrets and secrets.get(event.get("run_id"))))
+            ):
+                try:
+                    lines.append(orjson.dumps(event, plain, orjson.OPT_APPEND_NEWLINE)[:-1])  # as `tight.dumps`
+                    continue
+                except TypeError:  # a lone surrogate, an integer beyond 64 bits: the longer way knows them
+                    pass
+            lines.append(self._safe_line(event))
+        if not is_quiet(b"".join(lines)):
+            lines = [quiet(line) for line in lines]
+        for recorded, line in zip(events, lines, strict=True):
+            recorded.made, recorded.event, recorded.payloads = line, _DONE, ()
+        return lines
+
+    def _harmless(self, events: list[Recorded]) -> bool:
+        """True if no payload of the common events, and no id that came with one, needs a closer look."""
+        texts: list[bytes] = []
+        ids: list[str] = []
+        for recorded in events:
+            if recorded.payloads and recorded.common:
+                texts += recorded.payloads
+                ids.append(str(recorded.event.get("call_id")))
+        try:
+            return not texts or self.redactor.clean(b"\n".join([*texts, utf8("\n".join(ids))]))
+        except Exception:  # noqa: BLE001 - no UTF-8: each is looked at alone
+            return False
+
+    def _safe_line(self, event: dict[str, Any]) -> bytes:
+        try:
+            return self._line(event)
+        except Exception as error:  # noqa: BLE001 - an event that cannot be made safe costs itself, not the call
+            self._lost += 1
+            self._problem = f"an event could not be written: {type(error).__name__}"
+            return stub(event)
+
+    def _line(self, event: dict[str, Any]) -> bytes:
+        marks = tuple(event.pop("marks", ()))
+        seen = self.seen(event.get("run_id"))
+        if self._as_they_are:
+            self._place_raw(event, marks, seen)
+        else:
+            withhold_payloads(event, self._payloads)
+        line = dump_event(event)
+        if len(line) > self._longest_line:
+            line = dump_event(shortened(event))
+        redacted = self.redactor.event(line, marks=marks, seen=seen)
+        if redacted is None:
+            raise ValueError(FAILED)
+        return redacted
+
+    def _place_raw(self, event: dict[str, Any], marks: tuple[str, ...], seen: Seen) -> None:
+        raw = event.get("raw")
+        if isinstance(raw, (str, bytes)):
+            text = raw if isinstance(raw, str) else raw.decode("utf-8", "replace")
+            if len(text) > self._limit:
+                self.redactor.text(text, marks=marks, seen=seen)  # as in `_too_long`
+            event["raw"] = text if len(text) <= self._limit else {"bytes": len(utf8(text))}
+
+
+_open_traces: weakref.WeakSet[Trace] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    for trace in list(_open_traces):
+        trace.flush()

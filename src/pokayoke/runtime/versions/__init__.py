@@ -1,0 +1,1 @@
+"""The contracts.lock file and the contracts it selects."""

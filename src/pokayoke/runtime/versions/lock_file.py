@@ -1,0 +1,163 @@
+"""`contracts.lock`: read strictly, changed in one step, followed while a program runs.
+
+The file is JSON, sorted, one line per step of its history, so that a difference shows what was done.
+What must never happen here: half a lock, or two operators whose steps overwrite each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, cast
+
+import msgspec
+
+from pokayoke.core.json.strict import StrictError, parse
+from pokayoke.core.json.values import is_object
+from pokayoke.core.versions.lock import FORMAT, Lock, flaw
+from pokayoke.errors import ConfigurationError
+from pokayoke.runtime.files.atomic_file import followed, whole_file
+
+try:
+    import fcntl as _fcntl
+except ImportError:  # Windows: two operators at one moment are then not kept apart
+    _locks: ModuleType | None = None
+else:
+    _locks = _fcntl
+
+NAME: Final = "contracts.lock"
+"""The usual name of the file."""
+_MARK: Final = "pokayoke contracts.lock"
+
+
+def read_lock(path: Path, how: Callable[[Path], bytes] = Path.read_bytes) -> Lock:
+    """Read a lock; `how` returns a file's content.
+
+    Raises:
+        ConfigurationError: there is none, or the file is none of ours.
+    """
+    try:
+        data = how(path)
+    except FileNotFoundError:
+        raise ConfigurationError(f"{path}: no such file. Make it with: pokayoke contracts lock FILE") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+    return lock_from(data, name=str(path))
+
+
+def lock_from(data: bytes, *, name: str) -> Lock:
+    """Return the lock that a file's content is.
+
+    Raises:
+        ConfigurationError: it is none; the message says what is wrong and where.
+    """
+    try:
+        value: Any = parse(data)[0]
+    except StrictError as error:
+        line = data.count(b"\n", 0, getattr(error, "position", None) or 0) + 1
+        raise ConfigurationError(f"{name}: not JSON at or after line {line}: {error}. Was it merged by hand?") from None
+    if not is_object(value) or value.pop("pokayoke", None) != _MARK:
+        raise ConfigurationError(f'{name}: no lock of contracts; one begins with "pokayoke": "{_MARK}"')
+    if isinstance(value.get("format"), int) and value["format"] > FORMAT:
+        raise ConfigurationError(f"{name}: of format {value['format']}; this version reads {FORMAT}. Upgrade pokayoke")
+    try:
+        lock = msgspec.convert(value, Lock)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{name}: {error}. Was it changed by hand?") from None
+    for tool, entry in lock.tools.items():
+        if (wrong := flaw(tool, entry)) is not None:
+            raise ConfigurationError(f"{name}: {wrong}. Was it changed by hand?")
+    return lock
+
+
+def lock_text(lock: Lock) -> str:
+    """Return the content of the file: sorted, and every step of the history on a line of its own.
+
+    Raises:
+        ConfigurationError: a name or a word in it is no Unicode, as one typed in another encoding is none.
+    """
+    try:
+        return _lock_text(lock)
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"{error.object!a} is no Unicode text, and a lock holds nothing else") from None
+
+
+def _lock_text(lock: Lock) -> str:
+    tools = msgspec.json.format(msgspec.json.encode(lock.tools, order="sorted"), indent=2).decode()
+    dropped = msgspec.json.format(msgspec.json.encode(lock.dropped, order="sorted"), indent=2).decode()
+    history = ",\n".join(f"    {msgspec.json.encode(event).decode()}" for event in lock.history)
+    parts = {
+        "pokayoke": f'"{_MARK}"',
+        "format": str(lock.format),
+        "revision": str(lock.revision),
+        "tools": tools.replace("\n", "\n  "),
+        **({"dropped": dropped.replace("\n", "\n  ")} if lock.dropped else {}),
+        "history": f"[\n{history}\n  ]" if history else "[]",
+    }
+    return "{\n" + ",\n".join(f'  "{key}": {text}' for key, text in parts.items()) + "\n}\n"
+
+
+@contextmanager
+def changing(path: Path) -> Generator[Callable[[Callable[[Lock], Lock]], Lock]]:
+    """Yield `change(how)`, which reads the lock, applies a step and writes it, with nobody in between.
+
+    A file that is not there is an empty lock. What is written replaces the file as a whole.
+    """
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        if _locks is not None:
+            _locks.flock(folder, _locks.LOCK_EX)
+
+        def change(how: Callable[[Lock], Lock]) -> Lock:
+            before = read_lock(path) if path.exists() else Lock()
+            after = how(before)
+            if after != before or not path.exists():
+                text = lock_text(after)
+                with whole_file(path) as file:
+                    file.write(text.encode())
+            return after
+
+        yield change
+    finally:
+        os.close(folder)
+
+
+class LockFile:
+    """A lock that is followed while the program runs.
+
+    JSON says where it ends, so half a file is never taken for the whole.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(cast("object", path), (str, os.PathLike)):
+            raise ConfigurationError(f"contracts is the path of a {NAME}, not {path!r}")
+        self.path = Path(path).absolute()  # a program may change its folder later
+        self._known: tuple[int, ...] | None = ()
+
+    def changed(self) -> bool:
+        """Look at the file (one system call); True if it is not the one that was read last."""
+        return signature(self.path) != self._known
+
+    def read(self) -> Lock:
+        """Read the file as it is now; it is not looked at again before it changes.
+
+        Raises:
+            ConfigurationError: it is no lock.
+        """
+        self._known = signature(self.path)
+        return read_lock(self.path, followed)
+
+
+def signature(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
+    """Return what tells whether a file is still the same one; None if it is not there."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - for each call, and a Path would be made first
+    except (OSError, ValueError):
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

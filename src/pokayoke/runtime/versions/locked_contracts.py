@@ -1,0 +1,223 @@
+"""What a lock and its files amount to for the tools of one guard: every version, ready to be used.
+
+What enters is a lock, the files it names and the tools a guard was given; what leaves are contracts
+by id. What must never happen here: a version in force that is not what was locked, or a protection of
+a tool that is lost because another version does not repeat it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.rules import has_code, parameters_of
+from pokayoke.core.json.values import properties_of
+from pokayoke.core.versions.lock import Lock, ToolLock, promise_digest
+from pokayoke.errors import ConfigurationError, ContractError
+from pokayoke.runtime.config.contract_files import Definition, read_contracts
+from pokayoke.runtime.tools.view import rooted
+
+Given = Contract | Callable[..., Any]
+
+_HOW: Final = "pokayoke contracts lock MODULE:ATTRIBUTE"
+_DRIFT: Final = (
+    "{id} in {source} is not what {lock} has under that version. What a version promises is fixed: undo the change, "
+    "or give the changed contract a new version and lock it (pokayoke contracts diff says what changed)"
+)
+
+
+class Edition(msgspec.Struct, frozen=True):
+    """One lock with everything it needs.
+
+    Args:
+        lock: the lock.
+        contracts: every version that can be used, by id.
+        names: of the guard's tools, in their order.
+        free: the guard's tools that the lock does not know, by name.
+    """
+
+    lock: Lock
+    contracts: Mapping[str, Contract]
+    names: tuple[str, ...]
+    free: Mapping[str, Contract]
+
+    @property
+    def in_force(self) -> tuple[Contract, ...]:
+        """Every version that some new run may be given, and the tools that the lock does not know."""
+        locked = [
+            self.contracts[f"{name}@{version}"]
+            for name in self.names
+            if name in self.lock.tools
+            for version in self.lock.tools[name].in_force
+        ]
+        return (*locked, *self.free.values())
+
+
+def edition(lock: Lock, path: Path, given: Iterable[Given], before: Mapping[str, Contract]) -> Edition:
+    """Find the versions of a guard's tools.
+
+    Args:
+        lock: the lock.
+        path: of its file; sources are relative to its folder.
+        given: the guard's tools: contracts, in one or several versions, or plain functions that the lock
+            knows by their names.
+        before: the contracts of the edition before this one, by id.
+
+    Raises:
+        ContractError: a version in force is not there, is not what was locked, or does not fit its handler.
+        ConfigurationError: a file cannot be read.
+    """
+    tools: dict[str, list[Contract]] = {}
+    for one in given:
+        contract = _as_contract(one, lock, path)
+        tools.setdefault(contract.name, []).append(contract)
+    shelf = _Shelf(path)
+    contracts: dict[str, Contract] = {}
+    for name, own in tools.items():
+        if (entry := lock.tools.get(name)) is not None:
+            contracts.update(shelf.versions(name, own, entry))
+    free: dict[str, Contract] = {}
+    for name, own in tools.items():
+        if name not in lock.tools:
+            if len(own) > 1:
+                raise ContractError(f"{name!r} has several versions and is not locked. Lock it: {_HOW}")
+            free[name] = rooted(own[0])
+    ready = {ident: rooted(one, before.get(ident)) for ident, one in contracts.items()}
+    return Edition(lock, ready, tuple(tools), free)
+
+
+class _Shelf:
+    """The files a lock names, each read once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._files: dict[str, Mapping[str, Definition] | ConfigurationError] = {}
+
+    def versions(self, name: str, own: Sequence[Contract], entry: ToolLock) -> dict[str, Contract]:
+        """Every version of a tool by id; one that nobody new is given may be missing."""
+        for contract in own:
+            if contract.defined_in_code and contract.version not in entry.versions:
+                raise ContractError(
+                    f"{contract.id} is defined in code, and {self._path} does not know that version. Lock it: {_HOW}"
+                )
+        found: dict[str, Contract] = {}
+        for version in entry.versions:
+            try:
+                found[f"{name}@{version}"] = self._version(f"{name}@{version}", version, own, entry)
+            except ConfigurationError:
+                if version in entry.in_force:
+                    raise
+        return found
+
+    def _version(self, ident: str, version: str, own: Sequence[Contract], entry: ToolLock) -> Contract:
+        locked = entry.versions[version]
+        coded = next((one for one in own if one.defined_in_code and one.version == version), None)
+        if coded is not None:
+            if promise_digest(coded) != locked.digest:
+                raise ContractError(_DRIFT.format(id=ident, source="the code", lock=self._path))
+            return coded
+        written = self._file(locked.source).get(ident)
+        if written is None:
+            raise ContractError(
+                f"{ident} is in force, and {locked.source} does not hold it any more. Put it back beside the newer "
+                "one: several versions of a tool may stand in one file"
+            )
+        if promise_digest(written.contract) != locked.digest:
+            raise ContractError(_DRIFT.format(id=ident, source=locked.source, lock=self._path))
+        base = next((one for one in own if one.version == entry.stable), own[0])
+        try:
+            return _fitted(overlaid(base, written.fields))
+        except ContractError as error:
+            raise ContractError(f"{ident} in {locked.source}: {error}") from None
+
+    def _file(self, source: str) -> Mapping[str, Definition]:
+        found = self._files.get(source)
+        if found is None:
+            try:
+                found = {one.contract.id: one for one in self._read(source)}
+            except ConfigurationError as error:
+                found = error
+            self._files[source] = found
+        if isinstance(found, ConfigurationError):
+            raise found
+        return found
+
+    def _read(self, source: str) -> list[Definition]:
+        file = self._path.parent / source
+        if ":" in source and not file.exists():
+            raise ContractError(f"{source} holds it in code, and this guard was not given that version")
+        return read_contracts(file, name=source)
+
+
+def overlaid(base: Contract, fields: Mapping[str, Any]) -> Contract:
+    """Return a contract changed by what a file declares. What the file does not mention stays: code and protections.
+
+    Raises:
+        ContractError: the two contradict each other.
+    """
+    changed: dict[str, Any] = {"version": "1", **fields}
+    if not changed.get("description"):
+        changed["description"] = base.description
+    # Code cannot stand in a file, so what judges or changes values in code stays where there is a place for it.
+    callables = tuple(rule for rule in base.invariants if callable(rule))
+    changed["invariants"] = (*changed.get("invariants", _declared(base)), *callables)
+    places = properties_of(changed.get("input_schema", base.input_schema))
+    coded = {name: one for name, one in base.correctors.items() if has_code(one) and _top(name) in places}
+    changed["correctors"] = {**coded, **changed.get("correctors", _declared_correctors(base, places))}
+    return dataclasses.replace(base, **changed)
+
+
+def _declared(base: Contract) -> tuple[Any, ...]:
+    return tuple(rule for rule in base.invariants if not callable(rule))
+
+
+def _declared_correctors(base: Contract, places: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in base.correctors.items() if not has_code(one) and _top(name) in places}
+
+
+def _top(place: str) -> str:
+    """The argument that a corrector's place lies in: `/items/*/size` is in `items`."""
+    return place.lstrip("/").partition("/")[0]
+
+
+def _fitted(contract: Contract) -> Contract:
+    """The contract, if its handler takes what it lets through: a call must not end in a TypeError after its claim."""
+    takes = parameters_of(contract.function or contract.handler)
+    if takes is None:
+        return contract
+    properties, required = properties_of(contract.input_schema), contract.input_schema.get("required", ())
+    for name in properties:
+        if name not in takes:
+            raise ContractError(
+                f"it lets the argument {name!r} through, which the handler does not take. Give the function that "
+                "parameter with a default, or give the guard a function for this version"
+            )
+    for name, needed in takes.items():
+        if needed and name not in required:
+            raise ContractError(
+                f"its calls may come without {name!r}, which the handler needs. Give that parameter a default, or "
+                "give the guard a function for this version"
+            )
+    return contract
+
+
+def _as_contract(given: Given, lock: Lock, path: Path) -> Contract:
+    """A contract as it is; a plain function as a contract that promises nothing, for the lock to say more."""
+    if isinstance(given, Contract):
+        return given
+    name = getattr(given, "__name__", "")
+    if not callable(cast("object", given)) or name not in lock.tools:
+        raise ConfigurationError(
+            f"{given!r} is not a contract, and {path} has no tool of its name: decorate the function with "
+            "@pokayoke.tool(effect=...), or lock a contract for it"
+        )
+    from pokayoke.runtime.tools.docstring import read_docstring  # noqa: PLC0415 - for plain functions only
+
+    about = read_docstring(inspect.getdoc(given) or "").summary
+    return Contract(name=name, handler=given, function=given, description=about)

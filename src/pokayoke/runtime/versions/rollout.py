@@ -1,0 +1,181 @@
+"""Several versions of a guard's tools at the same time: each run sees one of each, for as long as it lives.
+
+What enters is a lock file that may change at any moment; what leaves are views. What must never happen
+here: a run that sees two versions of one tool, in this process or another, before or after a restart.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.policy import Policy
+from pokayoke.core.state.loop_guard import Kind
+from pokayoke.core.versions.lock import Lock
+from pokayoke.core.versions.rollout import NOT_OFFERED, Pins, versions_for
+from pokayoke.errors import ConfigurationError, StoreError
+from pokayoke.runtime.memory.run_memory import Progress
+from pokayoke.runtime.threads.forks import renew
+from pokayoke.runtime.tools.view import View
+from pokayoke.runtime.versions.lock_file import LockFile, signature
+from pokayoke.runtime.versions.locked_contracts import Edition, Given, edition
+
+_KEPT_VIEWS: Final = 16
+Signatures = Mapping[str, tuple[int, ...] | None]
+
+
+class Rollout:
+    """The versions that a lock puts in force, for the tools of one guard.
+
+    Args:
+        path: of the lock.
+        pager: as for `View`.
+        kinds: as for `View`.
+
+    Attributes:
+        edition: the lock in force, with its contracts.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], pager: Contract, kinds: tuple[Kind, ...]) -> None:
+        """Nothing is read yet; `prepared` does it."""
+        self._file = LockFile(path)
+        self._pager, self._kinds = pager, kinds
+        self._lock = threading.Lock()
+        renew(self, Rollout.forked)
+        self._views: weakref.WeakValueDictionary[Pins, View] = weakref.WeakValueDictionary()
+        self._recent: OrderedDict[Pins, View] = OrderedDict()
+        self._unusable: Signatures | None = None
+        self.edition = Edition(Lock(), {}, (), {})
+        self._policy: Policy
+
+    def forked(self) -> None:
+        """Begin anew in a child process, whose parent may have held the lock."""
+        self._lock = threading.Lock()
+
+    def changed(self) -> bool:
+        """Look at the lock; True if it is another one than was read last, or its files were put right."""
+        return self._file.changed() or (self._unusable is not None and _signatures(self._unusable) != self._unusable)
+
+    def prepared(
+        self, given: Iterable[Given], policy: Policy, stable: View
+    ) -> tuple[tuple[Contract, ...], Callable[[], None]]:
+        """Read the lock, and find the versions of these tools.
+
+        Args:
+            given: the tools.
+            policy: what is allowed.
+            stable: shows the stable versions.
+
+        Returns:
+            The contracts in force, and what goes on with them: open runs keep their versions. It raises
+            ConfigurationError if a view cannot be worked out; then nothing has changed.
+
+        Raises:
+            ConfigurationError: see `edition`; what is in force stays in force.
+        """
+        lock = self._file.read()
+        folder = self._file.path.parent
+        sources = {str(folder / one.source) for tool in lock.tools.values() for one in tool.versions.values()}
+        signatures = _signatures(sources)  # before they are read: a change meanwhile is seen as one
+        try:
+            found = edition(lock, self._file.path, given, self.edition.contracts)
+        except ConfigurationError:
+            self._unusable = signatures
+            raise
+        self._unusable = None
+        return found.in_force, partial(self._use, found, policy, stable)
+
+    def _use(self, found: Edition, policy: Policy, stable: View) -> None:
+        with self._lock:
+            views: list[tuple[View, Mapping[str, str]]] = [
+                (stable, {}),
+                *((view, dict(pins)) for pins, view in list(self._views.items())),
+            ]
+            swaps = [_prepared(view, found, policy, pins) for view, pins in views]
+            self.edition, self._policy = found, policy
+            for swap in swaps:
+                swap()
+
+    def view(self, progress: Progress, *, named: bool) -> View:
+        """Return what a run sees: what it began with, or what is drawn for it now.
+
+        Args:
+            progress: of the run; it is pinned there, and wherever another process would look.
+            named: True if another process may open the run.
+
+        Raises:
+            StoreError: a run that others may open cannot be pinned, because the store cannot be reached.
+        """
+        found = self.edition
+        known = dict(progress.state.versions)
+        if any(name not in known for name in found.names):
+            drawn = versions_for(progress.state.run_id, found.lock, found.names)
+            problem = progress.pin({**{name: one.version for name, one in found.free.items()}, **drawn})
+            if problem is not None and named:
+                raise StoreError(
+                    f"run {progress.state.run_id!r} cannot be opened: which version of its tools it uses could not be "
+                    f"kept ({problem}), and another process might choose others"
+                )
+            known = dict(progress.state.versions)
+        return self._shared(tuple((name, known[name]) for name in found.names if name in known))
+
+    def _shared(self, pins: Pins) -> View:
+        """One view for all runs with the same versions."""
+        with self._lock:
+            view = self._views.get(pins)
+            if view is None:
+                view = View(self._pager, self._kinds, watched=True)
+                _prepared(view, self.edition, self._policy, dict(pins))()
+                self._views[pins] = view
+            self._recent[pins] = view
+            self._recent.move_to_end(pins)
+            if len(self._recent) > _KEPT_VIEWS:
+                self._recent.popitem(last=False)
+            return view
+
+
+def _signatures(paths: Iterable[str]) -> Signatures:
+    """What tells whether a file is still the same one, for each."""
+    return {path: signature(path) for path in paths}
+
+
+def _prepared(view: View, found: Edition, policy: Policy, pins: Mapping[str, str]) -> Callable[[], None]:
+    tools, withdrawn, shadows = _tools(found, pins)
+    return view.prepared(tools, policy, withdrawn=withdrawn, shadows=shadows)
+
+
+def _tools(found: Edition, pins: Mapping[str, str]) -> tuple[list[Contract], set[str], list[Contract]]:
+    """The contracts for some pins, the ids of those that may not be called, and those that judge beside them."""
+    tools: list[Contract] = []
+    withdrawn: set[str] = set()
+    shadows: list[Contract] = []
+    for name in found.names:
+        entry, free = found.lock.tools.get(name), found.free.get(name)
+        stable = (entry.stable or NOT_OFFERED) if entry is not None else free.version if free is not None else ""
+        version = pins.get(name, stable)
+        if version == NOT_OFFERED:
+            continue
+        ident = f"{name}@{version}"
+        contract = found.contracts.get(ident) if entry is not None else free
+        if contract is None or contract.version != version:
+            contract = _stand_in(name, version)
+            withdrawn.add(ident)
+        elif entry is not None and version in entry.withdrawn:
+            withdrawn.add(ident)
+        tools.append(contract)
+        candidate = entry.candidate if entry is not None else None
+        if candidate is not None and candidate.stage == "shadow" and version == stable:
+            shadows.append(found.contracts[f"{name}@{candidate.version}"])
+    return tools, withdrawn, shadows
+
+
+def _stand_in(name: str, version: str) -> Contract:
+    """A contract for a version whose definition is gone. Its calls are all refused, so it promises nothing."""
+    anything: dict[str, Any] = {"type": "object"}
+    return Contract.from_schema(name, anything, version=version)

@@ -1,0 +1,1 @@
+"""The shared ledger in PostgreSQL."""

@@ -1,0 +1,93 @@
+"""What the writer of a file knows without looking: what it wrote itself, while nobody else wrote.
+
+A settlement follows its claim, and the switches hardly ever change. SQLite tells whether another connection has
+committed anything in between (`PRAGMA data_version`); if not, what was read or written here still stands.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pokayoke.core.ledger.transitions import Record
+from pokayoke.core.state.kill_switch import Board
+from pokayoke.core.state.run_state import RunState
+from pokayoke.stores.encryption import Seal
+from pokayoke.stores.operations import Books, Changes, Need
+from pokayoke.stores.sql import statements
+from pokayoke.stores.sqlite.connection import Connection
+
+_MOST: Final = 4_096
+"""Runs and open records that are remembered; with more, it begins anew."""
+_NOTHING: Final = Need()
+_EMPTY: Final = Books()
+
+
+class Notes:
+    """Remembers open records, runs and switches. Used by whoever holds the writer's connection, in a transaction.
+
+    Settled records are not remembered: their outputs may be long, and hardly anybody asks for them at once.
+
+    Args:
+        seal: opens outputs and arguments.
+    """
+
+    def __init__(self, seal: Seal) -> None:
+        self._seal = seal
+        self._version = -1
+        self._records: dict[str, Record] = {}
+        self._runs: dict[str, RunState | None] = {}
+        self._board: Board | None = None
+
+    def books(self, connection: Connection, need: Need) -> Books:
+        """Return what an act needs; only what is not known is read."""
+        if self._version != connection.version:
+            self._forget(connection.version)
+        record = None if need.record is None else self._records.get(need.record)
+        run_known = need.run in self._runs
+        board = self._board if need.board == "switches" else None
+        lacks = Need(
+            need.record if record is None else None,
+            None if run_known else need.run,
+            need.keeps_run,
+            need.counters,
+            need.fingerprint,
+            need.approval,
+            "none" if board is not None else need.board,
+        )
+        found = self._read(connection, lacks) if lacks != _NOTHING else _EMPTY
+        run = self._runs[need.run] if need.run is not None and run_known else found.run
+        if need.run is not None and not run_known:
+            self._runs[need.run] = run
+        if need.board != "none" and board is None:
+            board = self._board = Board(switches=found.board.switches)
+        return Books(
+            record or found.record,
+            run,
+            found.used,
+            found.approval,
+            found.board if need.board == "all" else board or Board(),
+        )
+
+    def _read(self, connection: Connection, lacks: Need) -> Books:
+        rows = [connection.fetch(*statement) for statement in statements.reads(lacks)]
+        return statements.books(lacks, rows, self._seal)
+
+    def keep(self, changes: Changes) -> None:
+        """Remember what an act has written."""
+        record, run = changes.record, changes.run
+        if record is not None:
+            if record.state == "executing":
+                self._records[record.key] = record
+            else:
+                self._records.pop(record.key, None)
+        if run is not None:
+            self._runs[run.run_id] = run
+        if changes.board is not None:
+            self._board = None
+        if len(self._records) > _MOST or len(self._runs) > _MOST:
+            self._forget(self._version)
+
+    def _forget(self, version: int) -> None:
+        self._version, self._board = version, None
+        self._records.clear()
+        self._runs.clear()

@@ -1,0 +1,347 @@
+"""One connection to a ledger in an SQLite file: opened with care, checked before each transaction.
+
+What must never happen here: a forgotten ledger. A file that is missing, empty, shorter than before or
+another one than before is an error, and nothing is created or repaired on the way.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import stat
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pokayoke.errors import StoreError
+from pokayoke.stores.sql import migrations as schema
+from pokayoke.stores.sql.rows import Row
+from pokayoke.stores.sqlite.library import Library, Raw, Wait, closed, code_of, opened
+
+_SHORT_WAITS: Final = 200
+_LET_OTHERS_GO: Final = 0.0001, 0.0006
+"""Seconds between two transactions after one that had to wait for another process."""
+_BUSY: Final = 5
+_LOST: Final = frozenset((10, 11, 14, 26))
+"""Input/output, corrupt, cannot open, no database: the connection is not used again."""
+DAMAGED: Final = "is damaged ({error}): stop all writers and restore a backup; nothing is repaired here"
+RIGHTS: Final = "may not be read and written by this process: change its owner or its rights, and those of its folder"
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_ESCAPED: Final = ((b"\\", b"\\134"), (b" ", b"\\040"), (b"\t", b"\\011"), (b"\n", b"\\012"))
+"""Characters that stand for themselves in a path and not in the list of mounts, in the order of replacement."""
+_SAY: Final = {
+    3: RIGHTS,
+    _BUSY: "stayed locked for {limit:g} seconds: another process keeps a transaction open; nothing was written",
+    6: "is locked by another connection of this process; nothing was written",
+    7: "cannot be used: the memory is exhausted; nothing was written",
+    8: "is read-only for this process: change its owner or its rights, and those of its folder",
+    10: "cannot be read or written ({error}): check the disk",
+    11: DAMAGED,
+    13: "cannot grow: the disk is full; nothing was written, free some space",
+    14: "cannot be opened: check that file and folder exist and belong to the user of this process",
+    15: "cannot be locked ({error}): a ledger must not lie on a network file system",
+    26: "is no database (any more): restore a backup; nothing is repaired here",
+}
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where a ledger lies.
+
+    Args:
+        url: as the user wrote it.
+        path: absolute.
+        limit: seconds to wait for other processes.
+        library: that opens it.
+    """
+
+    url: str
+    path: str
+    limit: float
+    library: Library
+
+
+class Identity:
+    """Which ledger in which file: what every connection of a store has to find (again).
+
+    Args:
+        ledger_id: made with the ledger.
+        device: of the file.
+        inode: of the file.
+        size: bytes that the file had at least.
+    """
+
+    __slots__ = ("device", "inode", "ledger_id", "size")
+
+    def __init__(self, ledger_id: str, device: int, inode: int, size: int) -> None:
+        self.ledger_id, self.device, self.inode, self.size = ledger_id, device, inode, size
+
+
+class Connection:
+    """A connection that opens when it is first used, and again after it was closed or lost.
+
+    Args:
+        place: where the ledger lies.
+        identity: what has to be found there.
+
+    Attributes:
+        patience: seconds to wait for other processes from now on.
+        version: as long as it is the same, nobody else has changed the file.
+    """
+
+    def __init__(self, place: Place, identity: Identity) -> None:
+        self.patience = place.limit
+        self.version = 0
+        self._seen: list[Row] = []
+        self._place, self._identity = place, identity
+        self._open: Raw | None = None
+        self._meta: list[Row] = []
+        self._waiting_since, self._crowded = 0.0, False
+
+    def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Carry out one statement and return its rows."""
+        return list(self._raw.execute(sql, values))
+
+    def put(self, sql: str, values: Sequence[Any] = ()) -> None:
+        """Carry out one statement that changes rows."""
+        self._raw.execute(sql, values)
+
+    def changes(self) -> int:
+        """How many rows were changed so far."""
+        return self._place.library.changes(self._raw)
+
+    def begin(self) -> None:
+        """Begin a transaction that keeps everybody else from writing.
+
+        Raises:
+            StoreError: the ledger is not what it was, or too new to be written to.
+        """
+        self.look()
+        raw = self._raw
+        if self._crowded:
+            # Whoever is at work finds the file free again long before one who looks once in a while.
+            self._crowded = False
+            time.sleep(random.uniform(*_LET_OTHERS_GO))  # noqa: S311 - not a secret
+        raw.execute("BEGIN IMMEDIATE")
+        if (seen := list(raw.execute("PRAGMA data_version"))) == self._seen:
+            return
+        self.forget()
+        if (found := list(raw.execute(schema.READ_META))) != self._meta:
+            self._reconsider(found)
+        self._seen = seen
+
+    def forget(self) -> None:
+        """Say that what was read before may not hold any more."""
+        self.version += 1
+        self._seen = []
+
+    def look(self) -> None:
+        """Be sure that the file is what it was, and open.
+
+        Raises:
+            StoreError: it is not.
+        """
+        found = self.look_at_file()
+        if self._open is None:
+            self._open = self._opened(found)
+
+    def look_at_file(self) -> os.stat_result:
+        """Return the file's status.
+
+        Raises:
+            StoreError: it is gone, or not what it was.
+        """
+        found = self._stat()
+        if (found.st_dev, found.st_ino) != (self._identity.device, self._identity.inode):
+            raise StoreError(
+                f"{self._place.path} is another file than the one that was opened: it was replaced; nothing is "
+                "written. Put the right file back and start this process again"
+            )
+        if found.st_size < self._identity.size:
+            raise StoreError(
+                f"{self._place.path} is shorter than before: it was cut off, or vacuumed; nothing is written. Restore "
+                "a backup if it was cut off, and start this process again"
+            )
+        self._identity.size = found.st_size
+        refuse_other_names(self._place.path, found)
+        return found
+
+    def commit(self) -> None:
+        """End the transaction; what it wrote survives a loss of power."""
+        self._raw.execute("COMMIT")
+
+    def give_up(self, error: BaseException) -> str:
+        """Roll back after a failure that concerns everybody who uses the file, and say what it means."""
+        if code_of(error) in _LOST:
+            self.close()
+        else:
+            self.roll_back()
+        return explained(error, self._place)
+
+    def roll_back(self) -> None:
+        """End the transaction, if one is open; what it wrote is gone."""
+        self.forget()
+        raw = self._open
+        try:
+            if raw is not None and raw.in_transaction:
+                raw.execute("ROLLBACK")
+        except Exception:  # noqa: BLE001 - closing rolls back, too
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the file. The next use opens it again."""
+        raw, self._open = self._open, None
+        self.forget()
+        if raw is None:
+            return
+        try:
+            self.look_at_file()
+        except StoreError:
+            # What lies there now is another's: its log must not be cleared away under its name.
+            self._place.library.abandon(raw)
+        closed(raw)
+
+    @property
+    def _raw(self) -> Raw:
+        assert self._open is not None, "a connection is begun before it is used"
+        return self._open
+
+    def _stat(self) -> os.stat_result:
+        try:
+            return os.stat(self._place.path)  # noqa: PTH116 - before each transaction, and Path costs more than the call
+        except OSError as error:
+            raise StoreError(missing(self._place, error)) from None
+
+    def _opened(self, found: os.stat_result) -> Raw:
+        raw = connect(self._place, self._wait, found)
+        try:
+            self._meta = []
+            self._same_ledger(schema.meta(raw.execute(schema.READ_META)))
+        except BaseException:
+            closed(raw)
+            raise
+        return raw
+
+    def _reconsider(self, found: list[Row]) -> None:
+        """The ledger says something else of itself than before, or is asked for the first time."""
+        meta = schema.meta(found)
+        self._same_ledger(meta)
+        schema.refuse_newer(meta)
+        self._meta = found
+
+    def _same_ledger(self, meta: schema.Meta) -> None:
+        if meta.ledger_id != self._identity.ledger_id:
+            raise StoreError(f"{self._place.path} holds another ledger than before; nothing is written")
+
+    def _wait(self, attempts: int) -> bool:
+        if attempts == 0:
+            self._waiting_since = time.monotonic()
+            self._crowded = True
+        return pause(attempts, time.monotonic() - self._waiting_since, self.patience)
+
+
+def pause(attempts: int, waited: float, patience: float) -> bool:
+    """Wait a moment for another process; False if that took too long.
+
+    The moments are short and uneven: whoever waits must find the gap between two transactions of a
+    process that writes all the time.
+    """
+    if waited >= patience:
+        return False
+    time.sleep(random.uniform(0.0001, 0.001 if attempts < _SHORT_WAITS else 0.005))  # noqa: S311 - not a secret
+    return True
+
+
+def connect(place: Place, wait: Wait, found: os.stat_result) -> Raw:
+    """Open the file of a ledger for reading and writing; it is never created.
+
+    Args:
+        place: where it lies.
+        wait: for other processes.
+        found: the file's status.
+
+    Raises:
+        StoreError: another SQLite library has it open in this process.
+        Exception: the library's own, if SQLite refuses.
+    """
+    raw = opened(place.library, place.path, found, wait, place.limit)
+    try:
+        # EXTRA is FULL, and outlasts a loss of power in a file without a write-ahead log, too.
+        for pragma in ("synchronous = EXTRA", "cell_size_check = ON"):
+            raw.execute(f"PRAGMA {pragma}")
+    except BaseException:
+        closed(raw)
+        raise
+    return raw
+
+
+def refuse_other_names(path: str, found: os.stat_result) -> None:
+    """Refuse a file that has several names: SQLite keeps its log beside each of them, so it would be several ledgers.
+
+    Raises:
+        StoreError: there are hard links to the file.
+    """
+    if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
+        raise StoreError(
+            f"{path} has {found.st_nlink} names (hard links), and each would be a ledger of its own; nothing is "
+            "written. Remove all but one, after every program that uses the ledger was stopped"
+        )
+
+
+def refuse_mounted(path: str) -> None:
+    """Refuse a file that was mounted by itself: its log stays outside, as with a second name.
+
+    Raises:
+        StoreError: the system says that the file is a mount point.
+    """
+    here = os.fsencode(os.path.realpath(path))
+    for character, code in _ESCAPED:
+        here = here.replace(character, code)
+    try:
+        mounts = _MOUNTS.read_bytes()
+    except OSError:
+        return  # a system that does not tell
+    if any(line.split(b" ", 5)[4:5] == [here] for line in mounts.splitlines()):
+        raise StoreError(
+            f"{path} is mounted by itself (a container's volume?): SQLite keeps a log beside it, and who opens it "
+            "elsewhere would have another ledger. Mount its folder instead"
+        )
+
+
+def concerns_all(error: BaseException) -> bool:
+    """True for a failure of the whole file, False for one of a single statement or value."""
+    return code_of(error) in _SAY or _no_table(error)
+
+
+def is_busy(error: BaseException) -> bool:
+    """True if another process kept the file locked."""
+    return code_of(error) == _BUSY
+
+
+def explained(error: BaseException, place: Place) -> str:
+    """Return what a failure means and what to do about it."""
+    if isinstance(error, StoreError):
+        return str(error)
+    if _no_table(error):
+        return f"{place.path} holds no ledger: run `pokayoke ledger init --store {place.url}`"
+    said = _SAY.get(code_of(error), "cannot be used ({error}); nothing was written")
+    return f"{place.path} {said.format(limit=place.limit, error=error)}"
+
+
+def missing(place: Place, error: OSError) -> str:
+    """Say why a file cannot even be looked at."""
+    folder = Path(place.path).parent
+    if isinstance(error, FileNotFoundError) and not folder.is_dir():
+        return f"the folder {folder} of the ledger is missing: create it"
+    if isinstance(error, FileNotFoundError):
+        return (
+            f"there is no ledger at {place.path}: run `pokayoke ledger init --store {place.url}` for a new one, or "
+            "put the file back if there was one"
+        )
+    return f"{place.path} cannot be reached ({error.strerror}): check its folder and who owns it"
+
+
+def _no_table(error: BaseException) -> bool:
+    return code_of(error) == 1 and "no such table: pokayoke_" in str(error)

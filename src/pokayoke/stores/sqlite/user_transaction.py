@@ -1,0 +1,104 @@
+"""The user's own connection to the file that holds the ledger: a guest in their transaction."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, cast
+
+from pokayoke.errors import StoreError
+from pokayoke.stores.sql import migrations as schema
+from pokayoke.stores.sql.rows import Row
+from pokayoke.stores.sqlite.connection import Identity, Place, refuse_mounted, refuse_other_names
+
+_UNWRAPPED: Final = ("driver_connection", "dbapi_connection")
+
+
+class _Cursor(Protocol):
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Any: ...
+
+
+class Guest:
+    """Reads and writes on a connection of the user, in the transaction that they have begun and will end.
+
+    Args:
+        conn: a connection of the store's own SQLite library, or what wraps one as SQLAlchemy does.
+        place: where the ledger lies.
+        identity: which ledger it is.
+
+    Raises:
+        StoreError: the connection is of another kind, leads elsewhere, or has no open transaction.
+    """
+
+    def __init__(self, conn: Any, place: Place, identity: Identity) -> None:
+        raw = _driver(conn)
+        kind = cast("type[object]", type(raw))
+        module = next((base.__module__ for base in kind.__mro__ if base.__name__ == "Connection"), kind.__module__)
+        if module != place.library.name:
+            raise StoreError(_refusal(f"{kind.__module__}.{kind.__qualname__}", place))
+        if not raw.in_transaction:
+            raise StoreError("your connection has no open transaction: execute BEGIN IMMEDIATE first, COMMIT after it")
+        self._cursor = _cursor(raw, place.library.name)
+        self._be_sure(place, identity)
+
+    def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Carry out one statement and return its rows."""
+        return list(self._cursor.execute(sql, values))
+
+    def put(self, sql: str, values: Sequence[Any] = ()) -> None:
+        """Carry out one statement that changes rows."""
+        self._cursor.execute(sql, values)
+
+    def _be_sure(self, place: Place, identity: Identity) -> None:
+        """The same file and the same ledger: a copy has the same id, another file may have got the name."""
+        path = next(str(row[2]) for row in self.fetch("PRAGMA database_list") if row[1] == "main")
+        try:
+            found = os.stat(path)  # noqa: PTH116 - an empty path is a database in memory, which Path would take for "."
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != (identity.device, identity.inode):
+            raise StoreError(
+                f"your connection leads to {path or 'a database in memory'}, the ledger is in {place.path}"
+            )
+        refuse_other_names(path, found)
+        refuse_mounted(path)
+        meta = schema.meta(self.fetch(schema.READ_META))
+        if meta.ledger_id != identity.ledger_id:
+            raise StoreError(f"{place.path} holds another ledger than before; nothing is written")
+        schema.refuse_newer(meta)
+
+
+def _cursor(raw: Any, library: str) -> _Cursor:
+    """A cursor that hands out plain rows, whatever the user's connection does with them."""
+    cursor = raw.cursor()
+    if library == "apsw":
+        cursor.row_trace, cursor.exec_trace = _as_it_is, _go_on
+    else:
+        cursor.row_factory = None
+    return cast("_Cursor", cursor)
+
+
+def _as_it_is(_: object, row: Row) -> Row:
+    return row
+
+
+def _go_on(*_: object) -> bool:
+    return True
+
+
+def _driver(conn: Any) -> Any:
+    """The connection of the driver behind what the user has in hand."""
+    inner: Any = getattr(conn, "connection", conn)
+    for name in _UNWRAPPED:
+        found: Any = getattr(inner, name, None)
+        if found is not None:
+            return found
+    return inner
+
+
+def _refusal(name: str, place: Place) -> str:
+    return (
+        f"{name} cannot complete an effect in {place.path}, which this store has open through {place.library.name}: "
+        "two SQLite libraries in one process destroy a file. Use a connection of that library, or give the store "
+        "yours: ?library=sqlite3 or ?library=apsw at the end of its URL"
+    )

@@ -1,0 +1,76 @@
+"""The nouns of the stores: lines of the audit, questions about records, a hand on a switch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from pokayoke.core.ledger.transitions import RecordState
+from pokayoke.core.state.run_state import RunState
+
+RunChange = Callable[[RunState], RunState]
+EntryKind = Literal["late_effect", "decided", "approved", "denied", "switch", "compensated", "pruned"]
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One line of the audit: who did what to the store, and what came too late.
+
+    Args:
+        at: wall-clock second.
+        kind: late_effect, decided, approved, denied, switch, compensated or pruned.
+        subject: a ledger key, an approval's id or a switch's scope.
+        by: who; `pokayoke` for what happened by itself.
+        reason: why.
+        data: details, JSON values only.
+        number: position in the audit, given by the store.
+    """
+
+    at: float
+    kind: EntryKind
+    subject: str
+    by: str = "pokayoke"
+    reason: str = ""
+    data: dict[str, Any] = {}
+    number: int = 0
+
+
+class Query(msgspec.Struct, frozen=True, gc=False):
+    """Which records are wanted. Empty fields do not restrict.
+
+    Args:
+        states: only these states.
+        tool: only this tool.
+        run_id: only this run.
+        since: claimed at or after this wall-clock second.
+        until: claimed before this wall-clock second.
+        after: records after this key, in the order of keys; for the next page.
+        limit: the most that are returned.
+    """
+
+    states: tuple[RecordState, ...] = ()
+    tool: str | None = None
+    run_id: str | None = None
+    since: float | None = None
+    until: float | None = None
+    after: str | None = None
+    limit: int = 1_000
+
+
+class Flip(msgspec.Struct, frozen=True, gc=False):
+    """A person's hand on a kill switch.
+
+    Args:
+        scope: a tool's name, or `*`.
+        mode: open or closed.
+        by: who.
+        reason: why.
+        now: wall-clock second.
+    """
+
+    scope: str
+    mode: Literal["open", "closed"]
+    by: str
+    reason: str
+    now: float
